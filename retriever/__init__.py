@@ -1,0 +1,1 @@
+"""Online retrieval: the three steps of OMGM, their models and kernels. Start reading at `retriever.pipeline`."""

@@ -1,0 +1,98 @@
+"""What the steps ask of models, of an index and of a generator. Implementations live elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+import torch
+from PIL import Image
+
+from retriever.types import Candidate, Entity, FloatArray, Generation, GenerationRequest, IntArray, Query
+
+
+class DualEncoder(Protocol):
+    """Step 1's model: images and texts in one space."""
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of weights and settings: two encoders with one fingerprint give the same vectors."""
+
+    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
+        """Returns L2-normalized vectors, float32 [N, dimension]."""
+
+    def encode_texts(self, texts: Sequence[str]) -> FloatArray:
+        """Returns L2-normalized vectors, float32 [N, dimension]."""
+
+
+class FusionEncoder(Protocol):
+    """Step 2's model: an image and a text become a few token vectors (equation 3)."""
+
+    @property
+    def token_shape(self) -> tuple[int, int]:
+        """Number of token vectors and their length, (32, H)."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of weights and settings."""
+
+    def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
+        """Returns fused tokens of (images[i], texts[i]), float32 [N, 32, H], not normalized."""
+
+    def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> torch.Tensor:
+        """Returns fused tokens of one image with each text, float32 [N, 32, H]; the image is encoded once."""
+
+
+class TextReranker(Protocol):
+    """Step 3's model: how well passages answer a question."""
+
+    def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
+        """Returns, per question, one score in [0, 1] for each of its passages, float32 [len(passages[i])]."""
+
+
+class EntityIndex(Protocol):
+    """What the steps ask of an index: search, articles, and the stored section tokens."""
+
+    def __len__(self) -> int:
+        """Number of entities."""
+
+    def search(self, vectors: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
+        """Returns scores and rows, both [B, k], best first; row -1 where fewer than `k` entities exist."""
+
+    def entity(self, row: int) -> Entity:
+        """Returns the article at `row`."""
+
+    def section_rows(self, row: int) -> range:
+        """Returns where the tokens of its sections lie in the store; empty without image or sections."""
+
+    def tokens(self, rows: IntArray) -> torch.Tensor:
+        """Returns stored section tokens, float32 [len(rows), 32, H], normalized over H."""
+
+
+class Step(Protocol):
+    """One step of the pipeline. A new method (a vote over names, an inspector) is one more of these."""
+
+    @property
+    def name(self) -> str:
+        """The key of its time and of its run file."""
+
+    def __call__(self, queries: Sequence[Query], candidates: list[list[Candidate]]) -> list[list[Candidate]]:
+        """Returns each query's candidates rescored, best first."""
+
+
+class Generator(Protocol):
+    """Turns question, picture and evidence into an answer."""
+
+    @property
+    def name(self) -> str:
+        """What answered: shown to the user and written into runs."""
+
+    async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        """Returns one answer for each request."""
+
+    def stream(self, request: GenerationRequest) -> AsyncIterator[str]:
+        """Yields the answer piece by piece."""

@@ -1,0 +1,25 @@
+"""How an article's text reaches the models: the section as the paper writes it, and BLIP's caption clean-up."""
+
+from __future__ import annotations
+
+import re
+
+_PUNCTUATION = re.compile(r"[.!\"()*#:;~]")
+_SPACES = re.compile(r"\s{2,}")
+
+
+def section_passage(title: str, section_title: str, text: str) -> str:
+    """Returns a section with its headings, as steps 2 and 3 and the generator's prompt read it."""
+    return f"# Wiki Article: {title}\n## Section Title: {section_title}\n{text}"
+
+
+def blip_caption(text: str, max_words: int = 512) -> str:
+    """Returns `text` as BLIP-2's text processor prepares it: lower case, some punctuation to spaces, at most `max_words`.
+
+    Example:
+        >>> blip_caption("A 0.5 m Tree (old)!")
+        'a 0 5 m tree old'
+    """
+    text = _PUNCTUATION.sub(" ", text.lower())
+    text = _SPACES.sub(" ", text).rstrip("\n").strip(" ")
+    return " ".join(text.split(" ")[:max_words])

@@ -1,0 +1,1 @@
+"""The HTTP service: app, batching, generators, page."""
