@@ -1,0 +1,97 @@
+"""JSON lines read by row without loading the file: a `.jsonl` and the offsets of its lines beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retriever.types import Entity, IntArray, Section
+
+
+def offsets_path(path: Path) -> Path:
+    """Returns where the offsets of a JSON lines file lie: `entities.jsonl` has `entities.offsets.npy`."""
+    return path.with_name(path.stem + ".offsets.npy")
+
+
+def save_offsets(path: Path) -> None:
+    """Writes the offsets of a JSON lines file: int64 [lines + 1], the first 0 and the last the file's size."""
+    with path.open("rb") as file:
+        lengths = np.fromiter(map(len, file), dtype=np.int64)
+    np.save(offsets_path(path), np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)]))
+
+
+class Lines:
+    """The rows of a JSON lines file, memory-mapped. Made for reading from several threads at once.
+
+    Raises:
+        ValueError: The offsets do not fit the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offsets: IntArray = np.load(offsets_path(path), mmap_mode="r", allow_pickle=False)
+        size = path.stat().st_size
+        if self._offsets[-1] != size:
+            raise ValueError(f"{path}: {size} bytes, but its offsets say {self._offsets[-1]}")
+        self._bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
+
+    def __len__(self) -> int:
+        """Number of lines."""
+        return len(self._offsets) - 1
+
+    def read(self, row: int) -> Any:
+        """Returns the value on line `row`.
+
+        Raises:
+            IndexError: There is no such row.
+        """
+        if not 0 <= row < len(self):
+            raise IndexError(f"{self._path.name} has {len(self)} rows, no row {row}")
+        return json.loads(self._bytes[self._offsets[row] : self._offsets[row + 1]].tobytes())
+
+
+class Articles(Sequence[Entity]):
+    """The entities of an index's `entities.jsonl`, each read when it is asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines = Lines(path)
+
+    def __len__(self) -> int:
+        """Number of entities."""
+        return len(self._lines)
+
+    @overload
+    def __getitem__(self, row: int) -> Entity: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Entity]: ...
+    def __getitem__(self, row: int | slice) -> Entity | list[Entity]:
+        """Returns the entity at `row`, or the entities of a slice."""
+        if isinstance(row, slice):
+            return [self[one] for one in range(*row.indices(len(self)))]
+        return from_row(self._lines.read(row))
+
+    def __iter__(self) -> Iterator[Entity]:
+        """Yields the entities in order."""
+        return (self[row] for row in range(len(self)))
+
+
+def to_row(entity: Entity) -> dict[str, Any]:
+    """Returns an entity as it is written in `entities.jsonl`."""
+    sections = [{"title": one.title, "text": one.text, "index": one.index} for one in entity.sections]
+    return {
+        "id": entity.id,
+        "title": entity.title,
+        "url": entity.url,
+        "image": entity.image,
+        "sections": sections,
+    }
+
+
+def from_row(row: dict[str, Any]) -> Entity:
+    """Returns the entity that `to_row` wrote."""
+    return Entity(**row | {"sections": tuple(Section(**section) for section in row["sections"])})

@@ -1,0 +1,89 @@
+"""Small real models for tests: they look at colors and words, need no weights and always give the same vectors."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from PIL import Image
+
+from retriever.types import Entity, FloatArray
+
+PALETTE = {
+    "black": (0, 0, 0),
+    "white": (255, 255, 255),
+    "red": (255, 0, 0),
+    "green": (0, 128, 0),
+    "blue": (0, 0, 255),
+    "yellow": (255, 255, 0),
+}
+
+
+def color_shares(image: Image.Image) -> FloatArray:
+    """Returns the share of each palette color among the pixels (nearest color wins), float32 [6]."""
+    pixels = np.asarray(image.resize((16, 16)), dtype=np.float32).reshape(-1, 1, 3)
+    colors = np.array(list(PALETTE.values()), dtype=np.float32)
+    nearest = ((pixels - colors) ** 2).sum(-1).argmin(-1)
+    return np.bincount(nearest, minlength=len(colors)).astype(np.float32) / len(pixels)
+
+
+class ColorEncoder:
+    """A dual encoder: an image is its colors, a text is its color words, and one number more for anything else."""
+
+    def __init__(self, fingerprint: str = "color-encoder-1") -> None:
+        self.dimension = len(PALETTE) + 1
+        self.fingerprint = fingerprint
+
+    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
+        return _unit([np.append(color_shares(image), 0.01) for image in images], self.dimension)
+
+    def encode_texts(self, texts: Sequence[str]) -> FloatArray:
+        words = [re.findall(r"\w+", text.lower()) for text in texts]
+        return _unit([[*(found.count(color) for color in PALETTE), 0.01] for found in words], self.dimension)
+
+
+class ColorFusion:
+    """A fusion encoder: token i is a fixed random projection of the image's colors and the hashed words of the text."""
+
+    def __init__(self, tokens: int = 32, width: int = 8, fingerprint: str = "color-fusion-1") -> None:
+        self.token_shape = (tokens, width)
+        self.fingerprint = fingerprint
+        generator = torch.Generator().manual_seed(0)
+        self._projection = torch.randn(len(PALETTE) + 64, tokens * width, generator=generator)
+
+    def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
+        rows = [
+            torch.cat([torch.from_numpy(color_shares(image)), _word_counts(text)])
+            for image, text in zip(images, texts, strict=True)
+        ]
+        features = torch.stack(rows) if rows else torch.zeros(0, len(PALETTE) + 64)
+        return torch.einsum("nf,fd->nd", features, self._projection).reshape(-1, *self.token_shape)
+
+    def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> torch.Tensor:
+        return self.encode([image] * len(texts), texts)
+
+
+class FirstSentence:
+    """A summarizer: the first sentence of the article."""
+
+    name = "first-sentence"
+
+    def summarize(self, entities: Sequence[Entity]) -> list[str]:
+        return [
+            f"{entity.title}. {entity.sections[0].text.split('.')[0] if entity.sections else ''}" for entity in entities
+        ]
+
+
+def _unit(rows: Sequence[Sequence[float] | FloatArray], dimension: int) -> FloatArray:
+    vectors = np.array(rows, dtype=np.float32).reshape(-1, dimension)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def _word_counts(text: str) -> torch.Tensor:
+    counts = torch.zeros(64)
+    for word in text.lower().split():
+        counts[hashlib.sha256(word.encode()).digest()[0] % 64] += 1
+    return counts
