@@ -1,0 +1,184 @@
+"""Words as the lexical models see them: stems, stop words, synonyms, and what a question asks about."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+Phrase = tuple[str, ...]
+Synonyms = Mapping[str, tuple[str, ...]]
+
+SYNONYMS_FILE = Path(__file__).with_name("models") / "synonyms.toml"
+MAX_PHRASE = 5
+"""Words of the longest phrase that is looked up in a table of synonyms."""
+
+_WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?:'[^\W\d_]+)?", re.UNICODE)
+_SUFFIXES = (  # (suffix, replacement, shortest stem): the first that fits is applied
+    ("izations", "", 4), ("isations", "", 4), ("ization", "", 4), ("isation", "", 4), ("izing", "", 4), ("ized", "", 4),
+    ("ises", "", 5), ("izes", "", 4), ("ised", "", 5), ("ize", "", 4), ("ations", "", 4), ("ation", "", 4),
+    ("ating", "", 4), ("ated", "", 4), ("ates", "", 4), ("ate", "", 5), ("ments", "", 4), ("ment", "", 4),
+    ("ings", "", 3), ("ing", "", 3), ("edly", "", 4), ("ed", "", 3), ("ions", "", 5), ("ion", "", 5), ("ers", "", 5),
+    ("er", "", 5), ("ous", "", 5), ("ily", "y", 3), ("ly", "", 4),
+)  # fmt: skip
+
+_NOUN = (
+    r"(?:sovereign |independent )?(?:country|nation|state|territory|land|place|region|product|item|article|food|"
+    r"foodstuff|fruit|vegetable|drink|beverage|juice|milk|goods?|thing|flag|banner|entity|object|package|carton)"
+)
+_PICTURE = r"(?:picture|image|photo|photograph)"
+_DEIXIS = re.compile(  # words that point at the picture: they say nothing about the passage that answers
+    rf"\b(?:the|a|this|that)\s+{_NOUN}\s+(?:(?:with|behind|under|having|using|flying|to which|whose|that|which|"
+    rf"represented|symboli[sz]ed|identified)\s+.{{0,25}}?)?\b(?:this|that|the)\s+(?:flag|banner|{_PICTURE})\b"
+    r"(?:\s+(?:belongs? to|represents?|stands for|is shown|is from|comes from))?"
+    rf"|\b(?:this|these|that|those)\s+(?:\w+\s+)?{_NOUN}(?:'s|s'|s)?\b"
+    rf"|\bthe\s+{_NOUN}(?:'s)?\s+(?:that is |which is )?"
+    r"(?:shown|pictured|depicted|displayed|seen|in the|in this|on the)\b"
+    rf"|\b(?:shown|pictured|depicted|displayed|seen)(?:\s+here)?\b|\b(?:in|on) (?:the|this) {_PICTURE}\b"
+    rf"|\b{_PICTURE}\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Concept:
+    """One thing that a question asks about, and the ways to say it, as phrases of stems.
+
+    Attributes:
+        phrases: Phrases without stop words.
+        literal: How many of them, from the first, are the question's own words (0 or 1).
+    """
+
+    phrases: tuple[Phrase, ...]
+    literal: int = 1
+
+
+def fold(text: str) -> str:
+    """Returns `text` in lower case without accents."""
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
+
+
+@lru_cache(maxsize=65536)
+def stem(word: str) -> str:
+    """Returns the stem of one folded word: plural and common verb and noun endings are dropped.
+
+    Example:
+        >>> [stem(word) for word in ("government", "governed", "cities", "manufacturer")]
+        ['govern', 'govern', 'city', 'manufactur']
+    """
+    word = word.removesuffix("'s").replace("'", "")
+    if len(word) <= 3 or word[0].isdigit():
+        return word
+    if word.endswith("ies"):
+        word = word[:-3] + "y"
+    elif word.endswith(("sses", "xes", "ches", "shes")):
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    for suffix, replacement, shortest in _SUFFIXES:
+        if word.endswith(suffix) and len(word) - len(suffix) >= shortest:
+            word = word[: -len(suffix)] + replacement
+            if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
+                word = word[:-1]
+            break
+    return word.removesuffix("e") if len(word) > 4 else word
+
+
+STOP_WORDS = frozenset(  # as stems
+    stem(word)
+    for line in (
+        "about also am an and any are as at be been being by can could did do does during each for from had has have",
+        "a he her him his how i if in into is it its itself just may me might more most much many must my near of on",
+        "one or our out over own s shall she should so some such than that the their them then there these they this",
+        "those type kind sort through to too under until up upon us very was we were what when where which while who",
+        "whom whose why will with within would you your give name tell please called exactly approximately actually currently",
+    )
+    for word in line.split()
+)
+
+
+def words(text: str) -> list[str]:
+    """Returns the stems of all words and numbers of `text`, stop words kept."""
+    return [stem(match) for match in _WORD.findall(fold(text))]
+
+
+@lru_cache(maxsize=65536)
+def tokenize(text: str) -> tuple[str, ...]:
+    """Returns the stems of `text` without stop words."""
+    return tuple(word for word in words(text) if word not in STOP_WORDS)
+
+
+@lru_cache(maxsize=8)
+def load_synonyms(path: Path = SYNONYMS_FILE) -> dict[str, tuple[str, ...]]:
+    """Returns the table of a synonyms file: phrase -> phrases that may stand for it in a text.
+
+    The file has `groups`, lists of phrases that stand for each other, and a table `cues` of phrases of a question with
+    what they point at (one way); a cue ends in "?" here: its own words are not looked for in a text.
+
+    Raises:
+        ValueError: If the file is not of that form.
+    """
+    with path.open("rb") as file:
+        data = tomllib.load(file)
+    table: dict[str, tuple[str, ...]] = {}
+    try:
+        entries = [(phrase, group.split("|")) for group in data["groups"] for phrase in group.split("|")]
+        entries += [(f"{cue}?", phrases.split("|")) for cue, phrases in data["cues"].items()]
+    except (KeyError, AttributeError, TypeError) as error:
+        raise ValueError(f"{path}: needs 'groups' (strings with '|') and a table 'cues' of such strings") from error
+    for phrase, others in entries:
+        known = table.get(phrase, ())
+        table[phrase] = known + tuple(other for other in others if other != phrase and other not in known)
+    return table
+
+
+def without_deixis(question: str) -> str:
+    """Returns the question without the words that point at the picture ("this country's", "shown in the image")."""
+    return _DEIXIS.sub(" ", question)
+
+
+class Lexicon:
+    """Finds the concepts of questions with a table of synonyms (phrase -> phrases that may stand for it)."""
+
+    def __init__(self, synonyms: Synonyms | None = None) -> None:
+        self._table: dict[Phrase, Concept] = {}
+        for phrase, others in (synonyms or {}).items():
+            key = tuple(words(phrase))
+            own = () if phrase.endswith("?") else tokenize(phrase)
+            phrases = dict.fromkeys(([own] if own else []) + [tokenize(other) for other in others])
+            if known := self._table.get(key):
+                phrases = dict.fromkeys((*known.phrases, *phrases))
+            phrases.pop((), None)
+            self._table[key] = Concept(tuple(phrases), known.literal if known else int(bool(own)))
+
+    def concepts(self, text: str) -> tuple[Concept, ...]:
+        """Returns what `text` is about: the longest known phrases first, then each other word that is no stop word."""
+        return _concepts(self, text)
+
+    def find(self, text: str) -> tuple[Concept, ...]:
+        """Returns the same as `concepts`, not cached."""
+        stems = words(text)
+        found: dict[Concept, None] = {}
+        start = 0
+        while start < len(stems):
+            for length in range(min(MAX_PHRASE, len(stems) - start), 0, -1):
+                concept = self._table.get(tuple(stems[start : start + length]))
+                if concept is not None:
+                    break
+            else:
+                length, word = 1, stems[start]
+                concept = None if word in STOP_WORDS else Concept(((word,),))
+            if concept is not None:
+                found[concept] = None
+            start += length
+        return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _concepts(lexicon: Lexicon, text: str) -> tuple[Concept, ...]:
+    return lexicon.find(text)
