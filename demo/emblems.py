@@ -340,6 +340,48 @@ def _triskelion(pen: Pen) -> None:
     pen.disc(1, 0, 0, 0.16)
 
 
+def _checkers(pen: Pen) -> None:
+    pen.polygon(0, placed(SHIELD, 0, 0, 1.06))
+    pen.polygon(1, SHIELD)
+    for row in range(5):
+        for column in range(row % 2, 5, 2):
+            x, y = -0.75 + 0.3 * column, -0.9 + 0.35 * row
+            right, low = x + 0.3, y + 0.35
+            if row > 2:  # the shield narrows: its corners end where the outline does
+                cut = (0.08, 0.32)[row - 3]
+                x, right = max(x, -0.75 + cut), min(right, 0.75 - cut)
+            if x < right:
+                pen.polygon(0, [(x, y), (right, y), (right, low), (x, low)])
+
+
+def _keys(pen: Pen) -> None:
+    for turn, ink in ((-40, 0), (40, 1)):
+        pen.polygon(ink, rotated(outline("-.07,-.5 -.07,.55 .07,.55 .07,-.5 .3,-.5 .3,-.9 -.07,-.9"), turn))
+        pen.line(ink, 0.1, rotated(arc(0, 0.75, 0.2, 0.2, 0, 370, 16), turn))
+    pen.polygon(1, mirrored(outline("0,-1 .14,-.85 .26,-.4 .2,-.25 0,-.25")))
+    pen.polygon(0, mirrored(outline("0,-.65 .22,-.65 .24,-.55 0,-.55")))
+
+
+def _taegeuk(pen: Pen) -> None:
+    pen.polygon(0, arc(0, 0, 0.53, 0.53, 0, 360, 32))
+    tilted = pen.inner(0, 0, 0.53, angle=33.7)
+    tilted.polygon(1, arc(0, 0, 1, 1, 90, 270, 24))
+    tilted.polygon(0, arc(-0.5, 0, 0.5, 0.5, 0, 360, 20))
+    tilted.polygon(1, arc(0.5, 0, 0.5, 0.5, 0, 360, 20))
+    # which of the three bars are broken, from the middle outward
+    for turn, broken in ((-56.3, ()), (56.3, (0, 2)), (123.7, (0, 1, 2)), (-123.7, (1,))):
+        for bar in range(3):
+            y = 0.82 + 0.13 * bar
+            for x0, x1 in ((-0.27, -0.03), (0.03, 0.27)) if bar in broken else ((-0.27, 0.27),):
+                pen.polygon(2, rotated([(x0, -y), (x1, -y), (x1, -y - 0.09), (x0, -y - 0.09)], turn))
+
+
+def _ornament(pen: Pen) -> None:
+    for y in (-0.8, -0.4, 0.0, 0.4, 0.8):
+        for ink, size in ((0, 1.0), (1, 0.6), (2, 0.3)):
+            pen.polygon(ink, [(0, y - 0.2 * size), (0.13 * size, y), (0, y + 0.2 * size), (-0.13 * size, y)])
+
+
 EMBLEMS: dict[str, Callable[[Pen], None]] = {
     "coat": _coat,
     "shield": _shield,
@@ -372,4 +414,8 @@ EMBLEMS: dict[str, Callable[[Pen], None]] = {
     "flower": _flower,
     "snake": _snake,
     "triskelion": _triskelion,
+    "checkers": _checkers,
+    "keys": _keys,
+    "taegeuk": _taegeuk,
+    "ornament": _ornament,
 }
