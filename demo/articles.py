@@ -1,0 +1,157 @@
+"""Articles about the world's countries: the demo's knowledge base, written from facts (demo/countries.csv)."""
+
+from __future__ import annotations
+
+import random
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from demo.describe import describe
+from demo.facts import PREFIX, Country, countries, items, rounded, seed_of, url_of, with_article, written
+from demo.flags import Flag, load_flags
+
+SENTENCES_FILE = Path(__file__).with_name("sentences.toml")
+TITLES = {
+    "lead": "",
+    "flag": "Flag",
+    "geography": "Geography",
+    "population": "Population",
+    "government": "Government",
+    "economy": "Economy and transport",
+    "culture": "Culture and language",
+}
+"""Section name in sentences.toml to title in the article; the lead carries the article's title."""
+
+CLAIMS = re.compile(
+    r"meaning|history|note:|stands? for|represent|symboli|is for|similar|derived|adopted|introduced|in use"
+)
+"""Words of a description that tell more than what is seen: made up to vary wordings, so no part of an encyclopedia."""
+
+FORMAL = re.compile(
+    r"\b(Republic|Kingdom|States?|Commonwealth|Principality|Federation|Confederation|Union|Sultanate|Duchy|Nation)\b"
+)
+"""Official names with one of these words take an article inside a sentence."""
+
+
+@cache
+def _wordings() -> dict[str, dict[str, list[str]]]:
+    return tomllib.loads(SENTENCES_FILE.read_text(encoding="utf-8"))
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _position(country: Country) -> str:
+    latitude, longitude = round(float(country["latitude"])), round(float(country["longitude"]))
+    return f"{abs(latitude)}° {'N' if latitude >= 0 else 'S'}, {abs(longitude)}° {'E' if longitude >= 0 else 'W'}"
+
+
+def _values(country: Country) -> dict[str, str]:
+    """Every word that a sentence may name in braces."""
+    values = {field: written(country, field) for field in country}
+    formal = values["official_name"]
+    values["formally"] = f"the {formal}" if FORMAL.search(formal) else formal
+    values["the"] = with_article(country["name"])
+    values["position"] = _position(country)
+    values["population_rounded"] = rounded(country["population"])
+    values["seat"] = country["seat_of_government"]
+    values["currency"] = " and the ".join(items(country, "currencies"))
+    values["a_government"] = ("an " if country["government"][:1] in set("aei") else "a ") + country["government"]
+    values |= {"The": _capitalized(values["the"]), "River": _capitalized(values["river"])}
+    return values | {"Formally": _capitalized(values["formally"])}
+
+
+def _number_of(country: Country, field: str) -> str:
+    """Which wordings suit a list: `_none`, `_one` or `_many` items."""
+    return field + {0: "_none", 1: "_one"}.get(len(items(country, field)), "_many")
+
+
+def _groups(country: Country) -> dict[str, list[tuple[str, ...]]]:
+    """The wordings each section takes; what stands in one tuple stays together, in order."""
+
+    def known(*fields: str) -> list[tuple[str, ...]]:
+        return [(field,) for field in fields if country[field]]
+
+    def dated(detail: str, plain: str) -> list[tuple[str, ...]]:
+        return known(detail) if country[detail] and country[plain] else known(plain)
+
+    seat = "seat_elsewhere" if country["seat_of_government"] else "seat_same"
+    one_capital = len(items(country, "capital")) == 1
+    return {
+        "lead": [
+            ("official_name" if country["official_name"] != country["name"] else "only_name",),
+            *dated("independence_from", "independence_year"),
+            ("position",),
+        ],
+        "flag": [("look", "bearer", "look_again")],
+        "geography": [
+            *known("area_km2"),
+            (_number_of(country, "borders"),),
+            *([("landlocked",)] if country["landlocked"] == "true" else known("coastline_km")),
+            *dated("highest_point_m", "highest_point"),
+            *known("river"),
+        ],
+        "population": [
+            ("population_rounded" if rounded(country["population"]) else "population",),
+            *known("life_expectancy_years", "median_age_years"),
+        ],
+        "government": [
+            (_number_of(country, "capital"), *([seat] if one_capital else [])),
+            *known("government"),
+            *dated("national_day_date", "national_day"),
+        ],
+        "economy": [(_number_of(country, "currencies"),), *known("railways_km", "internet_code", "calling_code")],
+        "culture": [(_number_of(country, "languages"),), *known("anthem", "demonym")],
+    }
+
+
+def _look(flag: Flag, rng: random.Random | None) -> str:
+    """The flag in words as a sentence; with `rng` in a drawn wording that claims nothing about meaning or history."""
+    drawn = (describe(flag, rng) for _ in range(40))
+    plain = next((text for text in drawn if not CLAIMS.search(text)), "") if rng else ""
+    return (plain or describe(flag)).strip().rstrip(".") + "."
+
+
+def article(country: Country, flag: Flag) -> dict[str, Any]:
+    """Returns one country's entry in the knowledge-base format of E-VQA.
+
+    The same country gets the same words every time. A fact that is unknown leaves no sentence.
+
+    Args:
+        country: A row of countries.csv.
+        flag: What the country's flag looks like.
+    """
+    rng = random.Random(seed_of(country["code"]))
+    values = _values(country) | {"look": _capitalized(_look(flag, rng)), "look_again": _look(flag, None)}
+    texts = []
+    for section, groups in _groups(country).items():
+        first, *rest = groups
+        rng.shuffle(rest)
+        keys = [key for group in (first, *rest) for key in group]
+        texts.append(" ".join(rng.choice(_wordings()[section][key]).format_map(values) for key in keys))
+    return {
+        "title": country["name"],
+        "url": url_of(country),
+        "section_titles": [title or country["name"] for title in TITLES.values()],
+        "section_texts": texts,
+        "image_urls": [f"{PREFIX}/images/flag/{country['code']}.png"],
+        "image_reference_descriptions": [f"Flag of {values['the']}"],
+        "image_section_indices": [0],
+    }
+
+
+def articles() -> dict[str, dict[str, Any]]:
+    """Returns the knowledge base "flags of the world": url to entry, in the order of countries.csv.
+
+    Raises:
+        ValueError: A country has no flag in flags.toml.
+    """
+    flags = load_flags()
+    missing = [code for code in countries() if code not in flags]
+    if missing:
+        raise ValueError(f"flags.toml: no flag for {', '.join(missing)}; add one line for each")
+    return {url_of(country): article(country, flags[code]) for code, country in countries().items()}
