@@ -113,7 +113,7 @@ def _look(flag: Flag, rng: random.Random | None) -> str:
     """The flag in words as a sentence; with `rng` in a drawn wording that claims nothing about meaning or history."""
     drawn = (describe(flag, rng) for _ in range(40))
     plain = next((text for text in drawn if not CLAIMS.search(text)), "") if rng else ""
-    return (plain or describe(flag)).strip().rstrip(".") + "."
+    return " ".join((plain or describe(flag)).split()).rstrip(".") + "."
 
 
 def article(country: Country, flag: Flag) -> dict[str, Any]:

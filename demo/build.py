@@ -26,7 +26,7 @@ from demo.photo import photograph
 from demo.questions import COLUMNS, Row, Split, infoseek_rows, questions
 
 WIDTH = 320
-PHOTO_SIZE = (320, 240)
+PHOTO_SIZE = (320, 256)
 MARKER = "complete.json"
 TRAIN: Split = "train"
 FILES: dict[Split, str] = {"train": "train.csv", "val": "validation.csv", "test": "test.csv"}
@@ -35,9 +35,10 @@ FILES: dict[Split, str] = {"train": "train.csv", "val": "validation.csv", "test"
 def write_demo(folder: Path, seed: int = 0, questions_per_country: int = 4) -> None:
     """Returns when `folder` holds the demo: knowledge base, drawings, photographs and questions in three splits.
 
-    It holds `kb_wiki.json`, `images/flag/<code>.png`, `queries/<code>_<n>.jpg`, `train.csv`, `validation.csv`, `test.csv`, and the
-    test split once more as `infoseek_test.jsonl`, `infoseek_test_withkb.jsonl` and `infoseek_test_qtype.jsonl`. A folder that is
-    complete and was written with the same seed, count and code stays as it is.
+    It holds `kb_wiki.json`, `images/flag/<code>.png`, `queries/<code>_<n>.jpg`, `train.csv`, `validation.csv`,
+    `test.csv`, and the test split once more as `infoseek_test.jsonl`, `infoseek_test_withkb.jsonl` and
+    `infoseek_test_qtype.jsonl`. A folder that is complete and was written with the same seed, count and code stays as
+    it is.
 
     Args:
         folder: Made where it does not exist.

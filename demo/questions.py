@@ -126,7 +126,8 @@ def questions(rng: random.Random, n: int, splits: Sequence[Split] = ("train",)) 
     """Returns `n` questions about each country, one row each in E-VQA's columns (`COLUMNS`).
 
     The i-th question of a country is about the picture `<code>_<i>`, and a country is asked as many different kinds of
-    question as its article has facts for. Half of the questions in the test split are in wordings that no other split contains.
+    question as its article has facts for. Half of the questions in the test split are in
+    wordings that no other split contains.
 
     Args:
         rng: Chooses kinds and wordings.
