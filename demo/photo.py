@@ -1,0 +1,156 @@
+"""Drawings as photographs: the flag waves, tilted and lit, in front of a cluttered background."""
+
+from __future__ import annotations
+
+import math
+import random
+from io import BytesIO
+
+import numpy as np
+import torch
+from PIL import Image, ImageFilter
+from torch.nn import functional
+
+from demo.background import background
+
+FRAME = 1.25  # width over height of the photograph
+Poses = dict[str, torch.Tensor]
+
+RANGES = {  # lengths in heights of the frame, angles in radians
+    "ratio": (1.4, 2.0),
+    "scale": (0.45, 1.02),  # of the frame's width
+    "x": (-1.0, 1.0),  # of the room left beside the flag
+    "y": (-1.0, 1.0),
+    "tilt": (-0.14, 0.14),
+    "shear": (-0.1, 0.1),
+    "far_x": (-0.16, 0.16),
+    "far_y": (-0.1, 0.1),
+    "wave": (0.0, 0.055),  # of the flag's width
+    "waves": (0.7, 2.4),
+    "lean": (-0.25, 0.25),
+    "phase": (0.0, 1.0),
+    "fold": (0.0, 0.32),
+    "light_x": (-0.15, 0.15),
+    "light_y": (-0.15, 0.15),
+}
+
+
+def photograph(picture: Image.Image, rng: random.Random, size: tuple[int, int] = (320, 256)) -> Image.Image:
+    """Returns an RGB photograph of `size` (width, height) of flag `picture`; the state of `rng` decides all of it."""
+    width, height = size
+    generator = torch.Generator().manual_seed(rng.getrandbits(62))
+    flag = picture.convert("RGB")
+    ratio = torch.tensor([flag.width / flag.height])
+    tall = min(flag.height, height * 3 // 2)
+    flag = flag.resize((round(tall * flag.width / flag.height), tall), Image.Resampling.BOX)
+    behind = background(rng, size).resize((2 * width, 2 * height), Image.Resampling.BILINEAR)
+    poses = _poses(1, generator, ratio)
+    scene = _compose(_tensor(flag)[None], _tensor(behind)[None], poses, width / height)
+    lit = _light(scene, generator).clamp_(0, 1)[0].permute(1, 2, 0)
+    image = Image.fromarray((lit * 255).round().to(torch.uint8).numpy()).reduce(2)
+    return _camera(image, rng)
+
+
+def photograph_batch(
+    pictures: torch.Tensor,
+    backgrounds: torch.Tensor,
+    generator: torch.Generator,
+    ratios: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Returns float32 [B,3,S,S] in 0..1: each flag as a photograph of a 5:4 frame, squashed to a square.
+
+    Args:
+        pictures: uint8 [B,3,h,w], each flag resized to the same h x w.
+        backgrounds: uint8 [B,3,S,S].
+        generator: the source of every wave, tilt, scale, place and light.
+        ratios: float [B], width over height of each flag; without it they are drawn between 1.4 and 2.
+
+    Raises:
+        ValueError: `pictures` and `backgrounds` are not uint8 [B,3,_,_] of one B.
+    """
+    for name, batch in (("pictures", pictures), ("backgrounds", backgrounds)):
+        if batch.dtype != torch.uint8 or batch.ndim != 4 or batch.shape[1] != 3 or len(batch) != len(pictures):
+            raise ValueError(f"{name}: must be uint8 [B,3,h,w], one per flag, not {batch.dtype} {list(batch.shape)}")
+    scene = _compose(pictures, backgrounds, _poses(len(pictures), generator, ratios), FRAME)
+    lit = _light(scene, generator)
+    return _grain(lit, generator).clamp_(0, 1)
+
+
+def _tensor(image: Image.Image) -> torch.Tensor:
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+
+
+def _poses(count: int, generator: torch.Generator, ratios: torch.Tensor | None) -> Poses:
+    """One random pose per flag, every value as [B,1,1]."""
+    draws = torch.rand(len(RANGES), count, 1, 1, generator=generator)
+    poses = {name: low + (high - low) * draw for (name, (low, high)), draw in zip(RANGES.items(), draws, strict=True)}
+    if ratios is not None:
+        poses["ratio"] = ratios.reshape(-1, 1, 1).float()
+    return poses
+
+
+def _compose(pictures: torch.Tensor, backgrounds: torch.Tensor, pose: Poses, frame: float) -> torch.Tensor:
+    """The flags in front of their backgrounds, float32 [B,3,H,W] in 0..1 before the light is set."""
+    high, wide = backgrounds.shape[-2:]
+    width = torch.minimum(frame * pose["scale"], 1.05 * pose["ratio"])
+    height = width / pose["ratio"]
+    y = (torch.arange(high).reshape(1, high, 1) + 0.5) / high - 0.5
+    x = ((torch.arange(wide).reshape(1, 1, wide) + 0.5) / wide - 0.5) * frame
+    x = x - pose["x"] * ((frame - width).abs() / 2 + 0.04)
+    y = y - pose["y"] * ((1 - height).abs() / 2 + 0.04)
+    cos, sin = torch.cos(pose["tilt"]), torch.sin(pose["tilt"])
+    depth = 1 / (1 + pose["far_x"] * x / width + pose["far_y"] * y / height)
+    along = (cos / width * x + sin / width * y) * depth  # -.5 at the hoist, .5 at the fly
+    down = ((cos / height) * y - (sin / height) * x) * depth - pose["shear"] * along
+    angle = (2 * math.pi) * (pose["waves"] * along + pose["lean"] * down + pose["phase"])
+    growth = 0.65 + 0.7 * along
+    down = down + (pose["wave"] * pose["ratio"]) * growth * torch.sin(angle)
+    shade = torch.addcmul(1 + pose["light_x"] * along + pose["light_y"] * down, pose["fold"] * growth, torch.cos(angle))
+    inside = torch.minimum((0.5 - along.abs()) * (width * wide / frame), (0.5 - down.abs()) * (height * high))
+    alpha = inside.add_(0.5).clamp_(0, 1).unsqueeze(1)
+    grid = torch.stack((2 * along, 2 * down), dim=-1)
+    flag = functional.grid_sample(pictures.float(), grid, padding_mode="border", align_corners=False)
+    behind = backgrounds.float()
+    return flag.mul_(shade.unsqueeze(1)).sub_(behind).mul_(alpha).add_(behind).div_(255)
+
+
+def _light(scene: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Brightness, contrast, saturation and color temperature, one linear map of the colors per picture."""
+    count = len(scene)
+    draws = torch.rand(6, count, generator=generator)
+    gain, contrast, saturation = 0.6 + 0.75 * draws[0], 0.75 + 0.55 * draws[1], 0.7 + 0.7 * draws[2]
+    warmth, tint = 0.24 * (draws[3] - 0.5), 0.16 * (draws[4] - 0.5)
+    gray = torch.tensor([0.3, 0.59, 0.11]).expand(3, 3)
+    mix = saturation.reshape(-1, 1, 1) * torch.eye(3) + (1 - saturation).reshape(-1, 1, 1) * gray
+    casts = torch.stack((1 + warmth, 1 - tint, 1 - warmth), dim=1) * (gain * contrast).unsqueeze(1)
+    bias = (0.45 * (1 - contrast) * gain).reshape(-1, 1, 1).expand(count, 3, 1)
+    return torch.baddbmm(bias, mix * casts.unsqueeze(2), scene.flatten(2)).reshape(scene.shape)
+
+
+def _grain(scene: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Softens a random run of the batch, and gives another one the noise of a poor sensor."""
+    count = len(scene)
+    if count > 3:
+        third = count // 3
+        start = int(torch.randint(count - third + 1, (1,), generator=generator))
+        part = scene[start : start + third]
+        part.copy_(functional.avg_pool2d(part, 3, 1, 1, count_include_pad=False))
+        start = int(torch.randint(count - third + 1, (1,), generator=generator))
+        part = scene[start : start + third]
+        tiles = torch.randn(8, *scene.shape[1:], generator=generator)
+        which = torch.randint(8, (third,), generator=generator)
+        strength = 0.06 * torch.rand(third, 1, 1, 1, generator=generator)
+        part.addcmul_(tiles[which], strength)
+    return scene
+
+
+def _camera(image: Image.Image, rng: random.Random) -> Image.Image:
+    """The lens and the file: slight blur, sensor noise, JPEG loss."""
+    if rng.random() < 0.5:
+        image = image.filter(ImageFilter.GaussianBlur(rng.uniform(0.2, 0.005 * image.height)))
+    if rng.random() < 0.6:
+        noise = np.random.default_rng(rng.getrandbits(32)).normal(0, rng.uniform(2, 14), (image.height, image.width, 3))
+        image = Image.fromarray((np.asarray(image) + noise).clip(0, 255).astype(np.uint8))
+    file = BytesIO()
+    image.save(file, "JPEG", quality=rng.randint(55, 95))
+    return Image.open(file).convert("RGB")
