@@ -1,0 +1,180 @@
+"""What a run leaves on disk: one JSON line per query with every score, TREC run files, qrels."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from evaluation.answers import is_correct
+from evaluation.datasets import Question
+from evaluation.metrics import Outcome, rank_of, ranked
+from retriever.protocols import EntityIndex
+from retriever.types import Candidate, Evidence, Generation, Retrieved
+
+Line = dict[str, Any]
+
+
+class NamedIndex(EntityIndex, Protocol):
+    """An index that also finds an entity by its id."""
+
+    def row_of(self, entity_id: str) -> int | None:
+        """Returns the row of an entity, `None` when the index lacks it."""
+
+
+def make_line(
+    question: Question,
+    index: NamedIndex,
+    retrieved: Retrieved | None,
+    generation: Generation | None,
+    *,
+    asked: bool,
+    failed: str | None,
+    timings_ms: dict[str, float],
+) -> Line:
+    """Returns the record of one query, ready for JSON.
+
+    A section of a candidate is the list `[index, sim_m, sim_t, score]`, its index as published; a ranking is a list of
+    `[entity, score]`. `lead` is the index of an article's first section.
+
+    Args:
+        question: The question.
+        index: Where the entities are.
+        retrieved: What was found, `None` when retrieval failed.
+        generation: The answer, `None` when there is none.
+        asked: Whether a generator takes part in this run.
+        failed: Why the query failed, if it did.
+        timings_ms: Milliseconds of retrieval and generation, of the whole batch.
+    """
+    candidates = [] if retrieved is None else retrieved.candidates
+    evidence, section = evidence_of(index, candidates)
+    answer = None if generation is None else generation.answer
+    rankings: dict[str, list[tuple[str, float]]] = {}
+    for step, ranking in ({} if retrieved is None else retrieved.rankings).items():
+        rankings[step] = [(index.entity(row).id, float(score)) for row, score in ranking]
+    right_entity = evidence is not None and evidence.entity_id in question.entity_ids
+    return {
+        "id": question.id,
+        "question": question.question,
+        "image_id": question.image_id,
+        "question_type": question.question_type,
+        "split": question.data_split,
+        "category": question.category,
+        "gold": _gold(question, index),
+        "failed": failed,
+        "candidates": [_candidate(index, candidate) for candidate in candidates],
+        "rankings": rankings,
+        "ranks": {step: rank_of(question.entity_ids, ranking) for step, ranking in rankings.items()},
+        "evidence": evidence and asdict(evidence) | {"section_index": section},
+        "section_correct": None
+        if question.section_index is None
+        else right_entity and section == question.section_index,
+        "answer": answer,
+        "confidence": None if generation is None else _number(generation.confidence),
+        "span": None if generation is None else generation.span,
+        "unanswered": asked and failed is None and answer is None,
+        "answer_correct": is_correct(question, answer) if asked else None,
+        "timings_ms": timings_ms,
+    }
+
+
+def evidence_of(index: EntityIndex, candidates: Sequence[Candidate]) -> tuple[Evidence | None, int | None]:
+    """Returns the section to answer from, the first of the first candidate, and its index as published."""
+    if not candidates or not candidates[0].sections:
+        return None, None
+    entity = index.entity(candidates[0].row)
+    section = entity.sections[candidates[0].sections[0].position]
+    return Evidence(entity.id, entity.title, section.title, section.text), section.index
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """Yields the records of a run, one at a time."""
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            yield json.loads(line)
+
+
+def outcome_of(line: Line) -> Outcome:
+    """Returns what counts of a record."""
+    return Outcome(
+        id=line["id"],
+        groups={name: line[name] for name in ("question_type", "split", "category")},
+        ranks=line["ranks"],
+        section_correct=line["section_correct"],
+        answer_correct=line["answer_correct"],
+        unanswered=line["unanswered"],
+        failed=line["failed"],
+        gold_missing=line["gold"]["missing"],
+    )
+
+
+def write_trec(lines: Iterable[Line], out: Path, tag: str) -> None:
+    """Writes `qrels.txt` and one `<step>.run` per step, in TREC's format; equal scores stand in the order of their ids.
+
+    White space inside an id is written as `%20`, for columns are separated by it.
+    """
+    with contextlib.ExitStack() as stack:
+        files: dict[str, TextIO] = {"qrels.txt": stack.enter_context(_replacing(out / "qrels.txt"))}
+        for line in lines:
+            query = _token(line["id"])
+            files["qrels.txt"].writelines(f"{query} 0 {_token(entity)} 1\n" for entity in line["gold"]["entities"])
+            for step, ranking in line["rankings"].items():
+                name = f"{step}.run"
+                if name not in files:
+                    files[name] = stack.enter_context(_replacing(out / name))
+                pairs = ranked([(_token(entity), score) for entity, score in ranking])
+                files[name].writelines(
+                    f"{query} Q0 {entity} {rank} {score!r} {_token(tag)}\n"
+                    for rank, (entity, score) in enumerate(pairs, start=1)
+                )
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[TextIO]:
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8", newline="\n") as file:
+        yield file
+    os.replace(partial, path)
+
+
+def _token(text: str) -> str:
+    return "%20".join(text.split())
+
+
+def _candidate(index: EntityIndex, candidate: Candidate) -> Line:
+    entity = index.entity(candidate.row)
+    sections = [
+        [entity.sections[s.position].index, _number(s.sim_m), _number(s.sim_t), _number(s.score)]
+        for s in candidate.sections
+    ]
+    return {
+        "entity": entity.id,
+        "title": entity.title,
+        "sim_c": _number(candidate.sim_c),
+        "sim_m": _number(candidate.sim_m),
+        "score": _number(candidate.score),
+        "lead": entity.sections[0].index if entity.sections else None,
+        "sections": sections,
+    }
+
+
+def _gold(question: Question, index: NamedIndex) -> Line:
+    rows = [row for entity in question.entity_ids if (row := index.row_of(entity)) is not None]
+    entities = [index.entity(row) for row in rows]
+    section = next((s.title for e in entities for s in e.sections if s.index == question.section_index), None)
+    return {
+        "entities": list(question.entity_ids),
+        "titles": [entity.title for entity in entities],
+        "missing": not entities,
+        "section": question.section_index,
+        "section_title": section,
+        "answers": list(question.answers),
+    }
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)  # NumPy's own numbers are not JSON
