@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,18 +21,25 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file so that a reader sees all of it or none of it, even after a power cut."""
+def replace_with(path: Path, write: Callable[[Path], object]) -> None:
+    """Has `write` make a file under a temporary name, then gives it its own: readers see all of it or none of it."""
     partial = path.with_name(path.name + ".partial")
-    with partial.open("wb") as file:
-        file.write(content)
-        sync(file.fileno())
+    write(partial)
+    with partial.open("rb") as file:
+        os.fsync(file.fileno())
     os.replace(partial, path)
 
 
-def sync(descriptor: int) -> None:
-    """Waits until a file's content is on disk."""
-    os.fsync(descriptor)
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file so that readers see all of it or none of it, even after a power cut."""
+    replace_with(path, lambda partial: partial.write_bytes(content))
+
+
+def save_array(path: Path, array: NDArray[Any]) -> None:
+    """Writes a `.npy` file so that readers see all of it or none of it."""
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    write_whole(path, buffer.getvalue())
 
 
 def as_line(row: Any) -> bytes:
@@ -80,7 +88,7 @@ class GrowingLines:
         lines = [as_line(row) for row in rows]
         self._file.write(b"".join(lines))
         self._file.flush()
-        sync(self._file.fileno())
+        os.fsync(self._file.fileno())
         self.done += len(lines)
 
     def __enter__(self) -> Self:

@@ -10,6 +10,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from indexes.files import save_array
 from retriever.types import Entity, IntArray, Section
 
 
@@ -22,7 +23,7 @@ def save_offsets(path: Path) -> None:
     """Writes the offsets of a JSON lines file: int64 [lines + 1], the first 0 and the last the file's size."""
     with path.open("rb") as file:
         lengths = np.fromiter(map(len, file), dtype=np.int64)
-    np.save(offsets_path(path), np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)]))
+    save_array(offsets_path(path), np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)]))
 
 
 class Lines:

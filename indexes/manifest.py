@@ -1,0 +1,151 @@
+"""`manifest.json`: what an index was made from and what lies in its folder. Written last; nothing opens without it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from indexes.files import sha256_of
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+THUMBNAILS = "images"
+FILES = (
+    "entities.jsonl",
+    "entities.offsets.npy",
+    "entity_ids.npy",
+    "summaries.jsonl",
+    "summaries.offsets.npy",
+    "entities.faiss",
+    "tokens.npy",
+    "token_offsets.npy",
+    "report.json",
+)
+"""Every file of an index besides its manifest and the thumbnails in `images/`."""
+
+SMALL = 1 << 20
+"""Files up to this many bytes have their checksum compared at every opening."""
+
+MEND = "rebuild with `omgm build-index --overwrite`"
+
+Candidates = Literal["summary", "title", "article", "image"]
+"""What step 1 searches: the summaries (the method), or for comparison titles, whole articles, or main images."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Inputs(_Model):
+    """What decides the content of an index: two builds with equal inputs are equal byte for byte.
+
+    `pictures` is a hash of which picture file belongs to which entity and how large it is.
+    """
+
+    knowledge_base: str
+    kb_format: str
+    pictures: str
+    summarizer: str
+    candidates: Candidates
+    encoder: str
+    fusion: str | None
+
+
+class Counts(_Model):
+    """How much an index holds; `searchable` entities have a vector, `token_sections` have tokens."""
+
+    entities: int
+    sections: int
+    with_image: int
+    searchable: int
+    token_sections: int
+
+
+class File(_Model):
+    """Size in bytes and SHA-256."""
+
+    bytes: int
+    sha256: str
+
+
+class Manifest(_Model):
+    """What an index is. Tokens are normalized over their last dimension, as the score modes expect them."""
+
+    format: Literal["omgm-index"] = "omgm-index"
+    format_version: int = FORMAT_VERSION
+    name: str
+    created_with: str
+    inputs: Inputs
+    counts: Counts
+    dimension: int
+    token_shape: tuple[int, int]
+    token_dtype: Literal["float16"] = "float16"
+    thumbnails: str
+    files: dict[str, File]
+
+    def to_json(self) -> bytes:
+        """Returns the file's content; no times and no paths, so that equal builds have equal manifests."""
+        return (json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Returns the manifest of an index.
+
+    Raises:
+        ValueError: There is none, it is damaged, or it is of another format version.
+    """
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise ValueError(f"{folder}: no {MANIFEST}: not an index, or its build did not finish; run `omgm build-index`")
+    try:
+        raw = json.loads(path.read_bytes())
+        version = raw["format_version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: damaged ({error!r}); {MEND}") from error
+    if version != FORMAT_VERSION:
+        raise ValueError(f"{path}: format version {version}, this release reads {FORMAT_VERSION}; {MEND}")
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        fields = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise ValueError(f"{path}: {fields}; {MEND}") from error
+
+
+def describe_files(folder: Path) -> dict[str, File]:
+    """Returns size and checksum of every file of an index."""
+    return {name: File(bytes=(folder / name).stat().st_size, sha256=sha256_of(folder / name)) for name in FILES}
+
+
+def hash_thumbnails(folder: Path, rows: Iterable[int]) -> str:
+    """Returns one hash over the thumbnails of `rows`, with a mark for each that is absent."""
+    digest = hashlib.sha256()
+    for row in rows:
+        path = folder / THUMBNAILS / f"{row}.jpg"
+        digest.update(f"{row} {sha256_of(path) if path.is_file() else '-'}\n".encode())
+    return digest.hexdigest()
+
+
+def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
+    """Compares the folder with its manifest: sizes and small files' checksums, with `verify` everything.
+
+    Raises:
+        ValueError: A file is missing, of another size, or changed.
+    """
+    if set(manifest.files) != set(FILES):
+        raise ValueError(f"{folder / MANIFEST}: lists other files than an index has; {MEND}")
+    for name, expected in manifest.files.items():
+        path = folder / name
+        if not path.is_file():
+            raise ValueError(f"{path}: missing; {MEND}")
+        size = path.stat().st_size
+        if size != expected.bytes:
+            raise ValueError(f"{path}: {size} bytes where the manifest says {expected.bytes}; {MEND}")
+        if (verify or size <= SMALL) and sha256_of(path) != expected.sha256:
+            raise ValueError(f"{path}: content differs from its checksum; {MEND}")
+    if verify and hash_thumbnails(folder, range(manifest.counts.entities)) != manifest.thumbnails:
+        raise ValueError(f"{folder / THUMBNAILS}: thumbnails differ from their checksum; {MEND}")

@@ -1,0 +1,198 @@
+"""An index on disk, opened: entity search, articles, summaries, section tokens, thumbnails."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self
+
+import faiss
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from indexes.files import replace_with, save_array
+from indexes.lines import Articles, Lines
+from indexes.manifest import MEND, THUMBNAILS, Manifest, check_files, read_manifest
+from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.types import Entity, FloatArray, IntArray
+
+_CACHED_ENTITIES = 4096
+
+
+class Index:
+    """An index, read only. It fulfils `retriever.protocols.EntityIndex`; any number of threads may use it.
+
+    Only vectors are held in memory; articles, summaries and tokens are read from memory-mapped files.
+
+    Args:
+        folder: A complete index.
+        manifest: Its manifest, checked by `open`.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self._articles = Articles(folder / "entities.jsonl")
+        self._summaries = Lines(folder / "summaries.jsonl")
+        self._ids: IntArray = _load(folder / "entity_ids.npy")
+        self._token_offsets: IntArray = _load(folder / "token_offsets.npy")
+        self._tokens: NDArray[np.float16] = _load(folder / "tokens.npy")
+        self._faiss: Any = faiss.read_index(str(folder / "entities.faiss"))
+        self._cached_entity = lru_cache(_CACHED_ENTITIES)(self._articles.__getitem__)
+        self._check_shapes()
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        *,
+        encoder: DualEncoder | None = None,
+        fusion: FusionEncoder | None = None,
+        verify: bool = False,
+    ) -> Self:
+        """Returns the index in `folder`.
+
+        Args:
+            folder: What `build_index` wrote.
+            encoder: Step 1's model; the index must have been built with it.
+            fusion: Step 2's model; the index must have been built with it.
+            verify: Whether to read every file and compare its checksum; else large files only by size.
+
+        Raises:
+            ValueError: The folder is incomplete, damaged, or does not fit a model. The message says what to do.
+        """
+        manifest = read_manifest(folder)
+        check_files(folder, manifest, verify=verify)
+        if encoder is not None:
+            _check_fit(folder, "encoder", manifest.inputs.encoder, encoder.fingerprint)
+            _check_fit(folder, "encoder dimension", manifest.dimension, encoder.dimension)
+        if fusion is not None:
+            _check_fit(folder, "fusion encoder", manifest.inputs.fusion, fusion.fingerprint)
+            _check_fit(folder, "fusion token shape", manifest.token_shape, tuple(fusion.token_shape))
+        return cls(folder, manifest)
+
+    def __len__(self) -> int:
+        """Number of entities."""
+        return len(self._articles)
+
+    def search(self, vectors: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
+        """Returns inner products float32 and rows int64, both [B, k], best first.
+
+        Where fewer than `k` entities can be searched the row is -1 and the score is minus infinity.
+
+        Raises:
+            ValueError: `vectors` is not [B, dimension], or `k` is below 1.
+        """
+        if vectors.ndim != 2 or vectors.shape[1] != self.manifest.dimension:
+            raise ValueError(f"vectors: shape {vectors.shape} where (B, {self.manifest.dimension}) is due")
+        if k < 1:
+            raise ValueError(f"k: {k} where at least 1 is due")
+        scores, rows = self._faiss.search(np.ascontiguousarray(vectors, dtype=np.float32), k)
+        scores[rows < 0] = -np.inf
+        return scores, rows
+
+    def entity(self, row: int) -> Entity:
+        """Returns the article at `row`; recently read ones are kept.
+
+        Raises:
+            IndexError: There is no such row.
+        """
+        return self._cached_entity(int(row))
+
+    def summary(self, row: int) -> str:
+        """Returns the summary of the article at `row`.
+
+        Raises:
+            IndexError: There is no such row.
+        """
+        return str(self._summaries.read(row)["summary"])
+
+    def row_of(self, entity_id: str) -> int | None:
+        """Returns the row of an entity, or `None` when the index does not hold it."""
+        hashes, rows = self._ids
+        key = np.int64(hash_id(entity_id))
+        equal = slice(np.searchsorted(hashes, key), np.searchsorted(hashes, key, side="right"))
+        return next((row for row in rows[equal].tolist() if self.entity(row).id == entity_id), None)
+
+    def image_path(self, row: int) -> Path | None:
+        """Returns the thumbnail of the main image (JPEG, at most 320 pixels a side), or `None` without one."""
+        path = self.folder / THUMBNAILS / f"{row}.jpg"
+        return path if path.is_file() else None
+
+    def section_rows(self, row: int) -> range:
+        """Returns where the tokens of its sections lie, in the order of `Entity.sections`; may be empty.
+
+        Raises:
+            IndexError: There is no such row.
+        """
+        if not 0 <= row < len(self):
+            raise IndexError(f"the index has {len(self)} rows, no row {row}")
+        return range(int(self._token_offsets[row]), int(self._token_offsets[row + 1]))
+
+    def tokens(self, rows: IntArray) -> torch.Tensor:
+        """Returns stored section tokens, float32 [len(rows), tokens, H], normalized over H.
+
+        Raises:
+            IndexError: A row is out of range.
+        """
+        rows = np.asarray(rows, dtype=np.int64)
+        if rows.size and not 0 <= rows.min() <= rows.max() < len(self._tokens):
+            raise IndexError(f"token rows must be within 0 to {len(self._tokens) - 1}")
+        return torch.from_numpy(self._tokens[rows]).float()
+
+    def _check_shapes(self) -> None:
+        counts = self.manifest.counts
+        for name, found, expected in [
+            ("entities.jsonl", len(self._articles), counts.entities),
+            ("summaries.jsonl", len(self._summaries), counts.entities),
+            ("entity_ids.npy", self._ids.shape, (2, counts.entities)),
+            ("token_offsets.npy", self._token_offsets.shape, (counts.entities + 1,)),
+            ("tokens.npy", self._tokens.shape, (counts.token_sections, *self.manifest.token_shape)),
+            ("entities.faiss", (self._faiss.ntotal, self._faiss.d), (counts.searchable, self.manifest.dimension)),
+        ]:
+            if found != expected:
+                raise ValueError(f"{self.folder / name}: {found} where the manifest says {expected}; {MEND}")
+
+
+def hash_id(entity_id: str) -> int:
+    """Returns a signed 64-bit hash of an entity's id."""
+    return int.from_bytes(hashlib.blake2b(entity_id.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def save_ids(path: Path, ids: list[str]) -> None:
+    """Writes what `Index.row_of` looks up: int64 [2, N], the sorted hashes and their rows."""
+    pairs = np.array(sorted((hash_id(one), row) for row, one in enumerate(ids)), dtype=np.int64).reshape(-1, 2)
+    save_array(path, np.ascontiguousarray(pairs.T))
+
+
+def save_search(path: Path, vectors: FloatArray, rows: IntArray, block: int = 65536) -> None:
+    """Writes the FAISS index: exact inner products over the entities in `rows`; the others are never found.
+
+    Args:
+        path: The file.
+        vectors: Float32 [N, dimension], one for each entity.
+        rows: Int64 [M], the entities to search.
+        block: Vectors in memory at a time besides the index itself.
+    """
+    index = faiss.IndexIDMap2(faiss.IndexFlatIP(vectors.shape[1]))
+    for start in range(0, len(rows), block):
+        part = rows[start : start + block]
+        index.add_with_ids(np.ascontiguousarray(vectors[part]), part)
+    replace_with(path, lambda partial: faiss.write_index(index, str(partial)))
+
+
+def _load(path: Path) -> NDArray[Any]:
+    try:
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; {MEND}") from error
+
+
+def _check_fit(folder: Path, what: str, built_with: object, given: object) -> None:
+    if built_with != given:
+        raise ValueError(
+            f"{folder}: does not fit this profile: {what} {given!r} now, {built_with!r} when it was built; "
+            f"{MEND}, or use the profile it was built with"
+        )
