@@ -157,15 +157,15 @@ def _rises(layer: Layer) -> bool:
     return direction == "up"
 
 
-def _diagonal(canvas: Canvas, up: bool, width: float, ink: RGB) -> None:
-    w, h = canvas.width, canvas.height
-    a, b = ((-w, 2 * h), (2 * w, -h)) if up else ((-w, -h), (2 * w, 2 * h))
-    canvas.polygon(stripe(a, b, width * h), ink)
+def _diagonal(canvas: Canvas, up: bool, width: float, ink: RGB, inset: float = 0) -> None:
+    (x0, y0), (x1, y1) = ((inset, 1.0), (1 - inset, 0.0)) if up else ((inset, 0.0), (1 - inset, 1.0))
+    start, end = canvas.at(2 * x0 - x1, 2 * y0 - y1), canvas.at(2 * x1 - x0, 2 * y1 - y0)
+    canvas.polygon(stripe(start, end, width * canvas.height), ink)
 
 
 def _bend(canvas: Canvas, layer: Layer) -> None:
     for width, ink in _edges(layer, layer.number("width", 0.2)):
-        _diagonal(canvas, _rises(layer), width, ink)
+        _diagonal(canvas, _rises(layer), width, ink, layer.number("inset", 0))
 
 
 def _saltire(canvas: Canvas, layer: Layer) -> None:
@@ -324,7 +324,7 @@ def _waves(canvas: Canvas, layer: Layer) -> None:
     x0, y0, x1, y1 = _box(layer, (0, 0.6, 1, 1))
     n, ink = int(layer.number("n", 3)), _ink(layer)
     band = (y1 - y0) / (2 * n - 1)
-    periods = max(2, round((x1 - x0) * canvas.width / canvas.height * 3))
+    periods = max(2, round((x1 - x0) * canvas.width / canvas.height * 2.25))
     xs = [i / (8 * periods) for i in range(8 * periods + 1)]
     crest = [(x0 + (x1 - x0) * x, 0.35 * band * sin(2 * pi * periods * x)) for x in xs]
     for i in range(n):
@@ -345,9 +345,9 @@ def _union_picture(width: int, height: int) -> Image.Image:
         far = (2 * corner[0] - middle[0], 2 * corner[1] - middle[1])
         canvas.polygon(stripe(middle, far, 6 * unit), white)
     for corner in corners:
-        # the red lies on the clockwise side of every white arm
+        # the red lies on the counterclockwise side of every white arm
         far = (2 * corner[0] - middle[0], 2 * corner[1] - middle[1])
-        left, right, *_ = stripe(middle, far, 4 * unit)
+        *_, right, left = stripe(middle, far, 4 * unit)
         canvas.polygon([middle, far, right, left], red)
     for ink, half in ((white, 5 * unit), (red, 3 * unit)):
         canvas.rectangle(0, middle[1] - half, width, middle[1] + half, ink)
@@ -391,7 +391,7 @@ OPERATIONS: dict[str, tuple[Painter, frozenset[str]]] = {
         ("field", _field),
         ("bands", _bands),
         ("split", _split, "dir"),
-        ("bend", _bend, "dir", "width", *EDGE),
+        ("bend", _bend, "dir", "width", "inset", *EDGE),
         ("triangle", _triangle, "depth", *EDGE),
         ("rect", _rect, "box"),
         ("diamond", _diamond, "box"),
