@@ -24,7 +24,8 @@ EMBLEM_WEIGHTS = {
     "coat": 30, "shield": 6, "eagle": 8, "bird": 6, "lion": 4, "dragon": 2, "tree": 4, "palm": 3, "leaf": 4,
     "wheel": 3, "crown": 3, "sword": 3, "weapon": 3, "wreath": 4, "hat": 1.5, "script": 4, "map": 2.5, "castle": 3,
     "book": 1.5, "ship": 4, "sun-face": 3, "mountain": 2, "spears": 2.5, "globe": 2, "knot": 4, "trident": 2,
-    "gear": 2.5, "flower": 3, "snake": 1.5, "triskelion": 1.5,
+    "gear": 2.5, "flower": 3, "snake": 1.5, "triskelion": 1.5, "double-eagle": 3,
+    "checkers": 2, "keys": 2, "taegeuk": 1.5, "ornament": 2,
 }  # fmt: skip
 LIGHT = ("white", "yellow", "gold", "white")
 
@@ -135,4 +136,7 @@ def star_group(s: Studio, x: float, y: float, r: float, c: str) -> str:
     small = min(0.09, 1.6 * r / n) if layout in ("line", "column") else min(0.1, 2.2 * r / n)
     points = s.draw({"5": 85, "6": 6, "7": 4, "8": 2})
     size = max(0.016, small if layout != "grid" else r / n**0.5 * 0.7)
-    return f"stars {c} n={n} layout={layout} {at(x, y)} spread={r:.3g} r={size:.3g} points={points}"
+    more = f" sweep={s.rng.choice([90, 120, 180])}" if layout == "arc" and s.chance(0.5) else ""
+    if layout == "grid" and s.chance(0.5):
+        more = f" rows={s.rng.choice([2, 3, 4, 5])} tall={r * s.rng.uniform(0.6, 1):.3g}"
+    return f"stars {c} n={n} layout={layout} {at(x, y)} spread={r:.3g} r={size:.3g} points={points}{more}"

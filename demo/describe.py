@@ -127,6 +127,9 @@ def describe(flag: Flag, rng: random.Random | None = None) -> str:
 
     Drawn wordings may leave parts out and may end with a clause on what the colors stand for.
 
+    Raises:
+        ValueError: demo/wording.toml has no words for an emblem of the flag.
+
     Example:
         >>> from demo.flags import parse
         >>> describe(parse("2:3; bands v green white red"))
@@ -243,6 +246,8 @@ def _part(
         return _Part(writer.say("part", "union"), region)
     if layer.operation == "emblem":
         colors = writer.colors_of(layer.words[1:]) + " " if len(layer.words) > 1 and not writer.chance(0.25) else ""
+        if layer.words[0] not in writer.words["emblem"]:
+            raise ValueError(f"emblem {layer.words[0]!r}: give it words in [emblem] of demo/wording.toml")
         noun = writer.say("emblem", layer.words[0], color=colors).replace("  ", " ")
         plural = noun.startswith(("crossed", "two ", "three ")) or noun.split(" ")[-1] in ("spears", "branches")
         size = writer.say("word", f"size-{size_of(layer, ratio)}") if size_of(layer, ratio) == "big" else ""

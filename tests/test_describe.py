@@ -7,7 +7,9 @@ import random
 import pytest
 
 from demo.describe import describe
-from demo.flags import parse
+from demo.draw import COLORS
+from demo.emblems import EMBLEMS
+from demo.flags import load_flags, parse
 
 CAPTIONS = {
     "2:3; bands v green white red": "three equal vertical bands of green (left side), white, and red",
@@ -62,7 +64,25 @@ def test_drawn_wordings_keep_the_order_of_bands() -> None:
         assert words.find("green") < words.find("black")
 
 
-def test_every_emblem_and_color_of_the_language_has_words() -> None:
-    for kind in ["coat", "shield", "eagle", "dragon", "sun-face", "knot", "triskelion", "spears"]:
+def test_every_emblem_has_words_and_every_color_has_synonyms() -> None:
+    for kind in EMBLEMS:
         text = describe(parse(f"2:3; field teal; emblem {kind} white"))
         assert text.startswith("teal with") and text.endswith("in the center")
+    for name in COLORS:
+        flag = parse(f"2:3; field {name}")
+        assert len({describe(flag, random.Random(seed)) for seed in range(60)}) > 8
+
+
+def test_unknown_emblem_is_refused() -> None:
+    with pytest.raises(ValueError, match="emblem 'teapot'"):
+        describe(parse("2:3; field red; emblem teapot white"))
+
+
+def test_flags_of_the_world() -> None:
+    flags = load_flags()
+    assert describe(flags["fr"]).endswith(" (left side), white, and red")
+    assert describe(flags["lv"]) == "three horizontal bands of maroon (top), white (half-width), and maroon"
+    captions = [describe(flag) for flag in flags.values()]
+    assert len(set(captions)) > 0.9 * len(captions)
+    for code, flag in flags.items():
+        assert describe(flag, random.Random(code))
