@@ -1,0 +1,177 @@
+"""Dynamic batching: concurrent callers share one worker thread, which retrieves for several of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from retriever.types import Query, Retrieved
+from serving.errors import ApiError
+from serving.settings import Settings
+
+log = logging.getLogger(__name__)
+
+Retrieve = Callable[[Sequence[Query]], list[Retrieved]]
+
+
+class WorkerDied(RuntimeError):
+    """The worker thread met something that it must not survive."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    query: Query
+    future: asyncio.Future[Retrieved]
+    arrived: float = field(default_factory=time.monotonic)
+
+
+class Batcher:
+    """A bounded queue before `retrieve`, which only ever runs in one thread.
+
+    A batch is whatever has gathered when the oldest query has waited `max_wait_ms` or `max_batch` are there. Where it
+    fails, its members are tried one by one, so that only the culprit gets the error. Where the worker itself dies,
+    every waiter gets an error, `problem` says so, and new queries are turned away.
+
+    Args:
+        retrieve: Returns one result per query, in order.
+        settings: `max_batch`, `max_wait_ms`, `max_queue` and `timeout_s` are read.
+    """
+
+    def __init__(self, retrieve: Retrieve, settings: Settings) -> None:
+        self._retrieve = retrieve
+        self._settings = settings
+        self._pending: deque[_Waiting] = deque()
+        self._running: list[_Waiting] = []
+        self._running_since = 0.0
+        self._arrived = asyncio.Event()
+        self._closing = False
+        self._worker: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="retrieve")
+
+    async def start(self) -> None:
+        """Starts the worker."""
+        self._worker = asyncio.create_task(self._work(), name="batch worker")
+        self._worker.add_done_callback(self._ended)
+
+    async def stop(self) -> None:
+        """Turns new queries away, finishes those that wait, and ends the worker; gives up after `timeout_s`."""
+        self._closing = True
+        self._arrived.set()
+        if self._worker is not None and not self._worker.done():
+            await asyncio.wait({self._worker}, timeout=self._settings.timeout_s)
+            self._worker.cancel()
+            await asyncio.wait({self._worker})
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def waiting(self) -> int:
+        """Number of queries that wait for a batch."""
+        return len(self._pending)
+
+    def problem(self) -> str | None:
+        """Returns why no query can be answered, or `None` when all is well."""
+        if self._closing:
+            return "the service is shutting down"
+        if self._worker is None:
+            return "the batch worker has not started"
+        if self._worker.done():
+            return "the batch worker has died; restart the service"
+        busy = time.monotonic() - self._running_since if self._running else 0.0
+        if busy > self._settings.timeout_s:
+            return f"the batch worker has been stuck for {busy:.0f} s"
+        return None
+
+    def admit(self) -> None:
+        """Checks that one more query may come.
+
+        Raises:
+            ApiError: 503 when the worker is not there, 429 when the queue is full.
+        """
+        problem = self.problem()
+        if problem:
+            raise ApiError(503, "not_ready", problem)
+        if len(self._pending) >= self._settings.max_queue:
+            message = f"{len(self._pending)} requests are waiting already; try again in a second"
+            raise ApiError(429, "queue_full", message, headers={"Retry-After": "1"})
+
+    async def submit(self, query: Query) -> Retrieved:
+        """Returns the result for `query`. A caller that is cancelled leaves the queue at once.
+
+        Raises:
+            ApiError: As `admit` does, and 503 when the worker dies meanwhile.
+            Exception: What `retrieve` raised on this very query.
+        """
+        self.admit()
+        entry = _Waiting(query, asyncio.get_running_loop().create_future())
+        self._pending.append(entry)
+        self._arrived.set()
+        try:
+            return await entry.future
+        finally:
+            with suppress(ValueError):
+                self._pending.remove(entry)
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while batch := await self._collect():
+            self._running, self._running_since = batch, time.monotonic()
+            outcomes = await loop.run_in_executor(self._thread, self._outcomes, [entry.query for entry in batch])
+            self._running = []
+            for entry, outcome in zip(batch, outcomes, strict=True):
+                if entry.future.done():  # its caller has left
+                    continue
+                if isinstance(outcome, Exception):
+                    entry.future.set_exception(outcome)
+                else:
+                    entry.future.set_result(outcome)
+
+    async def _collect(self) -> list[_Waiting]:
+        """Returns the next batch; empty only when the service closes and nobody waits."""
+        while not self._pending:
+            if self._closing:
+                return []
+            self._arrived.clear()
+            await self._arrived.wait()
+        deadline = self._pending[0].arrived + self._settings.max_wait_ms / 1000
+        while len(self._pending) < self._settings.max_batch and not self._closing:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            self._arrived.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._arrived.wait()
+        size = min(len(self._pending), self._settings.max_batch)
+        return [self._pending.popleft() for _ in range(size)] or await self._collect()
+
+    def _outcomes(self, queries: Sequence[Query]) -> list[Retrieved | Exception]:
+        """Returns a result or an error for each query; runs in the worker thread."""
+        try:
+            results = list(self._retrieve(queries))
+            if len(results) != len(queries):
+                raise RuntimeError(f"{len(results)} results came back for {len(queries)} queries")
+            return [*results]
+        except Exception as error:
+            if len(queries) == 1:
+                return [error]
+            log.warning("a batch of %d failed (%r); trying its members one by one", len(queries), error)
+        except BaseException as error:  # SystemExit and its kin would otherwise end the event loop from inside a task
+            raise WorkerDied(repr(error)) from error
+        return [outcome for query in queries for outcome in self._outcomes([query])]
+
+    def _ended(self, worker: asyncio.Task[None]) -> None:
+        """Leaves nobody waiting for a worker that is gone."""
+        if not worker.cancelled() and worker.exception():
+            log.error("the batch worker died", exc_info=worker.exception())
+        for entry in [*self._running, *self._pending]:
+            if not entry.future.done():
+                entry.future.set_exception(
+                    ApiError(503, "not_ready", "the batch worker ended before its work was done")
+                )
+        self._running = []

@@ -1,0 +1,48 @@
+"""Example pictures with their questions, read from a demo folder and offered on the page."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+
+SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A picture and a question about it."""
+
+    path: Path
+    question: str
+
+
+def read_examples(folder: Path | None, shown: int = SHOWN) -> dict[str, Example]:
+    """Returns up to `shown` examples by name, spread evenly over `test.csv`, no picture twice.
+
+    Raises:
+        ValueError: `test.csv` is missing or lacks a column.
+    """
+    if folder is None:
+        return {}
+    table = folder / "test.csv"
+    if not table.is_file():
+        raise ValueError(f"examples_dir: {table} does not exist; it needs the columns question, dataset_image_ids")
+    pictures = {path.stem: path for path in sorted((folder / "queries").glob("*.jpg"))}
+    found: dict[str, Example] = {}
+    with table.open(encoding="utf-8", newline="") as file:
+        reader = csv.DictReader(file)
+        if not {"question", "dataset_image_ids"} <= set(reader.fieldnames or ()):
+            raise ValueError(f"{table} needs the columns question, dataset_image_ids")
+        for row in reader:
+            name = row["dataset_image_ids"].split("|")[0].removesuffix(".jpg")
+            if name in pictures and name not in found:
+                found[name] = Example(pictures[name], row["question"])
+    return _spread(found, shown)
+
+
+def _spread(found: dict[str, Example], shown: int) -> dict[str, Example]:
+    names = list(found)
+    step = max(len(names) / shown, 1)
+    picked = [names[int(i * step)] for i in range(min(shown, len(names)))]
+    return {name: found[name] for name in picked}

@@ -1,0 +1,207 @@
+"""One request: its picture is decoded, its query joins a batch, the best section goes to the generator."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio
+import anyio.to_thread
+from PIL import Image
+
+from retriever.protocols import EntityIndex, Generator
+from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query, Retrieved
+from serving.batcher import Batcher
+from serving.errors import ApiError, as_api_error
+from serving.images import decode_image
+from serving.requests import Ask, image_bytes
+from serving.schemas import AnswerOut, CandidateOut, EntityOut, EvidenceOut, IndexOut, RetrieveOut, SectionScores
+from serving.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+class Retrieves(Protocol):
+    """What the service asks of a retriever."""
+
+    def retrieve(self, queries: Sequence[Query]) -> list[Retrieved]:
+        """Returns one result for each query, in order."""
+
+
+class ServedIndex(EntityIndex, Protocol):
+    """What the service asks of an index beyond what the steps do."""
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """What the index was built from; `name` is shown to users."""
+
+    def image_path(self, row: int) -> Path | None:
+        """Returns where the main picture of the entity at `row` lies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A retrieval, ready to be answered: the picture, what was found, and the response so far."""
+
+    question: str
+    image: Image.Image
+    evidence: Evidence | None
+    response: RetrieveOut
+    started: float
+
+    def request(self) -> GenerationRequest:
+        """Returns what the generator gets."""
+        return GenerationRequest(self.question, self.image, self.evidence)
+
+
+class Service:
+    """Answers requests with one retriever, one index and one generator.
+
+    Args:
+        retriever: Retrieves, in batches.
+        index: The index that `retriever` searches.
+        generator: Writes or reads out the answer.
+        settings: Limits.
+    """
+
+    def __init__(self, retriever: Retrieves, index: ServedIndex, generator: Generator, settings: Settings) -> None:
+        self.index = index
+        self.generator = generator
+        self.settings = settings
+        self.batcher = Batcher(retriever.retrieve, settings)
+        self._decoders = anyio.CapacityLimiter(settings.decode_threads)
+
+    def about(self) -> IndexOut:
+        """Returns the index's name and size."""
+        return IndexOut(name=str(self.index.manifest.get("name", "index")), entities=len(self.index))
+
+    async def find(self, ask: Ask, request_id: str, root: str = "") -> Found:
+        """Returns what retrieval finds; `root` is the path that the service is mounted at.
+
+        Raises:
+            ApiError: A bad picture, a full queue, a dead worker.
+        """
+        started = time.perf_counter()
+        data = await image_bytes(ask.image, self.settings)
+        image = await anyio.to_thread.run_sync(decode_image, data, self.settings, limiter=self._decoders)
+        decoded = time.perf_counter()
+        result = await self.batcher.submit(Query(image, ask.question, request_id, ask.options))
+        waited = _ms(decoded) - sum(result.timings_ms.values())
+        timings = {"decode": (decoded - started) * 1000, "queue": max(waited, 0.0), **result.timings_ms}
+        candidates = [self._candidate(candidate, root) for candidate in result.candidates]
+        entity = self._entity(result.candidates[0].row, root) if result.candidates else None
+        sections = self._evidence(result.candidates[0], entity) if entity else []
+        response = RetrieveOut(
+            entity=entity,
+            evidence=sections,
+            candidates=candidates,
+            timings_ms=_rounded({**timings, "total": _ms(started)}),
+            request_id=request_id,
+            index=self.about(),
+        )
+        evidence = None
+        if entity and sections:
+            evidence = Evidence(entity.id, entity.title, sections[0].section, sections[0].text)
+        return Found(ask.question, image, evidence, response, started)
+
+    def time_left(self, found: Found) -> float:
+        """Returns how many seconds remain for the answer."""
+        return self.settings.timeout_s - (time.perf_counter() - found.started)
+
+    async def answer(self, found: Found) -> AnswerOut:
+        """Returns the generator's answer with all that was found."""
+        started = time.perf_counter()
+        [generation] = await self.generator.generate([found.request()])
+        return self._answered(found, generation, started)
+
+    async def events(self, found: Found, *, with_answer: bool) -> AsyncIterator[str]:
+        """Yields server-sent events: `retrieval`, then `answer` pieces, then `done`; `error` in place of what fails."""
+        yield _event("retrieval", found.response.model_dump(mode="json"))
+        if not with_answer:
+            yield _event("done", {"request_id": found.response.request_id})
+            return
+        started, text = time.perf_counter(), ""
+        pieces = aiter(self.generator.stream(found.request()))
+        try:
+            while True:
+                async with asyncio.timeout(self.time_left(found)):
+                    piece = await anext(pieces, None)
+                if piece is None:
+                    break
+                text += piece
+                yield _event("answer", {"text": piece})
+            done = self._answered(found, Generation(text or None), started)
+            kept = {"answer", "confidence", "abstained", "generator", "timings_ms", "request_id"}
+            yield _event("done", done.model_dump(mode="json", include=kept))
+        except TimeoutError:
+            yield _event("error", out_of_time(self.settings).body())
+        except Exception as error:  # the status line is gone: an event is all that can still tell
+            yield _event("error", as_api_error(error, found.response.request_id).body())
+
+    def _answered(self, found: Found, generation: Generation, started: float) -> AnswerOut:
+        evidence = found.response.evidence
+        if evidence and generation.span:
+            evidence = [evidence[0].model_copy(update={"span": generation.span}), *evidence[1:]]
+        timings = {name: value for name, value in found.response.timings_ms.items() if name != "total"}
+        timings |= {"generate": _ms(started), "total": _ms(found.started)}
+        return AnswerOut(
+            **{**dict(found.response), "evidence": evidence, "timings_ms": _rounded(timings)},
+            answer=generation.answer,
+            confidence=generation.confidence,
+            abstained=generation.abstained,
+            generator=self.generator.name,
+        )
+
+    def _image(self, row: int, root: str) -> str | None:
+        return f"{root}/entities/{row}/image" if self.index.image_path(row) else None
+
+    def _entity(self, row: int, root: str) -> EntityOut:
+        entity = self.index.entity(row)
+        return EntityOut(id=entity.id, title=entity.title, url=entity.url, image=self._image(row, root))
+
+    def _evidence(self, best: Candidate, shown: EntityOut) -> list[EvidenceOut]:
+        sections = self.index.entity(best.row).sections
+        return [
+            EvidenceOut(
+                entity=shown,
+                section=sections[scored.position].title,
+                section_index=sections[scored.position].index,
+                text=sections[scored.position].text,
+                scores=SectionScores(sim_m=scored.sim_m, sim_t=scored.sim_t, score=scored.score),
+            )
+            for scored in best.sections[: self.settings.evidence_sections]
+        ]
+
+    def _candidate(self, candidate: Candidate, root: str) -> CandidateOut:
+        entity = self.index.entity(candidate.row)
+        return CandidateOut(
+            entity_id=entity.id,
+            title=entity.title,
+            sim_c=candidate.sim_c,
+            sim_m=candidate.sim_m,
+            fused=candidate.score,
+            image=self._image(candidate.row, root),
+        )
+
+
+def out_of_time(settings: Settings) -> ApiError:
+    """Returns the error for a request that took too long."""
+    return ApiError(504, "timeout", f"there was no answer within {settings.timeout_s:g} s")
+
+
+def _ms(since: float) -> float:
+    return (time.perf_counter() - since) * 1000
+
+
+def _rounded(timings: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 2) for name, value in timings.items()}
+
+
+def _event(name: str, data: Mapping[str, Any]) -> str:
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"

@@ -1,0 +1,45 @@
+"""What an operator may set about the service: limits, batching, hosts that pictures may come from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Settings(BaseModel):
+    """Limits and switches of one service.
+
+    Attributes:
+        max_image_bytes: Largest picture as uploaded, in bytes.
+        max_image_pixels: Largest picture as its header declares it, width times height.
+        max_image_side: A decoded picture is shrunk to this side, in pixels, so that a full queue fits into memory.
+        max_question_chars: Longest question.
+        max_k: Largest `k` that a request may ask for.
+        max_batch: Most queries that are retrieved together.
+        max_wait_ms: Longest time that a query waits for others to join its batch.
+        max_queue: Most queries that wait; the next one is turned away with 429.
+        timeout_s: Longest time from the end of the upload to the answer.
+        upload_timeout_s: Longest time that an upload may take.
+        decode_threads: Pictures decoded at the same time.
+        evidence_sections: Sections of the best entity that a response carries; the generator reads the first.
+        image_hosts: Hosts (`host` or `host:port`) that the JSON form's `image` URL may name. None by default.
+        examples_dir: Folder with `queries/*.jpg` and `test.csv` (E-VQA columns), offered on the page.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_image_bytes: int = Field(default=10 * 2**20, ge=1)
+    max_image_pixels: int = Field(default=50_000_000, ge=1)
+    max_image_side: int = Field(default=2048, ge=64)
+    max_question_chars: int = Field(default=512, ge=1)
+    max_k: int = Field(default=100, ge=1)
+    max_batch: int = Field(default=16, ge=1)
+    max_wait_ms: float = Field(default=4, ge=0)
+    max_queue: int = Field(default=128, ge=1)
+    timeout_s: float = Field(default=30, gt=0)
+    upload_timeout_s: float = Field(default=60, gt=0)
+    decode_threads: int = Field(default=2, ge=1)
+    evidence_sections: int = Field(default=3, ge=1)
+    image_hosts: tuple[str, ...] = ()
+    examples_dir: Path | None = None

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from retriever.types import Candidate, Query, Retrieved
+from serving.batcher import Batcher
+from serving.errors import ApiError
+from serving.settings import Settings
+
+
+class Widths:
+    """A retriever that finds the width of the picture; `poison` raises, `fatal` ends the worker, `gate` holds it."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.began = threading.Event()
+
+    def __call__(self, queries: Sequence[Query]) -> list[Retrieved]:
+        self.batches.append([query.id for query in queries])
+        self.began.set()
+        assert self.gate.wait(10)
+        for query in queries:
+            if query.question == "poison":
+                raise ValueError(f"bad {query.id}")
+            if query.question == "fatal":
+                raise SystemExit("gone")
+        return [Retrieved(query.id, [Candidate(query.image.width)], {"step": 1.0}) for query in queries]
+
+
+def query(name: str, width: int = 1, question: str = "?") -> Query:
+    return Query(Image.new("RGB", (width, 1)), question, name)
+
+
+@asynccontextmanager
+async def running(retrieve: Callable[[Sequence[Query]], list[Retrieved]], **settings: Any) -> AsyncIterator[Batcher]:
+    batcher = Batcher(retrieve, Settings(**{"max_wait_ms": 50, "timeout_s": 5, **settings}))
+    await batcher.start()
+    try:
+        yield batcher
+    finally:
+        if isinstance(retrieve, Widths):
+            retrieve.gate.set()
+        await batcher.stop()
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 20))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+def test_batched_is_single() -> None:
+    async def test() -> None:
+        widths = Widths()
+        queries = [query(f"q{i}", width=i + 1) for i in range(6)]
+        async with running(widths, max_batch=4) as batcher:
+            together = await asyncio.gather(*map(batcher.submit, queries))
+            alone = [await batcher.submit(q) for q in queries]
+        assert together == alone
+        assert [result.candidates[0].row for result in together] == [1, 2, 3, 4, 5, 6]
+        assert widths.batches[:2] == [["q0", "q1", "q2", "q3"], ["q4", "q5"]]
+        assert [len(batch) for batch in widths.batches[2:]] == [1] * 6
+
+    run(test)
+
+
+def test_what_gathers_behind_a_batch_goes_together() -> None:
+    async def test() -> None:
+        widths = Widths()
+        widths.gate.clear()
+        async with running(widths, max_wait_ms=0) as batcher:
+            first = asyncio.create_task(batcher.submit(query("first")))
+            await until(widths.began.is_set)
+            rest = [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in range(3)]
+            await until(lambda: batcher.waiting == 3)
+            widths.gate.set()
+            await asyncio.gather(first, *rest)
+        assert widths.batches == [["first"], ["q0", "q1", "q2"]]
+
+    run(test)
+
+
+def test_a_poisoned_query_fails_alone() -> None:
+    async def test() -> None:
+        widths = Widths()
+        async with running(widths) as batcher:
+            questions = ["?", "poison", "?", "poison"]
+            tasks = [batcher.submit(query(f"q{i}", i + 1, text)) for i, text in enumerate(questions)]
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            assert (await batcher.submit(query("next", 9))).candidates[0].row == 9
+            assert batcher.problem() is None
+        assert widths.batches[0] == ["q0", "q1", "q2", "q3"]
+        assert [r.candidates[0].row for r in results if isinstance(r, Retrieved)] == [1, 3]
+        assert [str(r) for r in results if isinstance(r, ValueError)] == ["bad q1", "bad q3"]
+
+    run(test)
+
+
+def test_a_missing_result_is_an_error() -> None:
+    async def test() -> None:
+        async with running(lambda queries: []) as batcher:
+            with pytest.raises(RuntimeError, match="0 results came back for 1 queries"):
+                await batcher.submit(query("q"))
+
+    run(test)
+
+
+def test_a_full_queue_turns_away() -> None:
+    async def test() -> None:
+        widths = Widths()
+        widths.gate.clear()
+        async with running(widths, max_wait_ms=0, max_batch=1, max_queue=2) as batcher:
+            tasks = [asyncio.create_task(batcher.submit(query("q0")))]
+            await until(widths.began.is_set)
+            tasks += [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in (1, 2)]
+            await until(lambda: batcher.waiting == 2)
+            with pytest.raises(ApiError) as caught:
+                await batcher.submit(query("q3"))
+            assert (caught.value.status, caught.value.code) == (429, "queue_full")
+            assert caught.value.headers == {"Retry-After": "1"}
+            assert batcher.problem() is None
+            widths.gate.set()
+            assert len(await asyncio.gather(*tasks)) == 3
+
+    run(test)
+
+
+def test_a_caller_who_leaves_is_dropped() -> None:
+    async def test() -> None:
+        widths = Widths()
+        widths.gate.clear()
+        async with running(widths, max_wait_ms=0) as batcher:
+            running_one = asyncio.create_task(batcher.submit(query("running")))
+            await until(widths.began.is_set)
+            stays = asyncio.create_task(batcher.submit(query("stays")))
+            leaves = asyncio.create_task(batcher.submit(query("leaves")))
+            await until(lambda: batcher.waiting == 2)
+            leaves.cancel()
+            running_one.cancel()
+            await until(lambda: batcher.waiting == 1)
+            widths.gate.set()
+            assert (await stays).query_id == "stays"
+        assert widths.batches == [["running"], ["stays"]]
+
+    run(test)
+
+
+def test_a_dead_worker_leaves_nobody_waiting() -> None:
+    async def test() -> None:
+        widths = Widths()
+        widths.gate.clear()
+        async with running(widths, max_wait_ms=0) as batcher:
+            fatal = asyncio.create_task(batcher.submit(query("q", question="fatal")))
+            await until(widths.began.is_set)
+            behind = [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in range(3)]
+            await until(lambda: batcher.waiting == 3)
+            widths.gate.set()
+            results = await asyncio.gather(fatal, *behind, return_exceptions=True)
+            assert [(r.status, r.code) for r in results if isinstance(r, ApiError)] == [(503, "not_ready")] * 4
+            assert batcher.problem() == "the batch worker has died; restart the service"
+            with pytest.raises(ApiError) as caught:
+                await batcher.submit(query("late"))
+            assert caught.value.status == 503
+
+    run(test)
+
+
+def test_a_stuck_worker_is_a_problem() -> None:
+    async def test() -> None:
+        widths = Widths()
+        widths.gate.clear()
+        async with running(widths, max_wait_ms=0, timeout_s=0.1) as batcher:
+            task = asyncio.create_task(batcher.submit(query("q")))
+            await until(widths.began.is_set)
+            assert batcher.problem() is None
+            await until(lambda: batcher.problem() is not None)
+            assert str(batcher.problem()).startswith("the batch worker has been stuck")
+            widths.gate.set()
+            await task
+            assert batcher.problem() is None
+
+    run(test)
+
+
+def test_stopping_finishes_what_waits() -> None:
+    async def test() -> None:
+        widths = Widths()
+        widths.gate.clear()
+        async with running(widths, max_wait_ms=0, max_batch=2) as batcher:
+            tasks = [asyncio.create_task(batcher.submit(query("q0")))]
+            await until(widths.began.is_set)
+            tasks += [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in range(1, 6)]
+            await until(lambda: batcher.waiting == 5)
+            stop = asyncio.create_task(batcher.stop())
+            await until(lambda: batcher.problem() == "the service is shutting down")
+            with pytest.raises(ApiError) as caught:
+                await batcher.submit(query("late"))
+            assert caught.value.status == 503
+            widths.gate.set()
+            await stop
+            assert [result.query_id for result in await asyncio.gather(*tasks)] == [f"q{i}" for i in range(6)]
+
+    run(test)
+
+
+def test_not_started() -> None:
+    async def test() -> None:
+        batcher = Batcher(Widths(), Settings())
+        assert batcher.problem() == "the batch worker has not started"
+        await batcher.stop()
+
+    run(test)
