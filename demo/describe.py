@@ -2,103 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import random
-import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from demo.flags import Flag, Layer
-from demo.scene import Band, Region, bands_of, fold, locate, quarters, size_of
-
-Wordings = dict[str, dict[str, list[str]]]
-Tree = tuple[Any, ...]  # ("text", str) | ("name", str) | ("either", trees) in a row
+from demo.folding import Band, bands_of, fold, quarters
+from demo.scene import Region, locate, size_of
+from demo.writer import Writer
 
 FACTORS = ((1.5, "wider"), (2.0, "double"), (3.0, "triple"), (4.0, "quadruple"), (0.5, "half"))
-STAR_LAYOUTS = ("circle", "arc", "line", "column", "grid")
-
-
-@functools.cache
-def _wordings() -> Wordings:
-    return tomllib.loads(Path(__file__).with_name("wording.toml").read_text(encoding="utf-8"))
-
-
-@functools.cache
-def _tree(text: str) -> Tree:
-    """The parsed form of a wording with `[a|b]` choices and `{name}` references."""
-    rows: list[list[list[Any]]] = [[[]]]
-    start = 0
-    for at, sign in enumerate(text):
-        if sign not in "[|]{}" or (sign == "|" and len(rows) == 1):
-            continue
-        if at > start:
-            rows[-1][-1].append(("name" if sign == "}" else "text", text[start:at]))
-        start = at + 1
-        if sign == "[":
-            rows.append([[]])
-        elif sign == "|":
-            rows[-1].append([])
-        elif sign == "]":
-            choices = rows.pop()
-            rows[-1][-1].append(("either", [tuple(choice) for choice in choices]))
-    if start < len(text):
-        rows[-1][-1].append(("text", text[start:]))
-    return tuple(rows[0][0])
-
-
-class _Writer:
-    """Chooses wordings: always the first one, or with `rng` any, the earlier ones more often."""
-
-    def __init__(self, rng: random.Random | None) -> None:
-        self.rng = rng
-        self.words = _wordings()
-        self.colors: dict[str, str] = {}
-
-    def chance(self, probability: float) -> bool:
-        return self.rng is not None and self.rng.random() < probability
-
-    def pick(self, options: Sequence[Any]) -> Any:
-        return options[0] if self.rng is None else options[int(len(options) * self.rng.random() ** 1.3)]
-
-    def say(self, section: str, key: str, **values: str) -> str:
-        return self.expand(_tree(self.pick(self.words[section][key])), values)
-
-    def expand(self, tree: Tree, values: dict[str, str]) -> str:
-        parts = []
-        for kind, value in tree:
-            if kind == "text":
-                parts.append(value)
-            elif kind == "either":
-                parts.append(self.expand(self.pick(value), values))
-            elif value in values:
-                parts.append(values[value])
-            else:
-                parts.append(self.expand(_tree(self.pick(self.words["word"][value])), values))
-        return "".join(parts)
-
-    def color(self, word: str) -> str:
-        name = word.split("*")[0].split("#")[0]
-        if name not in self.colors or self.chance(0.12):
-            options = self.words["color"].get(name, [name])
-            self.colors[name] = options[0] if self.chance(0.5) else self.pick(options)
-        return self.colors[name]
-
-    def colors_of(self, words: Sequence[str]) -> str:
-        names = list(dict.fromkeys(self.color(word) for word in words))
-        if len(names) > 2 or self.chance(0.5):
-            return "-and-".join(names[:2])
-        return " and ".join(names)
-
-    def number(self, n: int) -> str:
-        return str(self.pick(self.words["number"].get(str(n), [str(n)])))
-
-    def points(self, n: int) -> str:
-        """`five-pointed `, or nothing."""
-        word = self.number(n) if n < 14 else str(n)
-        return self.say("word", "points", n="two" if word == "a pair of" else word)
+ENCLOSING = ("crescent", "wreath", "ring", "circle", "garland", "moon")
 
 
 @dataclass(frozen=True)
@@ -135,7 +50,7 @@ def describe(flag: Flag, rng: random.Random | None = None) -> str:
         >>> describe(parse("2:3; bands v green white red"))
         'three equal vertical bands of green (left side), white, and red'
     """
-    writer = _Writer(rng)
+    writer = Writer(rng)
     layers = fold(flag.layers)
     color, base, rest = _base(writer, layers)
     bands = bands_of(layers)
@@ -153,7 +68,7 @@ def describe(flag: Flag, rng: random.Random | None = None) -> str:
     return text
 
 
-def _base(writer: _Writer, layers: Sequence[Layer]) -> tuple[str, str, list[int]]:
+def _base(writer: Writer, layers: Sequence[Layer]) -> tuple[str, str, list[int]]:
     """The color of a plain field or "", the words for what lies at the bottom, and the layers still to be told."""
     first, rest = layers[0], list(range(1, len(layers)))
     four = quarters(layers)
@@ -177,21 +92,13 @@ def _base(writer: _Writer, layers: Sequence[Layer]) -> tuple[str, str, list[int]
     return "", "", [0, *rest]
 
 
-def _bands(writer: _Writer, layer: Layer) -> str:
+def _bands(writer: Writer, layer: Layer) -> str:
     horizontal = layer.words[0] == "h"
-    bands, edges = bands_of([layer])[1], []
-    slim: list[Band] = []
-    for i, band in enumerate(bands):  # a thin band between two broad ones is their edge
-        inner = 0 < i < len(bands) - 1
-        if inner and i + 2 < len(bands) - 1 and bands[i + 2].color == band.color and _is_edge(bands, i):
-            continue
-        if inner and i >= 3 and bands[i - 2].color == band.color and _is_edge(bands, i - 2):
-            edges.append((bands[i - 1].color, band.color))
-            continue
-        slim.append(band)
+    slim, edges = _without_edges(bands_of([layer])[1])
     way = writer.say("word", "horizontal" if horizontal else "vertical")
     weights = [band.end - band.start for band in slim]
-    equal = max(weights) < 1.1 * min(weights)
+    near = 1.4 if edges else 1.1  # an edged band is as wide as the others with its edges, or without
+    equal = max(weights) < near * min(weights)
     names, n = [writer.color(band.color) for band in slim], len(slim)
     count, words = writer.number(n), writer.say("word", "bands")
     if n >= 5 and equal and len(set(names)) == 2 and all(names[i] == names[i % 2] for i in range(n)):
@@ -199,12 +106,26 @@ def _bands(writer: _Writer, layer: Layer) -> str:
         text = writer.say("base", "alternating", count=count, way=way, bands=words, a=names[0], b=names[1], ends=ends)
         text = text.replace("  ", " ")
     else:
-        colors = _listing(writer, names, weights, horizontal)
+        colors = _listing(writer, names, [1.0] * n if equal else weights, horizontal)
         even = writer.say("word", "equal" if equal else "unequal") if equal or n > 4 else ""
         text = writer.say("base", "bands", count=count, equal=even, way=way, bands=words, colors=colors)
     for color, edge in dict.fromkeys(edges):
         text += "; " + writer.say("base", "edged", color=writer.color(color), edge=writer.color(edge))
     return text
+
+
+def _without_edges(bands: list[Band]) -> tuple[list[Band], list[tuple[str, str]]]:
+    """The bands with the thin ones around a broad one taken into it, and the colors (broad, thin) of those."""
+    slim, edges, i = bands[:1], [], 1
+    while i < len(bands):
+        if i + 3 < len(bands) and bands[i].color == bands[i + 2].color and _is_edge(bands, i):
+            slim.append(Band(bands[i + 1].color, bands[i].start, bands[i + 2].end))
+            edges.append((bands[i + 1].color, bands[i].color))
+            i += 3
+        else:
+            slim.append(bands[i])
+            i += 1
+    return slim, edges
 
 
 def _is_edge(bands: Sequence[Band], i: int) -> bool:
@@ -213,7 +134,7 @@ def _is_edge(bands: Sequence[Band], i: int) -> bool:
     return thin < 0.45 * inner and last < 0.45 * inner and bands[i - 1].color != bands[i + 1].color
 
 
-def _listing(writer: _Writer, names: Sequence[str], weights: Sequence[float], horizontal: bool) -> str:
+def _listing(writer: Writer, names: Sequence[str], weights: Sequence[float], horizontal: bool) -> str:
     usual = min(Counter(round(w, 3) for w in weights).items(), key=lambda item: (-item[1], item[0]))[0]
     style = writer.pick(["first", "first", "first", "none", "ends", "order", "reverse"])
     low, high = ("(top)", "(bottom)") if horizontal else (f"({writer.say('word', 'left')})", "(right side)")
@@ -237,7 +158,7 @@ def _listing(writer: _Writer, names: Sequence[str], weights: Sequence[float], ho
 
 
 def _part(
-    writer: _Writer, layers: Sequence[Layer], index: int, ratio: float, bands: tuple[bool, list[Band]]
+    writer: Writer, layers: Sequence[Layer], index: int, ratio: float, bands: tuple[bool, list[Band]]
 ) -> _Part:
     layer = layers[index]
     region = locate(layers, index, ratio, bands)
@@ -265,12 +186,12 @@ def _part(
     return _Part(f"{writer.number(count)} {noun}" if plural else _article(noun), region, plural)
 
 
-def _grouped(writer: _Writer, stars: str, layout: str) -> str:
+def _grouped(writer: Writer, stars: str, layout: str) -> str:
     stars = writer.say("part", layout, stars=stars)
     return stars.replace(" a pair of ", " two ").replace("of a pair of", "of two")
 
 
-def _noun(writer: _Writer, layer: Layer, region: Region, ratio: float, count: int, plural: bool) -> str:
+def _noun(writer: Writer, layer: Layer, region: Region, ratio: float, count: int, plural: bool) -> str:
     options, operation = layer.options, layer.operation
     size = size_of(layer, ratio)
     edge = writer.color(options["edge"]) if "edge" in options else ""
@@ -298,27 +219,38 @@ def _noun(writer: _Writer, layer: Layer, region: Region, ratio: float, count: in
     return text.replace("rhombuss", "rhombuses").replace("diamondes", "diamonds").strip()
 
 
-def _merged(writer: _Writer, parts: Sequence[_Part]) -> list[_Part]:
-    """Parts at the same place told together: a crescent and a star."""
-    merged: list[_Part] = []
+def _merged(writer: Writer, parts: Sequence[_Part]) -> list[_Part]:
+    """Parts at the same place told together: a crescent and a star; four or more are an emblem."""
+    runs: list[list[_Part]] = []
     for part in parts:
-        if merged and merged[-1].region.beside(part.region) and not writer.chance(0.2):
-            last = merged.pop()
-            noun = writer.say("part", "pair", a=last.noun, b=part.noun)
-            merged.append(_Part(noun, last.region, True))
+        if runs and runs[-1][-1].region.beside(part.region) and not writer.chance(0.1):
+            if part.noun not in [other.noun for other in runs[-1]]:
+                runs[-1].append(part)
         else:
-            merged.append(part)
-    return merged
+            runs.append([part])
+    return [_together(writer, run) for run in runs]
 
 
-def _where(writer: _Writer, region: Region) -> str:
+def _together(writer: Writer, run: Sequence[_Part]) -> _Part:
+    first = run[0]
+    if len(run) == 1:
+        return first
+    if len(run) > 3:
+        return _Part(_article(writer.say("emblem", "coat", color="")), first.region)
+    if len(run) == 3:
+        return _Part(_join([part.noun for part in run]), first.region, True)
+    around = any(word in first.noun for word in ENCLOSING) and writer.chance(0.5)
+    return _Part(writer.say("part", "nested" if around else "pair", a=first.noun, b=run[1].noun), first.region, True)
+
+
+def _where(writer: Writer, region: Region) -> str:
     holder = region.holder
     if region.color and (holder == "band" or not writer.chance(0.35)):
         holder = f"{writer.color(region.color)} {holder}"
     return writer.say("place", region.place, holder=f"{region.which}{holder}".strip())
 
 
-def _assemble(writer: _Writer, color: str, base: str, parts: Sequence[_Part]) -> str:
+def _assemble(writer: Writer, color: str, base: str, parts: Sequence[_Part]) -> str:
     told = [(part, _where(writer, part.region)) for part in parts]
     plain = [f"{part.noun} {where}" for part, where in told]
     if not plain:
@@ -340,14 +272,14 @@ def _assemble(writer: _Writer, color: str, base: str, parts: Sequence[_Part]) ->
     return "; ".join([base + link + plain[0], *(_sentence(writer, *item) for item in told[1:])])
 
 
-def _sentence(writer: _Writer, part: _Part, where: str) -> str:
+def _sentence(writer: Writer, part: _Part, where: str) -> str:
     verbs = {"is": "are" if part.plural else "is", "sits": writer.say("word", "sit" if part.plural else "sits")}
-    if where.startswith(("that ", "(")):
-        return f"it has {part.noun} {where}"
+    if where.startswith(("that ", "(", "extending", "shifted", "dividing", "starting")):
+        return f"{writer.pick(['there ' + verbs['is'], 'it has'])} {part.noun} {where}"
     return writer.say("part", "sentence", noun=part.noun, where=where, **verbs)
 
 
-def _closing(writer: _Writer, layers: Sequence[Layer]) -> str:
+def _closing(writer: Writer, layers: Sequence[Layer]) -> str:
     if writer.rng is None:
         return ""
     names = [w for layer in layers for w in layer.words if w.split("*")[0].split("#")[0] in writer.words["color"]]

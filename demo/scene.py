@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from demo.flags import Layer
+from demo.folding import Band, box_of, center, centers
 
-FOLDED = {"cross": "width", "saltire": "width", "bend": "width", "pall": "width", "triangle": "depth", "disc": "r"}
-DEFAULTS = {"width": 0.2, "depth": 0.4, "r": 0.3}
-REPEATED = ("rect", "disc", "diamond", "ring", "poly", "plus")
 SIZES = {  # a size below the first number is small, above the second big
     "star": ("r", 0.15, 0.07, 0.22, "small", "big"),
     "stars": ("r", 0.05, 0.04, 0.12, "small", "big"),
@@ -26,15 +24,6 @@ SIZES = {  # a size below the first number is small, above the second big
     "border": ("width", 0.06, 0.07, 0.12, "narrow", "wide"),
     "serrated": ("x", 0.3, 0.2, 0.35, "narrow", "wide"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """One band: its color word, and where it starts and ends, as fractions."""
-
-    color: str
-    start: float
-    end: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,47 +47,7 @@ class Region:
         """Returns whether two things in these regions form one group, such as a crescent and its star."""
         if not (self.shared and other.shared) or (self.holder, self.color) != (other.holder, other.color):
             return False
-        return self == other or math.dist(self.at, other.at) < 0.2
-
-
-Box = tuple[float, float, float, float]
-
-
-def box_of(layer: Layer) -> Box:
-    """Returns the box x0,y0,x1,y1 of a rectangle, union flag, diamond or waves."""
-    defaults = {"union": (0.0, 0.0, 0.5, 0.5), "diamond": (0.1, 0.1, 0.9, 0.9)}
-    x0, y0, x1, y1 = layer.numbers("box", defaults.get(layer.operation, (0.0, 0.0, 1.0, 1.0)))
-    return x0, y0, x1, y1
-
-
-def bands_of(layers: Sequence[Layer]) -> tuple[bool, list[Band]]:
-    """Returns whether the bands at the bottom run horizontally, and the bands (none: an empty list)."""
-    if not layers or layers[0].operation != "bands":
-        return True, []
-    way, *words = layers[0].words
-    weights = [float(word.split("*")[1]) if "*" in word else 1.0 for word in words]
-    bands, start = [], 0.0
-    for word, weight in zip(words, weights, strict=True):
-        end = start + weight / sum(weights)
-        bands.append(Band(word.split("*")[0], start, end))
-        start = end
-    return way == "h", bands
-
-
-def quarters(layers: Sequence[Layer]) -> tuple[list[str], int] | None:
-    """Returns the four colors, row by row, and how many rectangles make them; None for another design."""
-    if layers[0].operation != "field":
-        return None
-    colors, used = [layers[0].words[0]] * 4, 0
-    for layer in layers[1:]:
-        if layer.operation != "rect" or layer.options.get("count"):
-            break
-        x0, y0, x1, y1 = box_of(layer)
-        if any(abs(v * 2 - round(v * 2)) > 0.02 for v in (x0, y0, x1, y1)) or x1 - x0 > 0.6 or y1 - y0 > 0.6:
-            break
-        colors[round(y0 * 2) * 2 + round(x0 * 2)] = layer.words[0]
-        used += 1
-    return (colors, used) if used > 1 else None
+        return self == other or math.dist(self.at, other.at) < 0.27
 
 
 def size_of(layer: Layer, ratio: float) -> str:
@@ -119,69 +68,6 @@ def size_of(layer: Layer, ratio: float) -> str:
     return below if value < low else above if value > high else ""
 
 
-def fold(layers: Sequence[Layer]) -> list[Layer]:
-    """Returns the layers as told: a shape on a slightly larger one is edged, repeated ones are counted."""
-    told: list[Layer] = []
-    for layer in layers:
-        last = told[-1] if told else None
-        if last is not None and (edged := _edged(last, layer)):
-            told[-1] = edged
-        elif last is not None and _alike(last, layer):
-            centers = last.options.get("centers", _text(center(last)))
-            count = str(int(last.options.get("count", "1")) + 1)
-            options = {**last.options, "count": count, "centers": f"{centers}/{_text(center(layer))}"}
-            told[-1] = Layer(last.operation, last.words, options)
-        else:
-            told.append(layer)
-    return told
-
-
-def _text(point: tuple[float, float]) -> str:
-    return f"{point[0]:g},{point[1]:g}"
-
-
-def _edged(under: Layer, over: Layer) -> Layer | None:
-    """`over` with the color of `under` as its edge, where that is what the two look like."""
-    if under.operation != over.operation or "edge" in over.options or {"edge", "count"} & under.options.keys():
-        return None
-    options = {**over.options, "edge": under.words[0] if under.words else ""}
-    if over.operation == "rect":
-        a, b = box_of(under), box_of(over)
-        stripe = (a[2] - a[0] > 0.98 and b[2] - b[0] > 0.98) or (a[3] - a[1] > 0.98 and b[3] - b[1] > 0.98)
-        inside = all(a[i] <= b[i] + 1e-6 for i in (0, 1)) and all(a[i] >= b[i] - 1e-6 for i in (2, 3))
-        return Layer(over.operation, over.words, options) if stripe and inside else None
-    key = FOLDED.get(over.operation)
-    if key is None or any(under.options.get(name) != over.options.get(name) for name in ("at", "dir")):
-        return None
-    big, small = under.number(key, DEFAULTS[key]), over.number(key, DEFAULTS[key])
-    least = {"triangle": 0.8, "disc": 0.72}.get(over.operation, 0.0)
-    return Layer(over.operation, over.words, options) if least * big < small < big else None
-
-
-def _alike(a: Layer, b: Layer) -> bool:
-    if a.operation != b.operation or a.operation not in REPEATED or a.words != b.words:
-        return False
-    if a.operation == "rect":
-        p, q = box_of(a), box_of(b)
-        return abs((p[2] - p[0]) - (q[2] - q[0])) < 0.02 and abs((p[3] - p[1]) - (q[3] - q[1])) < 0.02
-    return a.operation != "poly" or len(a.places()) == len(b.places())
-
-
-def center(layer: Layer) -> tuple[float, float]:
-    """Returns the middle of a layer as x, y."""
-    if layer.operation in ("rect", "union", "diamond", "waves"):
-        x0, y0, x1, y1 = box_of(layer)
-        return (x0 + x1) / 2, (y0 + y1) / 2
-    places = layer.places()
-    return sum(p[0] for p in places) / len(places), sum(p[1] for p in places) / len(places)
-
-
-def _centers(layer: Layer) -> list[tuple[float, float]]:
-    if "centers" in layer.options:
-        return Layer("star", (), {"at": layer.options["centers"]}).places()
-    return layer.places() if layer.operation == "star" else [center(layer)]
-
-
 def locate(layers: Sequence[Layer], index: int, ratio: float, bands: tuple[bool, list[Band]]) -> Region:
     """Returns where layer `index` is; `bands` is what `bands_of(layers)` returns."""
     layer = layers[index]
@@ -199,9 +85,11 @@ def locate(layers: Sequence[Layer], index: int, ratio: float, bands: tuple[bool,
     if operation == "rect":
         return _rectangle(layer)
     shape = ""
+    if operation == "star" and "outline" in layer.options:
+        shape = "outline"
     if operation == "poly":
         shape = {3: "poly3", 4: "poly4"}.get(len(layer.places()), "poly")
-    points = _centers(layer)
+    points = centers(layer)
     x, y = sum(p[0] for p in points) / len(points), sum(p[1] for p in points) / len(points)
     layout = _layout(points, ratio)
     if layer.operation in ("star", "disc", "sun", "crescent", "plus", "emblem", "stars", "ring", "diamond"):
@@ -216,6 +104,12 @@ def locate(layers: Sequence[Layer], index: int, ratio: float, bands: tuple[bool,
         if held:
             return Region(held.place, held.holder, held.color, held.which, shape, layout, True, (x, y))
     place = _grid(x, y)
+    if operation != "star" and len(points) == 2:
+        wide, high = abs(points[0][0] - points[1][0]), abs(points[0][1] - points[1][1])
+        if max(wide, high) > 0.3 > min(wide, high):
+            return Region("sides" if wide > high else "poles", shape=shape)
+    if operation == "union" and box_of(layer)[2] > 0.95:
+        place = "whole"
     if place == "center" and bands[1] and len(bands[1]) % 2 == 0:
         place = "center-bands"
     return Region(place, shape=shape, layout=layout, shared=True, at=(x, y))
@@ -238,12 +132,12 @@ def _rectangle(layer: Layer) -> Region:
     if x1 - x0 > 0.98:
         place = "middle-h" if abs(y - 0.5) < 0.06 else "top" if y < 0.5 else "bottom"
         if several:
-            place = "edges-h" if min(p[1] for p in _centers(layer)) < 0.25 else "between-h"
+            place = "edges-h" if min(p[1] for p in centers(layer)) < 0.25 else "between-h"
         return Region(place, shape="stripe-h")
     if y1 - y0 > 0.98:
         place = "hoist" if x0 < 0.02 else "fly" if x1 > 0.98 else "middle-v" if abs(x - 0.5) < 0.06 else _grid(x, 0.5)
         if several:
-            place = "edges-v" if min(p[0] for p in _centers(layer)) < 0.25 else "between-v"
+            place = "edges-v" if min(p[0] for p in centers(layer)) < 0.25 else "between-v"
         return Region(place, shape="stripe-v")
     if x0 < 0.02 and y0 < 0.02:
         return Region("top-left", shape="canton")
