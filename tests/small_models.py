@@ -27,7 +27,7 @@ def color_shares(image: Image.Image) -> FloatArray:
     pixels = np.asarray(image.resize((16, 16)), dtype=np.float32).reshape(-1, 1, 3)
     colors = np.array(list(PALETTE.values()), dtype=np.float32)
     nearest = ((pixels - colors) ** 2).sum(-1).argmin(-1)
-    return np.bincount(nearest, minlength=len(colors)).astype(np.float32) / len(pixels)
+    return (np.bincount(nearest, minlength=len(colors)) / len(pixels)).astype(np.float32)
 
 
 class ColorEncoder:
@@ -78,8 +78,9 @@ class FirstSentence:
 
 
 def _unit(rows: Sequence[Sequence[float] | FloatArray], dimension: int) -> FloatArray:
-    vectors = np.array(rows, dtype=np.float32).reshape(-1, dimension)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors: FloatArray = np.array(rows, dtype=np.float32).reshape(-1, dimension)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors
 
 
 def _word_counts(text: str) -> torch.Tensor:

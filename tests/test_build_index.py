@@ -273,13 +273,14 @@ def test_bad_input_changes_nothing(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "letter.txt").write_text("dear")
-    for changes, message in [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"out": home}, "neither empty nor an index"),
         ({"images": tmp_path / "absent"}, "images: .*absent is not a folder"),
         ({"candidates": "name"}, "candidates: 'name'"),
         ({"batch_size": 0}, "batch_size: 0"),
         ({"kb_format": "zim"}, "format 'zim' is unknown"),
-    ]:
+    ]
+    for changes, message in cases:
         options: dict[str, Any] = {"kb": kb, "images": images, "out": tmp_path / "index"} | changes
         with pytest.raises(ValueError, match=message):
             build(**options)

@@ -36,7 +36,7 @@ def write(path: Path, value: object) -> Path:
     return path
 
 
-def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+def write_lines(path: Path, rows: list[Any]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
