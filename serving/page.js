@@ -1,0 +1,271 @@
+"use strict";
+
+const SHOWN = 5; // candidates before "show all"
+const HEAVY = 4 * 2 ** 20; // bytes from which a picture is shrunk before it is sent
+const SIDE = 2048; // pixels
+
+const byId = (id) => document.getElementById(id);
+const [form, file, question, ask, drop] = ["form", "file", "question", "ask", "drop"].map(byId);
+let picture = null;
+let running = null;
+
+/** Returns an element with a class, children, and properties. */
+function make(tag, className = "", children = [], properties = {}) {
+  const element = Object.assign(document.createElement(tag), properties);
+  if (className) element.className = className;
+  element.append(...[children].flat().filter((child) => child !== null));
+  return element;
+}
+
+// The picture
+
+function take(blob) {
+  picture = blob;
+  const preview = byId("preview");
+  if (preview.src) URL.revokeObjectURL(preview.src);
+  preview.src = URL.createObjectURL(blob);
+  preview.alt = `Your picture${blob.name ? `: ${blob.name}` : ""}`;
+  preview.hidden = byId("change").hidden = false;
+  byId("drop-text").hidden = true;
+  drop.classList.add("filled");
+  fail("");
+}
+
+byId("preview").addEventListener("error", (event) => {
+  event.target.hidden = true; // the service says what is wrong with it; here it is only named
+  byId("drop-text").hidden = false;
+  byId("file-hint").textContent = picture?.name ?? "this file cannot be shown";
+});
+
+file.addEventListener("change", () => file.files.length && take(file.files[0]));
+
+document.addEventListener("paste", (event) => {
+  const pasted = [...(event.clipboardData?.files ?? [])];
+  if (pasted.length) take(pasted[0]);
+});
+
+for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
+  document.addEventListener(kind, (event) => {
+    if (!event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    drop.classList.toggle("over", kind === "dragenter" || kind === "dragover");
+    if (kind === "drop" && event.dataTransfer.files.length) take(event.dataTransfer.files[0]);
+  });
+}
+
+/** Returns a heavy picture smaller; one that the browser cannot read is left for the service to judge. */
+async function lighter(blob) {
+  if (blob.size < HEAVY) return blob;
+  try {
+    const bitmap = await createImageBitmap(blob);
+    const scale = Math.min(1, SIDE / Math.max(bitmap.width, bitmap.height));
+    const canvas = make("canvas", "", [], { width: bitmap.width * scale, height: bitmap.height * scale });
+    const context = canvas.getContext("2d");
+    context.fillStyle = "#fff";
+    context.fillRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+    return (await new Promise((done) => canvas.toBlob(done, "image/jpeg", 0.92))) ?? blob;
+  } catch {
+    return blob;
+  }
+}
+
+// Asking
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  submit();
+});
+
+byId("ideas").addEventListener("click", (event) => {
+  if (!event.target.matches("button")) return;
+  question.value = event.target.textContent;
+  if (picture) submit();
+  else question.focus();
+});
+
+async function submit() {
+  if (!picture) {
+    file.focus();
+    return fail("Choose a picture first.");
+  }
+  if (!question.value.trim()) {
+    question.focus();
+    return fail("Type a question first.");
+  }
+  running?.abort();
+  const own = (running = new AbortController());
+  const asked = question.value.trim();
+  busy(true);
+  try {
+    const body = new FormData();
+    body.append("image", await lighter(picture), picture.name ?? "picture");
+    body.append("question", asked);
+    const response = await fetch("answer", { method: "POST", body, signal: own.signal });
+    const reply = await response.json();
+    if (own !== running) return;
+    if (!response.ok) return fail(reply.error.message);
+    fail("");
+    show(reply, asked);
+  } catch (error) {
+    if (error.name !== "AbortError") fail("The service cannot be reached. Is it still running?");
+  } finally {
+    if (own === running) busy(false);
+  }
+}
+
+function busy(on) {
+  ask.setAttribute("aria-disabled", on);
+  ask.textContent = on ? "Asking…" : "Ask";
+  byId("result").setAttribute("aria-busy", on);
+}
+
+function fail(message) {
+  const error = byId("error");
+  error.textContent = message && message[0].toUpperCase() + message.slice(1) + (/[.?!…]$/.test(message) ? "" : ".");
+  error.hidden = !message;
+  if (!message) return;
+  byId("found").hidden = true;
+  byId("idle").hidden = true;
+  error.scrollIntoView({ block: "nearest", behavior: "smooth" });
+}
+
+// Showing
+
+function show(reply, asked) {
+  byId("idle").hidden = true;
+  byId("found").hidden = false;
+  showAnswer(reply, asked);
+  showEntity(reply.entity);
+  showEvidence(reply.evidence);
+  showCandidates(reply.candidates, reply.entity);
+  showTimes(reply.timings_ms);
+  byId("about").textContent = `${reply.index.name}: ${reply.index.entities.toLocaleString()} entities.`;
+  if (byId("answer").getBoundingClientRect().top > innerHeight * 0.75) byId("answer").scrollIntoView({ behavior: "smooth" });
+}
+
+function showAnswer(reply, asked) {
+  const sure = reply.confidence === null ? "" : `, ${Math.round(reply.confidence * 100)} % sure`;
+  byId("answer").replaceChildren(
+    make("p", "asked", asked),
+    reply.abstained ? make("p", "reply none", "No answer found in the evidence") : make("p", "reply", reply.answer),
+    make("p", "sure", `${reply.generator}${reply.abstained ? "" : sure}`),
+  );
+}
+
+function showEntity(entity) {
+  byId("entity").hidden = !entity;
+  if (!entity) return;
+  byId("entity").replaceChildren(
+    ...(entity.image ? [make("img", "", [], { src: entity.image, alt: `Main picture of ${entity.title}` })] : []),
+    make("div", "", [
+      make("h3", "", entity.title),
+      /^https?:\/\//.test(entity.url)
+        ? make("a", "", entity.url.replace(/^https?:\/\//, ""), { href: entity.url, target: "_blank", rel: "noopener noreferrer" })
+        : null,
+    ]),
+  );
+}
+
+function passage(section) {
+  const characters = [...section.text]; // the span counts Unicode characters, a string counts UTF-16 units
+  const cut = (from, to) => characters.slice(from, to).join("");
+  const text = make("div", "text", [], { tabIndex: 0, role: "region", ariaLabel: `Section ${section.section}` });
+  if (section.span) {
+    const [start, end] = section.span;
+    text.append(cut(0, start), make("mark", "", cut(start, end)), cut(end));
+  } else {
+    text.append(section.text);
+  }
+  return make("article", "passage", [make("h3", "", section.section), text]);
+}
+
+function showEvidence(evidence) {
+  byId("evidence").hidden = !evidence.length;
+  if (!evidence.length) return;
+  const [best, ...others] = evidence;
+  const more = make("details", "", [
+    make("summary", "", others.length === 1 ? "The next best section" : `The next ${others.length} best sections`),
+    ...others.map(passage),
+  ]);
+  byId("evidence").replaceChildren(passage(best), ...(others.length ? [more] : []));
+  const mark = byId("evidence").querySelector("mark");
+  if (mark) {
+    const text = mark.parentElement;
+    text.scrollTop = mark.offsetTop - text.offsetTop - text.clientHeight / 2;
+  }
+}
+
+function showCandidates(candidates, best) {
+  const columns = ["sim_c", "sim_m", "fused"];
+  const ranges = columns.map((column) => {
+    const values = candidates.map((candidate) => candidate[column]).filter((value) => value !== null);
+    return [Math.min(...values), Math.max(...values)];
+  });
+  const rows = candidates.map((candidate, rank) => {
+    const scores = columns.map((column, i) => score(candidate[column], ...ranges[i]));
+    const thumbnail = candidate.image
+      ? make("img", "", [], { src: candidate.image, alt: "", loading: "lazy" })
+      : make("span", "blank");
+    const name = make("td", "", make("div", "name", [thumbnail, make("span", "", candidate.title)]));
+    const row = make("tr", candidate.entity_id === best?.id ? "best" : "", [name, ...scores]);
+    row.hidden = rank >= SHOWN;
+    return row;
+  });
+  byId("candidates").tBodies[0].replaceChildren(...rows);
+  byId("more").hidden = rows.length <= SHOWN;
+  byId("more").textContent = `Show all ${rows.length}`;
+}
+
+byId("more").addEventListener("click", () => {
+  for (const row of byId("candidates").tBodies[0].rows) row.hidden = false;
+  byId("more").hidden = true;
+});
+
+function score(value, low, high) {
+  if (value === null) return make("td", "score", "–");
+  const bar = make("span", "bar");
+  bar.style.width = `${high > low ? 6 + (94 * (value - low)) / (high - low) : 100}%`;
+  return make("td", "score", [value.toFixed(3), bar]);
+}
+
+function showTimes(timings) {
+  const steps = Object.entries(timings).filter(([name]) => name !== "total");
+  const strip = make("div", "strip", [], { ariaHidden: "true" });
+  const list = make("dl");
+  steps.forEach(([name, ms], i) => {
+    const shade = 1 - (0.75 * i) / Math.max(steps.length - 1, 1);
+    const part = make("i");
+    part.style.flexGrow = ms;
+    part.style.opacity = shade;
+    strip.append(part);
+    const entry = make("div", "", [make("dt", "", name), make("dd", "", `${ms.toFixed(1)} ms`)]);
+    entry.style.setProperty("--shade", shade);
+    list.append(entry);
+  });
+  if (timings.total !== undefined) {
+    list.append(make("div", "total", [make("dt", "", "total"), make("dd", "", `${timings.total.toFixed(1)} ms`)]));
+  }
+  byId("times").replaceChildren(strip, list);
+}
+
+// Examples
+
+async function loadExamples() {
+  const response = await fetch("examples");
+  const examples = response.ok ? await response.json() : [];
+  const items = examples.map((example) => {
+    const thumbnail = make("img", "", [], { src: example.image, alt: "", loading: "lazy" });
+    const button = make("button", "", thumbnail, { type: "button", title: example.question, ariaLabel: `Example: ${example.question}` });
+    button.addEventListener("click", async () => {
+      take(await (await fetch(example.image)).blob());
+      question.value = example.question;
+      submit();
+    });
+    return make("li", "", button);
+  });
+  byId("examples").querySelector("ul").replaceChildren(...items);
+  byId("examples").hidden = !items.length;
+}
+
+loadExamples().catch(() => {}); // the page works without them
