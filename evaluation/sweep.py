@@ -20,7 +20,7 @@ Sections = list[tuple[int, float | None, float | None]]
 class _Scores:
     """What fusion needs of one record; lists run over the candidates of step 1, best first."""
 
-    id: str
+    asked: tuple[str, str]
     gold: frozenset[str]
     gold_section: int | None
     entities: list[str]
@@ -41,10 +41,10 @@ def sweep(
 ) -> dict[str, Any]:
     """Returns the best alpha and beta with a table for each, and with `report` the figures they reach on another split.
 
-    Alpha is chosen by Recall@1 after step 2 (between equals by mean reciprocal rank, then the smaller), then beta by section
-    recall@1. Step 3 scored the sections of the entity that the run put first; where another alpha puts another entity
-    first, `sim_t` is absent and `sim_m` alone chooses: `n_without_sim_t` counts those queries, and a run with the new
-    alpha settles them.
+    Alpha is chosen by Recall@1 after step 2 (between equals by mean reciprocal rank, then the smaller), then beta by
+    section recall@1. Step 3 scored the sections of the entity that the run put first; where another alpha puts another
+    one first, `sim_t` is absent and `sim_m` alone chooses: `n_without_sim_t` counts those queries, and a run with the
+    new alpha settles them.
 
     Args:
         tune: The records of a run, as `records.read_lines` yields them.
@@ -71,7 +71,7 @@ def sweep(
     table |= {"by_alpha": by_alpha, "by_beta": by_beta}
     if report is not None:
         held_out = [_scores(line) for line in report]
-        shared = {scores.id for scores in tuning} & {scores.id for scores in held_out}
+        shared = {scores.asked for scores in tuning} & {scores.asked for scores in held_out}
         if shared:
             raise ValueError(
                 f"{report_split!r} and {tune_split!r} share {len(shared)} queries, {min(shared)!r} for one"
@@ -90,7 +90,7 @@ def _scores(line: Line) -> _Scores:
     order = [entity for entity, _ in ranked(line["rankings"].get("step1", [])) if entity in found]
     candidates = [found[entity] for entity in order or found]
     return _Scores(
-        id=line["id"],
+        asked=(line["image_id"], line["question"]),  # ids count rows of a file: two files share them
         gold=frozenset(line["gold"]["entities"]),
         gold_section=line["gold"]["section"],
         entities=[candidate["entity"] for candidate in candidates],

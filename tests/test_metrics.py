@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import pytest
+
+from evaluation.metrics import Outcome, harmonic_mean, percentile, rank_of, ranked, recall_at_k, recall_curve, summarize
+
+
+@pytest.mark.parametrize(("k", "share"), [(1, 0.2), (2, 0.2), (3, 0.4), (5, 0.6), (20, 0.8)])
+def test_recall_is_success(k: int, share: float) -> None:
+    assert recall_at_k([1, 3, 5, None, 20], k) == share
+
+
+def test_recall_of_nothing() -> None:
+    assert recall_at_k([], 5) == 0.0
+
+
+def test_equal_scores_stand_in_the_order_of_their_ids() -> None:
+    scores = [("b", 0.5), ("c", 0.7), ("a", 0.5)]
+    assert ranked(scores) == [("c", 0.7), ("a", 0.5), ("b", 0.5)]
+    assert rank_of({"b"}, scores) == 3
+    assert rank_of({"b", "a"}, scores) == 2
+    assert rank_of({"d"}, scores) is None
+    assert rank_of({"d"}, []) is None
+
+
+def test_means_and_percentiles() -> None:
+    assert harmonic_mean(0.5, 0.25) == pytest.approx(1 / 3)
+    assert harmonic_mean(0.5, 0.0) == 0.0
+    assert percentile([10, 20, 30], 50) == 20
+    assert percentile([0, 100], 95) == 95
+    assert percentile([], 50) is None
+
+
+def outcome(
+    id: str,
+    ranks: tuple[int | None, int | None] | None,
+    section: bool | None,
+    answer: bool | None,
+    groups: tuple[str, str, str] = ("string", "val_unseen_entity", ""),
+    unanswered: bool = False,
+    failed: str | None = None,
+    gold_missing: bool = False,
+) -> Outcome:
+    steps = {} if ranks is None else {"step1": ranks[0], "step2": ranks[1]}
+    named = dict(zip(("question_type", "split", "category"), groups, strict=True))
+    return Outcome(id, named, steps, section, answer, unanswered, failed, gold_missing)
+
+
+def test_a_run_adds_up() -> None:
+    figures = summarize(
+        [
+            outcome("a", (1, 1), True, True, ("string", "val_unseen_question", "x")),
+            outcome("b", (7, 2), False, True, ("string", "val_unseen_question", "x")),
+            outcome("c", (3, 1), None, False, ("numerical", "val_unseen_question", "y"), unanswered=True),
+            outcome("d", None, False, False, failed="picture: lost"),
+            outcome("e", (None, None), False, False, gold_missing=True),
+            outcome("f", (20, 6), True, True),
+        ],
+        "infoseek",
+    )
+    assert [figures[f"n_{name}"] for name in ("queries", "failed", "unanswered", "gold_missing")] == [6, 1, 1, 1]
+    assert figures["step1"] == {"recall@1": 1 / 6, "recall@5": 2 / 6, "recall@10": 3 / 6, "recall@20": 4 / 6}
+    assert figures["step2"] == {"recall@1": 2 / 6, "recall@5": 3 / 6, "recall@10": 4 / 6, "recall@20": 4 / 6}
+    assert (figures["step3"]["section_recall@1"], figures["step3"]["n_with_section"]) == (2 / 5, 5)
+    assert figures["answer"] == {
+        "metric": "infoseek",
+        "accuracy": 3 / 6,
+        "unseen_question": 2 / 3,
+        "unseen_entity": 1 / 3,
+        "harmonic_mean": pytest.approx(4 / 9),
+    }
+    assert figures["failed"] == [{"id": "d", "reason": "picture: lost"}]
+    assert figures["unanswered"] == ["c"]
+    assert list(figures["by_question_type"]) == ["numerical", "string"]
+    assert figures["by_question_type"]["string"] == {
+        "n": 5,
+        "step1_recall@1": 1 / 5,
+        "step1_recall@20": 3 / 5,
+        "step2_recall@1": 1 / 5,
+        "section_recall@1": 2 / 5,
+        "accuracy": 3 / 5,
+    }
+    assert {name: group["n"] for name, group in figures["by_split"].items()} == {
+        "val_unseen_entity": 3,
+        "val_unseen_question": 3,
+    }
+    assert {name: group["n"] for name, group in figures["by_category"].items()} == {"x": 2, "y": 1}
+
+
+def test_what_was_not_measured_is_null() -> None:
+    only = Outcome("a", {"question_type": "templated", "split": "", "category": ""}, {"step1": 2}, None, None)
+    figures = summarize([only], "evqa")
+    assert figures["step1"]["recall@5"] == 1.0
+    assert figures["step2"]["recall@5"] is None
+    assert figures["step3"]["section_recall@1"] is None
+    assert figures["answer"] == {"metric": "evqa_exact_match", "accuracy": None}
+    assert figures["by_split"] == {}
+
+
+def test_one_split_alone_has_no_harmonic_mean() -> None:
+    figures = summarize([outcome("a", (1, 1), None, True)], "infoseek")
+    assert (figures["answer"]["unseen_entity"], figures["answer"]["harmonic_mean"]) == (1.0, None)
+
+
+def test_nothing_to_summarize() -> None:
+    with pytest.raises(ValueError, match="no queries"):
+        summarize([], "evqa")
+
+
+def test_curve() -> None:
+    assert recall_curve([outcome("a", (1, 2), None, None), outcome("b", (3, 1), None, None)], "step1", 4) == [
+        0.5,
+        0.5,
+        1.0,
+        1.0,
+    ]
