@@ -62,7 +62,7 @@ def describe(flag: Flag, rng: random.Random | None = None) -> str:
         rng.shuffle(parts)
     text = _assemble(writer, color, base, parts)
     opening, closing = writer.say("word", "opening"), _closing(writer, layers)
-    text = f"{opening}{text}{closing}"
+    text = " ".join(f"{opening}{text}{closing}".split())
     if writer.chance(0.1):
         text = text[0].upper() + text[1:] + "."
     return text
@@ -104,11 +104,11 @@ def _bands(writer: Writer, layer: Layer) -> str:
     if n >= 5 and equal and len(set(names)) == 2 and all(names[i] == names[i % 2] for i in range(n)):
         ends = ("(top and bottom)" if horizontal else "(on both sides)") if n % 2 else ""
         text = writer.say("base", "alternating", count=count, way=way, bands=words, a=names[0], b=names[1], ends=ends)
-        text = text.replace("  ", " ")
     else:
         colors = _listing(writer, names, [1.0] * n if equal else weights, horizontal)
         even = writer.say("word", "equal" if equal else "unequal") if equal or n > 4 else ""
-        text = writer.say("base", "bands", count=count, equal=even, way=way, bands=words, colors=colors)
+        three = writer.say("word", "tricolor") if n == 3 else words
+        text = writer.say("base", "bands", tricolor=three, count=count, equal=even, way=way, bands=words, colors=colors)
     for color, edge in dict.fromkeys(edges):
         text += "; " + writer.say("base", "edged", color=writer.color(color), edge=writer.color(edge))
     return text

@@ -90,7 +90,7 @@ def _poses(count: int, generator: torch.Generator, ratios: torch.Tensor | None) 
 
 
 def _compose(pictures: torch.Tensor, backgrounds: torch.Tensor, pose: Poses, frame: float) -> torch.Tensor:
-    """The flags in front of their backgrounds, float32 [B,3,H,W] in 0..1 before the light is set."""
+    """The flags in front of their backgrounds, float32 [B,3,H,W] in 0..255 before the light is set."""
     high, wide = backgrounds.shape[-2:]
     width = torch.minimum(frame * pose["scale"], 1.05 * pose["ratio"])
     height = width / pose["ratio"]
@@ -99,30 +99,37 @@ def _compose(pictures: torch.Tensor, backgrounds: torch.Tensor, pose: Poses, fra
     x = x - pose["x"] * ((frame - width).abs() / 2 + 0.04)
     y = y - pose["y"] * ((1 - height).abs() / 2 + 0.04)
     cos, sin = torch.cos(pose["tilt"]), torch.sin(pose["tilt"])
-    depth = 1 / (1 + pose["far_x"] * x / width + pose["far_y"] * y / height)
-    along = (cos / width * x + sin / width * y) * depth  # -.5 at the hoist, .5 at the fly
-    down = ((cos / height) * y - (sin / height) * x) * depth - pose["shear"] * along
-    angle = (2 * math.pi) * (pose["waves"] * along + pose["lean"] * down + pose["phase"])
-    growth = 0.65 + 0.7 * along
-    down = down + (pose["wave"] * pose["ratio"]) * growth * torch.sin(angle)
-    shade = torch.addcmul(1 + pose["light_x"] * along + pose["light_y"] * down, pose["fold"] * growth, torch.cos(angle))
-    inside = torch.minimum((0.5 - along.abs()) * (width * wide / frame), (0.5 - down.abs()) * (height * high))
-    alpha = inside.add_(0.5).clamp_(0, 1).unsqueeze(1)
-    grid = torch.stack((2 * along, 2 * down), dim=-1)
+    depth = ((1 + pose["far_x"] * x / width) + pose["far_y"] * y / height).reciprocal_()
+    along = (cos / width * x + sin / width * y).mul_(depth)  # -.5 at the hoist, .5 at the fly
+    down = ((cos / height) * y - (sin / height) * x).mul_(depth).addcmul_(pose["shear"], along)
+    waves, lean, phase = (2 * math.pi * pose[name] for name in ("waves", "lean", "phase"))
+    angle = torch.addcmul(phase, waves, along).addcmul_(lean, down)
+    wave, fold = pose["wave"] * pose["ratio"], pose["fold"]
+    down.addcmul_(torch.addcmul(0.65 * wave, 0.7 * wave, along), torch.sin(angle))  # waves grow to the fly
+    shade = torch.addcmul(torch.ones(()), pose["light_x"], along).addcmul_(pose["light_y"], down)
+    shade.addcmul_(torch.addcmul(0.65 * fold, 0.7 * fold, along), angle.cos_())
+    inside = _inside(along, width * (wide / frame))
+    alpha = torch.minimum(inside, _inside(down, height * high), out=inside).clamp_(0, 1).unsqueeze(1)
+    grid = torch.stack((along, down), dim=-1).mul_(2)
     flag = functional.grid_sample(pictures.float(), grid, padding_mode="border", align_corners=False)
     behind = backgrounds.float()
-    return flag.mul_(shade.unsqueeze(1)).sub_(behind).mul_(alpha).add_(behind).div_(255)
+    return behind.lerp_(flag.mul_(shade.unsqueeze(1)), alpha)
+
+
+def _inside(place: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
+    """How much of each pixel lies between -.5 and .5, for a side of so many `pixels`; not yet clamped to 0..1."""
+    return torch.addcmul(0.5 + 0.5 * pixels, place.abs(), -pixels)
 
 
 def _light(scene: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Brightness, contrast, saturation and color temperature, one linear map of the colors per picture."""
+    """The scene in 0..1 (about), lit: brightness, contrast, saturation and color temperature in one linear map."""
     count = len(scene)
     draws = torch.rand(6, count, generator=generator)
     gain, contrast, saturation = 0.6 + 0.75 * draws[0], 0.75 + 0.55 * draws[1], 0.7 + 0.7 * draws[2]
     warmth, tint = 0.24 * (draws[3] - 0.5), 0.16 * (draws[4] - 0.5)
     gray = torch.tensor([0.3, 0.59, 0.11]).expand(3, 3)
     mix = saturation.reshape(-1, 1, 1) * torch.eye(3) + (1 - saturation).reshape(-1, 1, 1) * gray
-    casts = torch.stack((1 + warmth, 1 - tint, 1 - warmth), dim=1) * (gain * contrast).unsqueeze(1)
+    casts = torch.stack((1 + warmth, 1 - tint, 1 - warmth), dim=1) * (gain * contrast / 255).unsqueeze(1)
     bias = (0.45 * (1 - contrast) * gain).reshape(-1, 1, 1).expand(count, 3, 1)
     return torch.baddbmm(bias, mix * casts.unsqueeze(2), scene.flatten(2)).reshape(scene.shape)
 
@@ -134,7 +141,15 @@ def _grain(scene: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         third = count // 3
         start = int(torch.randint(count - third + 1, (1,), generator=generator))
         part = scene[start : start + third]
-        part.copy_(functional.avg_pool2d(part, 3, 1, 1, count_include_pad=False))
+        for axis in (2, 3):  # [1, 2, 1] / 4 along each axis
+            size = part.shape[axis] - 1
+            middles = torch.lerp(part.narrow(axis, 0, size), part.narrow(axis, 1, size), 0.5)
+            torch.lerp(
+                middles.narrow(axis, 0, size - 1),
+                middles.narrow(axis, 1, size - 1),
+                0.5,
+                out=part.narrow(axis, 1, size - 1),
+            )
         start = int(torch.randint(count - third + 1, (1,), generator=generator))
         part = scene[start : start + third]
         tiles = torch.randn(8, *scene.shape[1:], generator=generator)
