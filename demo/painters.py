@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import pi, sin
+from math import cos, pi
 
 from demo.canvas import Canvas
 from demo.colors import RGB, color
@@ -247,9 +247,9 @@ def _waves(canvas: Canvas, layer: Layer) -> None:
     x0, y0, x1, y1 = _box(layer, (0, 0.6, 1, 1))
     n, ink = int(layer.number("n", 3)), _ink(layer)
     band = (y1 - y0) / (2 * n - 1)
-    periods = max(2, round((x1 - x0) * canvas.width / canvas.height * 2.25))
+    periods = max(2, round((x1 - x0) * canvas.width / canvas.height * 2.5))
     xs = [i / (8 * periods) for i in range(8 * periods + 1)]
-    crest = [(x0 + (x1 - x0) * x, 0.35 * band * sin(2 * pi * periods * x)) for x in xs]
+    crest = [(x0 + (x1 - x0) * x, -0.25 * band * cos(2 * pi * periods * x)) for x in xs]
     for i in range(n):
         top = y0 + 2 * i * band
         upper = [canvas.at(x, top + y) for x, y in crest]
