@@ -92,7 +92,7 @@ def summarize(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
         raise ValueError("no queries to summarize; the question file holds none that are kept")
     steps: dict[str, dict[str, Any]] = {step: _recalls(outcomes, step) for step in _steps(outcomes)}
     labelled = [o.section_correct for o in outcomes if o.section_correct is not None]
-    steps["step3"] |= {"section_recall@1": _share(labelled), "n_with_section": len(labelled)}
+    steps["step3"] = {"section_recall@1": _share(labelled), "n_with_section": len(labelled)}  # it chooses a section
     return {
         "n_queries": len(outcomes),
         "n_failed": sum(o.failed is not None for o in outcomes),

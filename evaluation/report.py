@@ -130,7 +130,7 @@ def _stages(latency: Mapping[str, Any]) -> list[tuple[str, float, float]]:
     """Returns (stage, median milliseconds, share of the longest) of the stages that were timed."""
     stages = [(name, value) for name, value in latency["stages_p50"].items() if value is not None]
     longest = max((value for _, value in stages), default=0.0) or 1.0
-    return [(name, value, value / longest) for name, value in stages]
+    return [(name, value, value / longest) for name, value in sorted(stages, key=lambda stage: stage[0] == "generate")]
 
 
 def _share(value: float | None) -> str:
