@@ -77,6 +77,12 @@ form.addEventListener("submit", (event) => {
   submit();
 });
 
+question.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  submit();
+});
+
 byId("ideas").addEventListener("click", (event) => {
   if (!event.target.matches("button")) return;
   question.value = event.target.textContent;
