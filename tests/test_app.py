@@ -3,7 +3,7 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -352,6 +352,13 @@ def test_internal_errors_keep_their_internals(client: httpx.Client) -> None:
 # Load and health
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_time_out(tmp_path: Path) -> None:
     with (
         served(tmp_path, Settings(timeout_s=0.2)) as world,
@@ -360,6 +367,7 @@ def test_time_out(tmp_path: Path) -> None:
         world.retriever.gate.clear()
         assert fault(ask(client)) == (504, "timeout", None)
         world.retriever.gate.set()
+        wait_until(lambda: client.get("/health/ready").status_code == 200)  # until then the worker counts as stuck
         assert ask(client).status_code == 200
 
 
@@ -369,10 +377,8 @@ def test_a_full_service_turns_away_and_forgets_who_left(tmp_path: Path) -> None:
         world.retriever.gate.clear()
 
         def wait_for(waiting: int, batches: int) -> None:
-            deadline = time.monotonic() + 5
-            while len(world.retriever.batches) < batches or client.get("/health/ready").json()["waiting"] != waiting:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            wait_until(lambda: len(world.retriever.batches) >= batches)
+            wait_until(lambda: client.get("/health/ready").json()["waiting"] == waiting)
 
         with ThreadPoolExecutor(2) as pool:
             running = pool.submit(ask, client, question="running")
