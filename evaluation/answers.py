@@ -97,7 +97,8 @@ def read_numbers(text: str) -> tuple[float, ...]:
     """
     spaced = re.sub(r"(?<=\d)-", " - ", text)
     found = [match.replace(",", "").strip(".") for match in _NUMBER.findall(spaced)]
-    numbers = [float(match) for match in found[:2]]
+    # "-.5.3" is cut at its second point: the official script breaks there
+    numbers = [float(match[: match.rindex(".")] if match.count(".") > 1 else match) for match in found[:2]]
     return tuple(numbers) if len(numbers) < 2 or numbers[0] <= numbers[1] else (numbers[0],)
 
 

@@ -93,6 +93,9 @@ def test_infoseek_strings_and_times(answer: str, aliases: list[str], right: bool
         ("2.5e-2 m", (0.025,)),
         ("3 4 5", (3, 4)),
         (".5", (5,)),  # as the official script reads it
+        ("-.5", (-0.5,)),
+        ("-.5.3", (-0.5,)),
+        ("1.2.3", (1.2, 3)),
         ("between 1 and 2 m", (1, 2)),
     ],
 )
