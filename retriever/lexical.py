@@ -39,7 +39,7 @@ _DEIXIS = re.compile(  # words that point at the picture: they say nothing about
     rf"|\bthe\s+{_NOUN}(?:'s)?\s+(?:that is |which is )?"
     r"(?:shown|pictured|depicted|displayed|seen|in the|in this|on the)\b"
     rf"|\b(?:shown|pictured|depicted|displayed|seen)(?:\s+here)?\b|\b(?:in|on) (?:the|this) {_PICTURE}\b"
-    rf"|\b{_PICTURE}\b",
+    rf"|\b{_PICTURE}\b|\b(?:this|these)\s+(?!type|kind|sort|is|was|are|were)[^\W\d_]+(?:'s|s')?",
     re.IGNORECASE,
 )
 
@@ -94,9 +94,9 @@ STOP_WORDS = frozenset(  # as stems
     for line in (
         "about also am an and any are as at be been being by can could did do does during each for from had has have",
         "a he her him his how i if in into is it its itself just may me might more most much many must my near of on",
-        "one or our out over own s shall she should so some such than that the their them then there these they this",
+        "one or our out over s shall she should so some such than that the their them then there these they this",
         "those type kind sort through to too under until up upon us very was we were what when where which while who",
-        "whom whose why will with within would you your give name tell please called exactly approximately actually currently",
+        "whom whose why will with within would you your give name tell please called actually currently",
     )
     for word in line.split()
 )
