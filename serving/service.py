@@ -34,12 +34,20 @@ class Retrieves(Protocol):
         """Returns one result for each query, in order."""
 
 
+class Named(Protocol):
+    """Something with a name."""
+
+    @property
+    def name(self) -> str:
+        """What users see."""
+
+
 class ServedIndex(EntityIndex, Protocol):
     """What the service asks of an index beyond what the steps do."""
 
     @property
-    def manifest(self) -> Mapping[str, Any]:
-        """What the index was built from; `name` is shown to users."""
+    def manifest(self) -> Named:
+        """What the index was built from."""
 
     def image_path(self, row: int) -> Path | None:
         """Returns where the main picture of the entity at `row` lies."""
@@ -79,7 +87,7 @@ class Service:
 
     def about(self) -> IndexOut:
         """Returns the index's name and size."""
-        return IndexOut(name=str(self.index.manifest.get("name", "index")), entities=len(self.index))
+        return IndexOut(name=self.index.manifest.name, entities=len(self.index))
 
     async def find(self, ask: Ask, request_id: str, root: str = "") -> Found:
         """Returns what retrieval finds; `root` is the path that the service is mounted at.

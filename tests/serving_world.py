@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class FlagIndex:
     """Three entities; the last has no picture."""
 
     def __init__(self, folder: Path) -> None:
-        self.manifest = {"name": "three flags"}
+        self.manifest = SimpleNamespace(name="three flags")
         self.entities = []
         for name, color in COLORS.items():
             (folder / f"{name}.png").write_bytes(picture(color))
