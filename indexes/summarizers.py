@@ -1,0 +1,225 @@
+"""Summaries of articles for step 1: cut out of the article, or written by a chat model with the paper's prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from indexes.chat import ChatClient, Message
+from retriever.lexical import words
+from retriever.types import Entity
+
+logger = logging.getLogger(__name__)
+
+
+class Summarizer(Protocol):
+    """Turns articles into the texts that pictures are matched against."""
+
+    @property
+    def name(self) -> str:
+        """What wrote the summaries; kept in the index's manifest."""
+
+    def summarize(self, entities: Sequence[Entity]) -> list[str]:
+        """Returns one summary for each entity."""
+
+
+def _stems(*lines: str) -> frozenset[str]:
+    return frozenset(stem for line in lines for stem in words(line))
+
+
+LOOKS = _stems(  # words that say how something looks
+    "red blue green yellow white black orange purple pink brown gray grey gold golden silver maroon crimson turquoise",
+    "violet scarlet azure beige bronze cream ivory navy teal dark light bright pale colored color colour colorful",
+    "stripe striped band horizontal vertical diagonal cross star crescent disk disc circle triangle square rectangle",
+    "canton emblem shield sun moon eagle lion tree leaf wreath centered center corner edged outlined bordered pattern",
+    "spotted speckled mottled checkered five-pointed round oval elongated pear-shaped shaped shape conical cylindrical",
+    "flat curved pointed thin thick wide narrow tall long short small large smooth rough wrinkled velvety shiny glossy",
+    "hairy ribbed peel skin shell flesh pulp stalk seed crown petal flower bark trunk plumage feather beak bill wing",
+    "tail fur eye dome tower spire facade column arch roof window brick stone marble granite wooden glass steel",
+    "bottle carton package label can jar box",
+)
+_UNSEEN = _stems(  # words of sentences that explain or tell rather than describe
+    "stand symbolize represent meaning mean history adopted legend commemorate recall signify signifies symbolizing",
+    "taste tasting flavor recipe percent population",
+)
+_LOOK_TITLE = re.compile(r"\b(?:flag|description|appearance|look|looks|morphology|plumage|architecture|design)\b", re.I)
+_LOOK_LABEL = re.compile(
+    r"^(?:(?P<topic>[A-Z][\w ()-]{1,30}):\s+)?(?:description|appearance):\s+|^(?:Flag|Appearance):\s+", re.I
+)
+_AFTERWARDS = re.compile(r"[;,.]?\s*\b(?:meaning|history|notes?|etymology|symbolism|significance)\s*(?::| - )", re.I)
+_LABELED = re.compile(r"^[^.:;]{1,50}:[\s;]")
+_SENTENCE = re.compile(r"(?<=[^\W\d_]{2})[.!?](?=\s+[A-Z\"“])|(?<=[)\"”\d])[.!?](?=\s+[A-Z])|\n")
+_CLAUSE = re.compile(r";|,\s+(?:and|but|which|where|who|while)\b|\s-\s")
+_FEW = 6
+"""Words of a described look below which the article's other sentences help."""
+_SHORT = 24
+"""Words below which a summary without a described look goes on."""
+
+
+class ExtractiveSummarizer:
+    """Puts what an article says about looks first, cut to the words that a small text encoder reads.
+
+    A summary is the title, what is labeled as a description ("Flag: description: ..." or a section named "Appearance"),
+    the first clause of the lead where that was little, and the sentences richest in words of color, shape and
+    material. A summary that would stay short goes on with the article's first sentences.
+
+    Args:
+        max_words: Longest summary.
+
+    Raises:
+        ValueError: If `max_words` is less than 1.
+    """
+
+    name = "extractive"
+
+    def __init__(self, max_words: int = 64) -> None:
+        if max_words < 1:
+            raise ValueError(f"max_words must be at least 1, got {max_words}")
+        self.max_words = max_words
+
+    def summarize(self, entities: Sequence[Entity]) -> list[str]:
+        """Returns one summary for each entity."""
+        return [self._summary(entity) for entity in entities]
+
+    def _summary(self, entity: Entity) -> str:
+        described = list(_described(entity))
+        parts = list(described)
+        if len(" ".join(described).split()) < _FEW:
+            parts += list(_lead(entity))
+            ranked = sorted(_sentences(entity), key=_looks, reverse=True)
+            parts += [sentence for sentence in ranked if _looks(sentence) > 0]
+            for sentence in _sentences(entity):
+                if len(" ".join(parts).split()) >= _SHORT:
+                    break
+                parts.append(sentence)
+        text = " ".join(f"{part}." for part in _once([entity.title, *parts]))
+        cut = text.split()[: self.max_words]
+        return " ".join(cut).rstrip(",;:- ")
+
+
+def _once(parts: Sequence[str]) -> list[str]:
+    """Returns the parts without repetition; a sentence takes the place of its own first clause."""
+    title, kept = parts[0].strip(" .;,"), list[str]()
+    for part in (part.strip(" .;,") for part in parts[1:]):
+        begun = next((i for i, earlier in enumerate(kept) if part.startswith(earlier)), None)
+        if begun is not None:
+            kept[begun] = part
+        elif part:
+            kept.append(part)
+    return [title, *kept]
+
+
+def _described(entity: Entity) -> Iterator[str]:
+    """Yields what is labeled as a description of looks, in the article's order."""
+    for section in entity.sections:
+        for line in section.text.splitlines():
+            if label := _LOOK_LABEL.match(line):
+                yield _AFTERWARDS.split(line[label.end() :])[0]
+    for section in entity.sections:
+        if _LOOK_TITLE.search(section.title) and section.title != entity.title:
+            for sentence in _SENTENCE.split(section.text):
+                if sentence.strip() and not _LABELED.match(sentence) and _looks(sentence) > 0:
+                    yield sentence
+
+
+def _lead(entity: Entity) -> Iterator[str]:
+    """Yields the first clause of the article that says more than its title; before it the kind of "Anjou (Pear)"."""
+    for sentence in _sentences(entity):
+        yield _CLAUSE.split(sentence)[0]
+        if len(sentence.split()) > 3:
+            return
+
+
+def _sentences(entity: Entity) -> Iterator[str]:
+    """Yields the sentences of prose; labeled lines are no sentences."""
+    title = set(words(entity.title))
+    for section in entity.sections:
+        for sentence in _SENTENCE.split(section.text):
+            sentence = sentence.strip(" \ufeff.;")
+            if named := re.fullmatch(rf"{re.escape(entity.title)}\s*\((.+)\)", sentence):
+                sentence = named[1]  # "Anjou (Pear)"
+            if not _LABELED.match(sentence) and not set(words(sentence)) <= title:
+                yield sentence
+
+
+def _looks(sentence: str) -> float:
+    """Returns how much a sentence describes: words of looks, less what explains, less for length."""
+    found = words(sentence)
+    seen = len({word for word in found if word in LOOKS})
+    unseen = sum(word in _UNSEEN for word in found)
+    return seen - 1.5 - 1.5 * unseen - 0.05 * len(found)
+
+
+SYSTEM_PROMPT = """You are a Wiki Summary Generator Assistant. Following is some information about you:
+## Profile
+- name: Wiki Summary Generator Assistant
+- language: English
+- description: The Wiki Summary Generator Assistant is designed to create concise and informative summaries based on \
+provided Wikipedia content. It extracts key aspects of the entity mentioned in the Wiki article, covering various \
+dimensions such as history, characteristics, significance, appearance and impact.
+## Workflows
+1. Input the provided Wikipedia content into the system.
+2. Identify the main sections and key information related to the entity.
+3. Synthesize this information into a well-structured summary.
+4. Review and refine the summary for clarity, coherence, and completeness before finalizing.
+## Rules
+1. Focus on summarizing key details across multiple aspects (e.g., appearance, features, impact) of the entity.
+2. Ensure the summary is concise, clear, and free of irrelevant details.
+3. Retain the original meaning and context of the Wiki content while rephrasing it into a summary."""
+"""Table 15 of the paper."""
+
+
+def summary_messages(entity: Entity, max_characters: int) -> list[Message]:
+    """Returns the messages that ask for a summary (Table 15); the article is cut to `max_characters`."""
+    parts = [f"# {entity.title}", *(f"## {section.title}\n{section.text}" for section in entity.sections)]
+    article = "\n\n".join(parts)[:max_characters]
+    user = (
+        f"Following is the input Wikipedia content:\n\n{article}\n\nBased on the above Wikipedia content, I would like "
+        "you to generate a summary of the Wikipedia content.\nHere is the summary of the Wikipedia content:"
+    )
+    return [{"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": user}]
+
+
+class ChatSummarizer:
+    """Lets a chat model write the summaries; many articles at once, as the client's concurrency allows.
+
+    Args:
+        client: The server and its model; used from one thread, outside of any running event loop.
+        max_tokens: Longest summary in tokens.
+        max_characters: Characters of an article that the model gets to read.
+    """
+
+    def __init__(self, client: ChatClient, max_tokens: int = 256, max_characters: int = 24_000) -> None:
+        self._client, self._max_tokens, self._max_characters = client, max_tokens, max_characters
+        self._runner = asyncio.Runner()  # connections outlive one call, so their loop must as well
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._client.model
+
+    def summarize(self, entities: Sequence[Entity]) -> list[str]:
+        """Returns one summary for each entity; the title where the model answers with nothing.
+
+        Raises:
+            ChatError: If the server fails for one of them.
+        """
+        return self._runner.run(self._all(entities))
+
+    def close(self) -> None:
+        """Closes the client's connections."""
+        self._runner.run(self._client.aclose())
+        self._runner.close()
+
+    async def _all(self, entities: Sequence[Entity]) -> list[str]:
+        return list(await asyncio.gather(*(self._one(entity) for entity in entities)))
+
+    async def _one(self, entity: Entity) -> str:
+        messages = summary_messages(entity, self._max_characters)
+        summary = " ".join((await self._client.complete(messages, self._max_tokens)).split())
+        if not summary:
+            logger.warning("%s: the model wrote no summary; its title stands in", entity.id)
+        return summary or entity.title
