@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from retriever.lexical import Concept, Lexicon, without_deixis, words
-from serving.spans import UNIT, unit_at
+from serving.spans import UNIT, UNITS, unit_at
 
 
 class Kind(Enum):
@@ -56,11 +56,12 @@ _QUANTITIES = _stems(  # nouns that are answered with a number
     "distance weight size ratio amount content temperature depth width mass fertility lifespan speed price cost",
     "inhabitants residents total proportion fraction figure requirement gdp wingspan unemployment inflation debt",
 )
-_GENERIC = _stems(  # words that say little about which field answers
+GENERIC = _stems(  # words that say little about which field answers
     "total overall whole average mean number title country nation state main amount value official contain name",
     "require need year place located according world have use typical common size city town day item product thing",
     "major percentage percent share proportion fraction rate part serve newborn person someone figure live used",
     "become gain get national man woman see know go take available other current content unit come say here",
+    "date calendar form english word people principal best biggest describe document state",
 )
 _MINOR = 0.3
 _DIMENSIONS = {  # words of a question -> what is measured
@@ -95,12 +96,14 @@ def analyze(question: str, lexicon: Lexicon) -> Asked:
     lower = text.lower()
     kind = _kind(lower, unit)
     dimension = next((name for pattern, name in _DIMENSIONS.items() if re.search(pattern, lower)), "")
+    if unit and UNITS[unit][0] != "share":
+        dimension = UNITS[unit][0]
     named = bool(unit) or bool(re.search(r"\bhow many\b|percent|per cent|\bshare\b|\brate\b", lower))
     bare = named or dimension in ("time", "share", "count")
     concepts = []
     for concept in lexicon.concepts(core):
         literal = concept.phrases[0] if concept.literal else ()
-        minor = all(word in _GENERIC for word in literal) if literal else ("locat",) in concept.phrases
+        minor = GENERIC.issuperset(literal) if len(literal) == 1 else not literal and ("locat",) in concept.phrases
         weight = _MINOR if minor else 1.0
         if concept.phrases:
             concepts.append((concept, weight))
@@ -132,6 +135,8 @@ def _kind(lower: str, unit: str) -> Kind:
         r"\bhow (?:many|much|long|tall|high|big|large|old|far|wide|deep|heavy|fast|populous)\b", lower
     ):
         return Kind.NUMBER
+    if re.search(r"^(?:which|what) (?!does|was|has|is|makes|uses)\w\w+[^s\W]s\b(?! (?:is|was|has|does)\b)", lower):
+        return Kind.LIST
     if re.search(r"^who\b|^which\b|\bwhose\b|^where\b|\bwhat (?:is|'s) the name\b", lower):
         return Kind.LIST if re.search(r"^which (?:\w+ )?\w+[^s]s (?:are|do|were|have)\b", lower) else Kind.NAME
     if _AUXILIARY.match(lower):

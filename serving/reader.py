@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from retriever.lexical import STOP_WORDS, Lexicon, Synonyms, load_synonyms, tokenize, words
 from retriever.types import Evidence, Generation, GenerationRequest
-from serving.question import Asked, Kind, analyze
+from serving.question import GENERIC, Asked, Kind, analyze
 from serving.spans import DATE, NAME, QUOTED, UNITS, YEAR, Field, Number, Span, fields, head, numbers, strip
 
 NEUTRAL = frozenset(
@@ -22,17 +22,19 @@ MENTION = 0.35
 """What a word in a value counts against the same word in its label."""
 IMPLIED = 0.75
 """What a unit counts for the quantity that it measures."""
+_MEASURES = {"area": "area", "length": "length", "mass": "mass", "time": "ag", "count": "popul", "share": "percentag"}
 _COPULA = re.compile(
-    r"(?:\b(?:is|are|was|were|became|remains)\b(?:\s+(?:called|named|known as|titled|entitled|estimated at|about))?"
+    r"(?:\b(?:is|are|was|were|became|remains)\b(?:\s+(?:called|named|known as|titled|entitled|estimated at|about|"
+    r"described as|put at|that of|given as|quoted in|made in))?"
     r"|\b(?:called|named|titled|entitled|known as)\b|,\s+(?=[A-ZÀ-Þ\"“]))\s*(?:the\s+|an?\s+)?"
 )
 _PHRASE_END = re.compile(
-    r"\.(?!\d)|[;:()]|,(?!\d{3})|\s+(?:and|which|that|with|in|at|on|since|where|who|while|but|after|from|located|under|as|"
+    r"\.(?!\d)|[;:()]|,(?!\d{3})|\s+(?:and|which|that|with|in|at|on|since|where|who|whose|while|but|after|from|located|under|as|"
     r"because|when|until|it|its|by|near)\b|$"
 )
 _TO = re.compile(r"\s*(?:-|\u2013|to)\s*")
 _OBJECT = re.compile(r"\s+(?:on|of|by|from|in|at|to|as)\s+(?:the\s+|an?\s+)?")
-_ENUMERATION = re.compile(rf"(?:{NAME.pattern})(?:(?:, and |, | and | or )(?:{NAME.pattern}))+")
+_ENUMERATION = re.compile(rf"(?:{NAME.pattern})(?:(?:, and |, | and | or )(?:the )?(?:{NAME.pattern}))+")
 _NEGATED = re.compile(r"\b(?:no|not|never|none|neither|without)\b", re.IGNORECASE)
 
 
@@ -99,7 +101,7 @@ def _answers(evidence: Evidence, field: Field, asked: Asked) -> Iterator[Answer]
 def _relevance(text: str, field: Field, asked: Asked) -> float:
     """Returns how well labels (or a sentence) cover the question, 0 to 1, plus up to 0.5 if labels say no more."""
     value = frozenset(tokenize(text[field.span.start : field.span.end]))
-    measured = {UNITS[number.unit][0] for number in numbers(text, field.span) if number.unit}
+    measured = {UNITS[number.unit][0] for number in numbers(text, field.span) if number.unit} & _MEASURES.keys()
     labels = [frozenset(tokenize(label)) for label in field.labels]
     path = frozenset().union(*labels)
     covered, whole, used = 0.0, 0.0, set[str]()
@@ -112,7 +114,7 @@ def _relevance(text: str, field: Field, asked: Asked) -> float:
                 best = max(best, quality)
             elif (path | value).issuperset(phrase):
                 best = max(best, quality * (0.95 if field.prose else MENTION))
-        if asked.dimension in measured and any(phrase == (asked.dimension,) for phrase in concept.phrases):
+        if asked.dimension in measured and (_MEASURES[asked.dimension],) in concept.phrases:
             best = max(best, IMPLIED)  # "covers 446,550 square kilometres" speaks of an area
         covered += weight * best
         whole += weight
@@ -236,17 +238,19 @@ def _prose(evidence: Evidence, field: Field, asked: Asked) -> Iterator[Answer]:
             yield Answer(match[1], Span(*match.span(1)), 0.25 + near(Span(*match.span())))
         for candidate, bonus in _phrases(text, span, anchors, asked):
             phrase = text[candidate.start : candidate.end]
-            if phrase and not _repeats(phrase, evidence, asked):
+            if phrase and not _repeats(phrase, asked):
+                if set(tokenize(phrase)) <= set(tokenize(evidence.entity_title)):
+                    bonus -= 0.2
                 if asked.kind is Kind.NAME:
                     bonus += 0.1 if re.match(r"[A-ZÀ-Þ.]", phrase) else -0.3 * bool(re.search(r"\d", phrase))
-                yield Answer(phrase, candidate, bonus + near(candidate))
+                yield Answer(phrase, candidate, bonus + near(candidate) - 0.01 * len(phrase.split()))
 
 
 def _anchors(text: str, span: Span, asked: Asked) -> list[Span]:
     """Returns where a sentence says what the question asks about."""
-    wanted = {
-        word for concept, weight in asked.concepts if weight == 1 for phrase in concept.phrases for word in phrase
-    }
+    most = max((weight for _, weight in asked.concepts), default=1.0)
+    main = [concept for concept, weight in asked.concepts if weight == most]
+    wanted = {word for concept in main for phrase in concept.phrases for word in phrase}
     found = [Span(*match.span()) for match in re.compile(r"[^\W\d_]+").finditer(text, span.start, span.end)]
     measures = [
         number.full for number in numbers(text, span) if number.unit and UNITS[number.unit][0] == asked.dimension
@@ -272,18 +276,22 @@ def _phrases(text: str, span: Span, anchors: list[Span], asked: Asked) -> Iterat
         stop = end.start() if end else span.end
         inside = [anchor for anchor in anchors if copula.end() <= anchor.start < stop]
         if inside and not asked.words.intersection(words(text[inside[-1].start : inside[-1].end])):
-            yield strip(text, Span(copula.end(), stop), " ,.;"), 0.1
+            yield strip(text, Span(copula.end(), stop), " ,.;"), 0.3
     if asked.kind is Kind.LIST:
         for match in _ENUMERATION.finditer(text, span.start, span.end):
             yield Span(*match.span()), 0.3
     for match in NAME.finditer(text, span.start, span.end):
-        first = match.start() == span.start
-        word = match[0].split()[0]
-        if words(word) and words(word)[0] in STOP_WORDS and (first or len(match[0].split()) == 1):
-            continue
-        yield strip(text, Span(*match.span()), " ,.;") if match[0][0] != "." else Span(*match.span()), 0.15
+        opening = re.match(r"[^\W\d_]+\s*", match[0])
+        skip = opening.end() if opening and words(opening[0])[0] in STOP_WORDS else 0  # "The Zambezi"
+        place = Span(match.start() + skip, match.end())
+        apposed = text[max(place.start - 2, 0) : place.start] == ", " and any(a.end == place.start - 2 for a in anchors)
+        if match[0][0] in ".+":  # an internet domain, a telephone code
+            yield place, 0.45
+        else:
+            yield strip(text, place, " ,.;"), 0.35 if apposed else 0.15
 
 
-def _repeats(answer: str, evidence: Evidence, asked: Asked) -> bool:
-    content = set(tokenize(answer))
-    return not content or content <= asked.words or content <= set(tokenize(evidence.entity_title))
+def _repeats(answer: str, asked: Asked) -> bool:
+    content = set(tokenize(answer)) - GENERIC
+    known = {word for concept, _ in asked.concepts for phrase in concept.phrases for word in phrase} | asked.words
+    return not answer.startswith(("+", ".")) and content <= known

@@ -88,7 +88,7 @@ _RANGE = re.compile(r"\s*(?:-|\u2013|to|or|and|out of|of)(?: the)?(?: previous| 
 _YEAR_AFTER = re.compile(r"[^;\n()]{0,4}\((?:[^()\d]{0,12})?((?:1[5-9]|20)\d\d)\b|\s+in ((?:1[5-9]|20)\d\d)\b")
 _MONTH = (
     r"(?:January|February|March|April|May|June|July|August|September|October|November|December|"
-    r"Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\.?"
+    r"(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec)\b\.?)"
 )
 YEAR = re.compile(r"(?<![\d,.])(?:c\. ?)?(?:1\d{3}|20\d{2})s?(?![\d,]|\.\d)")
 DATE = re.compile(
@@ -100,7 +100,7 @@ QUOTED = re.compile(r"[\"“„«]([^\"“”„«»\n]{1,120})[\"”“»]")
 _LINKS = r"of|the|de|du|des|da|do|dos|del|della|di|la|le|las|los|el|al|and|von|van|der|y|e|i|ibn|bin"
 NAME = re.compile(
     rf"(?<![\w])[A-ZÀ-ÞĀ-Ž][\w'\u2019.-]*(?:(?: (?:{_LINKS})){{0,2}} [A-ZÀ-ÞĀ-Ž][\w'\u2019-]*)*(?: \d{{1,3}}\b)?"
-    r"|(?<!\w)\.[a-z]{2,3}\b"
+    r"|(?<!\w)\.[a-z]{2,3}\b|(?<!\w)\+\d[\d-]{0,6}(?!\w)"
 )
 
 _LABEL = re.compile(r"\s*(?:[-•*] )?(?P<label>[^:;\"\n]{1,80}?):(?:\s+|$)")

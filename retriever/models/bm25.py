@@ -85,7 +85,7 @@ class BM25:
     ) -> tuple[FloatArray, float]:
         """Returns what the best phrase of a concept gives to each passage, and the most that it could give."""
         best, bound = np.zeros(len(counts), np.float32), 0.0
-        rarest = math.inf  # a synonym is no rarer than the question's own word
+        rarest = math.inf  # a synonym is no rarer than what it stands for
         for i, phrase in enumerate(concept.phrases):
             terms = (" ".join(phrase) + ":",) if as_label else phrase
             frequency = np.array([min(count.get(term, 0.0) for term in terms) for count in counts], np.float32)
@@ -93,7 +93,7 @@ class BM25:
             if not containing:
                 continue
             rarity = math.log(1 + (len(counts) - containing + 0.5) / (containing + 0.5))
-            if i < concept.literal:
+            if i == 0:
                 rarest = rarity
             weight = (1.0 if i < concept.literal else self.synonym_weight) * (self.label_weight if as_label else 1.0)
             top = weight * min(rarity, rarest) * (self.k1 + 1)
