@@ -8,9 +8,9 @@ from collections.abc import Sequence
 def fuse(first: Sequence[float | None], second: Sequence[float | None], weight: float) -> list[float]:
     """Returns `weight * first + (1 - weight) * second` for each item of one list.
 
-    A missing score is filled with the lowest score of its kind in the list: absent evidence never lifts an item above one that has
-    it, and an item is not thrown out for an article without a picture. A kind that nobody has is left out altogether, so the other
-    decides alone.
+    A missing score is filled with the lowest score of its kind in the list: absent evidence never lifts an item above
+    one that has it, and an item is not thrown out for an article without a picture. A kind that nobody has is left out
+    altogether, so the other decides alone.
 
     Example:
         >>> fuse([0.5, 0.4], [0.1, 0.3], weight=0.5)

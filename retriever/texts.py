@@ -14,7 +14,7 @@ def section_passage(title: str, section_title: str, text: str) -> str:
 
 
 def blip_caption(text: str, max_words: int = 512) -> str:
-    """Returns `text` as BLIP-2's text processor prepares it: lower case, some punctuation to spaces, at most `max_words`.
+    """Returns `text` as BLIP-2 reads it: lower case, some punctuation to spaces, at most `max_words` words.
 
     Example:
         >>> blip_caption("A 0.5 m Tree (old)!")

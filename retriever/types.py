@@ -53,7 +53,7 @@ class Query:
 
 @dataclass(slots=True)
 class ScoredSection:
-    """A section of a candidate with its scores; `position` counts within `Entity.sections`. `None` means: not scored."""
+    """A section of a candidate; `position` counts within `Entity.sections`. A score of `None` means: not scored."""
 
     position: int
     sim_m: float | None = None

@@ -1,0 +1,170 @@
+"""A CLIP-type dual encoder that two CPU cores can train: a small residual network and a small text transformer.
+
+It follows the interface of transformers' CLIP models (`get_image_features`, `get_text_features`, `vision_model`), so
+that `retriever.models.encoder` loads it and a full-size CLIP by the same code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
+
+
+class SmallCLIPConfig(PretrainedConfig):  # type: ignore[misc]
+    """Sizes of a `SmallCLIP`.
+
+    Args:
+        image_size: Height and width of the input picture in pixels; a multiple of 16.
+        channels: Width of each stage; every stage halves height and width.
+        vision_heads: Attention heads over the last feature map.
+        vocab_size: Size of the tokenizer's vocabulary.
+        text_width: Width of the text transformer.
+        text_layers: Its depth.
+        text_heads: Its attention heads.
+        max_text_tokens: Longest text; the rest is cut.
+        projection_dim: Length of the shared vectors.
+        pad_token_id: Id of the padding token.
+    """
+
+    model_type = "small_clip"
+
+    def __init__(
+        self,
+        image_size: int = 112,
+        channels: tuple[int, ...] = (32, 48, 96, 192),
+        vision_heads: int = 4,
+        vocab_size: int = 4096,
+        text_width: int = 128,
+        text_layers: int = 2,
+        text_heads: int = 4,
+        max_text_tokens: int = 72,
+        projection_dim: int = 128,
+        pad_token_id: int = 0,
+        **kwargs: object,
+    ):
+        self.image_size = image_size
+        self.channels = list(channels)
+        self.vision_heads = vision_heads
+        self.vocab_size = vocab_size
+        self.text_width = text_width
+        self.text_layers = text_layers
+        self.text_heads = text_heads
+        self.max_text_tokens = max_text_tokens
+        self.projection_dim = projection_dim
+        super().__init__(pad_token_id=pad_token_id, **kwargs)
+
+    @property
+    def vision_width(self) -> int:
+        """Length of one vector of the vision tower's feature map."""
+        return self.channels[-1]
+
+
+@dataclass
+class VisionOutput:
+    """`last_hidden_state` [B, 1 + cells, width]: a pooled token, then the feature map; `pooler_output` [B, width]."""
+
+    last_hidden_state: Tensor
+    pooler_output: Tensor
+
+
+class _Block(nn.Module):
+    """Two 3 x 3 convolutions around a shortcut."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.conv1 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = functional.relu(self.norm1(self.conv1(x)))
+        return functional.relu(x + self.norm2(self.conv2(hidden)))
+
+
+def _transformer(width: int, heads: int, layers: int) -> nn.TransformerEncoder:
+    layer = nn.TransformerEncoderLayer(
+        width, heads, 4 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+    )
+    return nn.TransformerEncoder(layer, layers, norm=nn.LayerNorm(width), enable_nested_tensor=False)
+
+
+class SmallVision(nn.Module):
+    """Picture to feature map: convolutions, then one attention layer that mixes the cells and a pooling token."""
+
+    def __init__(self, config: SmallCLIPConfig):
+        super().__init__()
+        stages: list[nn.Module] = []
+        previous = 3
+        for number, width in enumerate(config.channels):
+            stages += [nn.Conv2d(previous, width, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+            if number:
+                stages.append(_Block(width))
+            previous = width
+        self.stages = nn.Sequential(*stages)
+        side = config.image_size // 2 ** len(config.channels)
+        self.pool_token = nn.Parameter(torch.randn(1, 1, previous) * 0.02)
+        self.positions = nn.Parameter(torch.randn(1, 1 + side * side, previous) * 0.02)
+        self.mixer = _transformer(previous, config.vision_heads, 1)
+
+    def forward(self, pixel_values: Tensor) -> VisionOutput:
+        """Returns the feature map of pictures, float [B, 3, image_size, image_size]."""
+        cells = self.stages(pixel_values.contiguous(memory_format=torch.channels_last)).flatten(2).transpose(1, 2)
+        tokens = torch.cat([self.pool_token.expand(len(cells), -1, -1), cells], dim=1) + self.positions
+        mixed = self.mixer(tokens)
+        # The average of the cells beside the token's own view: it learns faster from scratch than either alone.
+        return VisionOutput(mixed, mixed[:, 0] + mixed[:, 1:].mean(1))
+
+
+class SmallText(nn.Module):
+    """Text to one vector: token and position embeddings, a transformer, the mean over the text's tokens."""
+
+    def __init__(self, config: SmallCLIPConfig):
+        super().__init__()
+        self.tokens = nn.Embedding(config.vocab_size, config.text_width, padding_idx=config.pad_token_id)
+        self.positions = nn.Parameter(torch.randn(1, config.max_text_tokens, config.text_width) * 0.02)
+        self.transformer = _transformer(config.text_width, config.text_heads, config.text_layers)
+        nn.init.normal_(self.tokens.weight, std=0.05)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Returns vectors [B, text_width] of token ids [B, T] and their mask [B, T]."""
+        hidden = self.tokens(input_ids) + self.positions[:, : input_ids.shape[1]]
+        hidden = self.transformer(hidden, src_key_padding_mask=attention_mask == 0)
+        weight = attention_mask.unsqueeze(-1).to(hidden.dtype)
+        return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)
+
+
+class SmallCLIP(PreTrainedModel):  # type: ignore[misc]
+    """The dual encoder: two towers, two projections, a learned temperature (`logit_scale`, as its logarithm)."""
+
+    config_class = SmallCLIPConfig
+
+    def __init__(self, config: SmallCLIPConfig):
+        super().__init__(config)
+        self.vision_model = SmallVision(config)
+        self.text_model = SmallText(config)
+        self.visual_projection = nn.Linear(config.vision_width, config.projection_dim, bias=False)
+        self.text_projection = nn.Linear(config.text_width, config.projection_dim, bias=False)
+        self.logit_scale = nn.Parameter(torch.tensor(2.66))  # log(1 / 0.07), CLIP's start
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Leaves PyTorch's own initialization: transformers' default would flatten the convolutions."""
+
+    def get_image_features(self, pixel_values: Tensor) -> Tensor:
+        """Returns image vectors [B, projection_dim], not normalized."""
+        projected: Tensor = self.visual_projection(self.vision_model(pixel_values).pooler_output)
+        return projected
+
+    def get_text_features(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Returns text vectors [B, projection_dim], not normalized."""
+        projected: Tensor = self.text_projection(self.text_model(input_ids, attention_mask))
+        return projected
+
+
+AutoConfig.register("small_clip", SmallCLIPConfig)
+AutoModel.register(SmallCLIPConfig, SmallCLIP)

@@ -1,0 +1,35 @@
+"""A WordPiece vocabulary learned from the texts at hand, saved as transformers loads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tokenizers import BertWordPieceTokenizer
+from transformers import PreTrainedTokenizerFast
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def train_tokenizer(texts: Iterable[str], vocab_size: int, max_tokens: int) -> PreTrainedTokenizerFast:
+    """Returns a lower-casing WordPiece tokenizer of at most `vocab_size` pieces; unknown words become letters."""
+    wordpiece = BertWordPieceTokenizer(lowercase=True)
+    alphabet = [chr(c) for c in range(33, 127)]
+    wordpiece.train_from_iterable(
+        texts,
+        vocab_size=vocab_size,
+        min_frequency=2,
+        special_tokens=SPECIAL,
+        initial_alphabet=alphabet,
+        limit_alphabet=200,
+        show_progress=False,
+    )
+    wordpiece.enable_padding(pad_id=0, pad_token="[PAD]")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=wordpiece._tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_max_length=max_tokens,
+    )
