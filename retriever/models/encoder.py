@@ -29,7 +29,8 @@ def folder_fingerprint(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in files:
         digest.update(path.name.encode())
-        digest.update(hashlib.file_digest(path.open("rb"), "sha256").digest())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()[:16]
 
 
