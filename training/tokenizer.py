@@ -14,7 +14,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int, max_tokens: int) -> P
     """Returns a lower-casing WordPiece tokenizer of at most `vocab_size` pieces; unknown words become letters."""
     wordpiece = BertWordPieceTokenizer(lowercase=True)
     alphabet = [chr(c) for c in range(33, 127)]
-    wordpiece.train_from_iterable(
+    wordpiece.train_from_iterator(
         texts,
         vocab_size=vocab_size,
         min_frequency=2,

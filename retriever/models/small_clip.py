@@ -155,6 +155,17 @@ class SmallCLIP(PreTrainedModel):  # type: ignore[misc]
     def _init_weights(self, module: nn.Module) -> None:
         """Leaves PyTorch's own initialization: transformers' default would flatten the convolutions."""
 
+    def resize_vocabulary(self, size: int) -> None:
+        """Makes room for `size` tokens; ids beyond the old vocabulary start at random, the others keep their vectors."""
+        old = self.text_model.tokens
+        new = nn.Embedding(size, old.embedding_dim, padding_idx=old.padding_idx)
+        nn.init.normal_(new.weight, std=0.05)
+        kept = min(size, old.num_embeddings)
+        with torch.no_grad():
+            new.weight[:kept] = old.weight[:kept]
+        self.text_model.tokens = new
+        self.config.vocab_size = size
+
     def get_image_features(self, pixel_values: Tensor) -> Tensor:
         """Returns image vectors [B, projection_dim], not normalized."""
         projected: Tensor = self.visual_projection(self.vision_model(pixel_values).pooler_output)

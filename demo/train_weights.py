@@ -1,0 +1,140 @@
+"""Trains the embedded weights from nothing but this repository: `python -m demo.train_weights encoder|fusion`.
+
+Step 1's encoder learns from endless flags with their descriptions, and from the knowledge base's own drawings and
+summaries (`make weights` runs both parts).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from demo.articles import articles
+from demo.describe import describe
+from demo.draw import draw
+from demo.facts import countries, url_of
+from demo.flag_batches import FlagBatches, corpus
+from demo.flags import load_flags
+from demo.generate import random_flag
+from demo.photo import photograph
+from demo.questions import questions
+from indexes.formats import read_knowledge_base
+from indexes.summarizers import ExtractiveSummarizer
+from retriever.models.encoder import ClipEncoder
+from retriever.models.pixels import PixelPreparation
+from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
+from training.clip_loss import clip_loss, same_pairs
+from training.loop import train
+from training.tokenizer import train_tokenizer
+
+KNOWN, MADE_UP, CLEAN = 40, 88, 32  # flags a batch: of the knowledge base, random, and those with a clean drawing too
+VOCABULARY = 6000
+
+
+def train_encoder(out: Path, steps: int, minutes: float | None, seed: int = 0, learning_rate: float = 1.5e-3) -> Path:
+    """Returns the folder of a trained step-1 encoder, `out/encoder`; goes on where an interrupted run stopped."""
+    out.mkdir(parents=True, exist_ok=True)
+    texts = summaries(out)
+    config = SmallCLIPConfig(vocab_size=VOCABULARY)
+    torch.manual_seed(seed)
+    model = SmallCLIP(config).to(memory_format=torch.channels_last)
+    rows = questions(random.Random(seed), 4)
+    tokenizer = train_tokenizer(
+        corpus(20_000, [*(t for a in articles().values() for t in a["section_texts"]), *(r["question"] for r in rows)]),
+        VOCABULARY,
+        config.max_text_tokens,
+    )
+    model.resize_vocabulary(len(tokenizer))
+    encoder = ClipEncoder(model, tokenizer, PixelPreparation(config.image_size), config.max_text_tokens, "training")
+    batches = FlagBatches(config.image_size, KNOWN, MADE_UP, texts, seed)
+
+    def loss_of(step: int) -> Tensor:
+        batch = batches(step, CLEAN)
+        pixels = encoder.pixels.normalize(torch.cat([batch.photographs, batch.drawings]))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            images = model.get_image_features(pixels)
+            words = model.get_text_features(**encoder.tokenize(batch.texts))
+        photographs, drawings = images[: len(words)], images[len(words) :]
+        scale = model.logit_scale.exp().clamp(max=100)
+        same = same_pairs(batch.looks)
+        clean = same[: len(drawings), : len(drawings)]
+        return (
+            clip_loss(photographs, words, scale, same)
+            + 0.5 * clip_loss(photographs[: len(drawings)], drawings, scale, clean)
+            + 0.5 * clip_loss(drawings, words[: len(drawings)], scale, clean)
+        )
+
+    metrics = train(
+        model,
+        loss_of,
+        out=out / "encoder-run",
+        steps=steps,
+        minutes=minutes,
+        learning_rate=learning_rate,
+        validate=_encoder_validation(encoder, texts),
+        validate_every=100,
+        save_every=100,
+        seed=seed,
+        settings={"known": KNOWN, "made_up": MADE_UP, "clean": CLEAN},
+    )
+    encoder.save(out / "encoder")
+    (out / "encoder-run" / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+    return out / "encoder"
+
+
+def summaries(folder: Path) -> dict[str, str]:
+    """Returns country code to the extractive summary of its article, as `omgm build-index` would write it."""
+    path = folder / "kb_wiki.json"
+    path.write_text(json.dumps(articles()), encoding="utf-8")
+    entities = list(read_knowledge_base(path, "evqa"))
+    texts = dict(zip((e.id for e in entities), ExtractiveSummarizer().summarize(entities), strict=True))
+    return {code: texts[url_of(country)] for code, country in countries().items()}
+
+
+def _encoder_validation(encoder: ClipEncoder, texts: dict[str, str], made_up: int = 300):  # type: ignore[no-untyped-def]
+    """Recall of photographs not seen in training: the known flags by their summaries, unknown ones by descriptions."""
+    rng = random.Random("validation")
+    flags = load_flags()
+    known = [photograph(draw(flags[code]), rng, (160, 128)) for code in flags]
+    strange = [random_flag(rng) for _ in range(made_up)]
+    unknown = [photograph(draw(flag), rng, (160, 128)) for flag in strange]
+    words = [describe(flag, rng) for flag in strange]
+
+    def recall(pictures: list[Image.Image], candidates: list[str], k: int) -> float:
+        scores = encoder.encode_images(pictures) @ encoder.encode_texts(candidates).T
+        rank = (scores > np.diag(scores)[:, None]).sum(1)
+        return float((rank < k).mean())
+
+    def validate() -> dict[str, float]:
+        summaries = [texts[code] for code in flags]
+        return {
+            "known_r1": recall(known, summaries, 1),
+            "known_r20": recall(known, summaries, 20),
+            "unknown_r1": recall(unknown, words, 1),
+            "unknown_r20": recall(unknown, words, 20),
+        }
+
+    return validate
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Trains one part of the embedded weights."""
+    parser = argparse.ArgumentParser(prog="python -m demo.train_weights", description=__doc__)
+    parser.add_argument("part", choices=["encoder", "fusion"])
+    parser.add_argument("--out", type=Path, default=Path("artifacts/weights"), help="where the run goes")
+    parser.add_argument("--steps", type=int, default=4000, help="most steps")
+    parser.add_argument("--minutes", type=float, help="most wall time")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    train_encoder(args.out, args.steps, args.minutes, args.seed)
+
+
+if __name__ == "__main__":
+    main()

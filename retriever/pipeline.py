@@ -1,0 +1,46 @@
+"""The pipeline is a list of steps: start reading here. A new method is one more step in the list."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Generic, TypeVar
+
+from retriever.protocols import EntityIndex, Step
+from retriever.types import Candidate, Query, Retrieved
+
+IndexT = TypeVar("IndexT", bound=EntityIndex)
+
+
+class Retriever(Generic[IndexT]):
+    """Runs steps one after the other over a whole batch of queries.
+
+    Args:
+        steps: The first one starts the lists of candidates, the others rescore them; each has a name of its own.
+        index: Where the entities are that the candidates' rows name.
+
+    Raises:
+        ValueError: There are no steps, or two share a name.
+    """
+
+    def __init__(self, steps: Sequence[Step], index: IndexT) -> None:
+        names = [step.name for step in steps]
+        if not names or len(set(names)) != len(names):
+            raise ValueError(f"a pipeline needs steps with a name each, got {names}")
+        self.steps, self.index = tuple(steps), index
+
+    def retrieve(self, queries: Sequence[Query]) -> list[Retrieved]:
+        """Returns one result for each query, in order."""
+        candidates: list[list[Candidate]] = [[] for _ in queries]
+        timings: dict[str, float] = {}
+        rankings: list[dict[str, list[tuple[int, float]]]] = [{} for _ in queries]
+        for step in self.steps:
+            started = time.perf_counter()
+            candidates = step(queries, candidates)
+            timings[step.name] = (time.perf_counter() - started) * 1000
+            for ranking, found in zip(rankings, candidates, strict=True):
+                ranking[step.name] = [(candidate.row, candidate.score) for candidate in found]
+        return [
+            Retrieved(query.id, found, dict(timings), ranking)
+            for query, found, ranking in zip(queries, candidates, rankings, strict=True)
+        ]

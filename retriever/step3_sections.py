@@ -1,0 +1,51 @@
+"""Step 3, section rerank: the question's words against the sections of the best entity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from retriever.fusion import fuse
+from retriever.protocols import EntityIndex, TextReranker
+from retriever.texts import section_passage
+from retriever.types import Candidate, Query, ScoredSection
+
+
+class SectionRerank:
+    """Orders the best entity's sections by equation 7: `beta * sim_m + (1 - beta) * sim_t`. Entities keep their order.
+
+    Args:
+        reranker: Scores passages against a question.
+        index: Where the articles are.
+        beta: Weight of step 2, where a query's options name no other.
+    """
+
+    name = "step3"
+
+    def __init__(self, reranker: TextReranker, index: EntityIndex, beta: float) -> None:
+        self.reranker, self.index, self.beta = reranker, index, beta
+
+    def __call__(self, queries: Sequence[Query], candidates: list[list[Candidate]]) -> list[list[Candidate]]:
+        """Returns the candidates as they came; the sections of each first one are scored, best first."""
+        asked = [(query, found[0]) for query, found in zip(queries, candidates, strict=True) if found]
+        for _, best in asked:
+            if not best.sections:  # no step before this one looked at sections
+                best.sections = [ScoredSection(i) for i in range(len(self.index.entity(best.row).sections))]
+        scores = self.reranker.score([query.question for query, _ in asked], [self._passages(best) for _, best in asked])
+        for (query, best), sims in zip(asked, scores, strict=True):
+            beta = self.beta if query.options.beta is None else query.options.beta
+            best.sections = _rescored(best.sections, sims.tolist(), beta)
+        return candidates
+
+    def _passages(self, candidate: Candidate) -> list[str]:
+        entity = self.index.entity(candidate.row)
+        sections = [entity.sections[scored.position] for scored in candidate.sections]
+        return [section_passage(entity.title, section.title, section.text) for section in sections]
+
+
+def _rescored(sections: Sequence[ScoredSection], sims: Sequence[float], beta: float) -> list[ScoredSection]:
+    fused = fuse([section.sim_m for section in sections], sims, beta)
+    scored = [
+        ScoredSection(section.position, section.sim_m, sim_t, score)
+        for section, sim_t, score in zip(sections, sims, fused, strict=True)
+    ]
+    return sorted(scored, key=lambda section: -(section.score or 0.0))

@@ -1,0 +1,33 @@
+"""CLIP's symmetric contrastive loss, with pairs that must not count as negatives left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+
+def same_pairs(keys: Sequence[object]) -> Tensor:
+    """Returns bool [N, N], True where two different items have the same key and so are no negatives of each other."""
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    ids = torch.tensor([numbers[key] for key in keys])
+    same = ids[:, None] == ids[None, :]
+    return same & ~torch.eye(len(ids), dtype=torch.bool)
+
+
+def clip_loss(left: Tensor, right: Tensor, scale: Tensor, excluded: Tensor | None = None) -> Tensor:
+    """Returns the mean of both directions' cross-entropy, a scalar.
+
+    Args:
+        left: Vectors [N, D], not normalized; row i belongs to row i of `right`.
+        right: Vectors [N, D].
+        scale: The factor on cosines, exp(logit_scale).
+        excluded: bool [N, N], pairs that are not negatives (`same_pairs`).
+    """
+    logits = scale * functional.normalize(left.float(), dim=-1) @ functional.normalize(right.float(), dim=-1).T
+    if excluded is not None:
+        logits = logits.masked_fill(excluded, -torch.inf)
+    target = torch.arange(len(logits), device=logits.device)
+    return (functional.cross_entropy(logits, target) + functional.cross_entropy(logits.T, target)) / 2
