@@ -30,7 +30,8 @@ class SectionRerank:
         for _, best in asked:
             if not best.sections:  # no step before this one looked at sections
                 best.sections = [ScoredSection(i) for i in range(len(self.index.entity(best.row).sections))]
-        scores = self.reranker.score([query.question for query, _ in asked], [self._passages(best) for _, best in asked])
+        questions = [query.question for query, _ in asked]
+        scores = self.reranker.score(questions, [self._passages(best) for _, best in asked])
         for (query, best), sims in zip(asked, scores, strict=True):
             beta = self.beta if query.options.beta is None else query.options.beta
             best.sections = _rescored(best.sections, sims.tolist(), beta)
