@@ -1,0 +1,54 @@
+"""The command line: `omgm COMMAND`, one module of `omgm.commands` each."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import sys
+from collections.abc import Sequence
+
+COMMANDS = (
+    "build-index",
+    "train-encoder",
+    "mine-negatives",
+    "train-reranker",
+    "evaluate",
+    "sweep",
+    "ask",
+    "serve",
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns the exit status: 0, or 2 for a mistake in what was given, said in one line."""
+    args = parser().parse_args(argv)
+    logging.basicConfig(level=logging.INFO if args.verbose else logging.WARNING, format="%(levelname)s %(message)s")
+    try:
+        args.run(args)
+    except (ValueError, OSError) as error:
+        if args.verbose:
+            logging.exception("what led to the error")
+        print(f"omgm: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of all commands. Their heavy imports happen when they run."""
+    top = argparse.ArgumentParser(prog="omgm", description="Answers questions about images from an encyclopedia.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in COMMANDS:
+        module = importlib.import_module(f"omgm.commands.{name.replace('-', '_')}")
+        summary = (module.__doc__ or "").strip()
+        command = commands.add_parser(name, help=summary.rstrip("."), description=summary)
+        module.add_arguments(command)
+        command.add_argument("--verbose", action="store_true", help="say what is going on")
+        command.set_defaults(run=module.run)
+    return top
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""Build the index of a knowledge base; started again, it goes on where it was stopped."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from omgm.commands.common import add_json, add_knowledge_base, add_profile, describe, existing, print_json, profile_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    add_profile(parser)
+    add_knowledge_base(parser)
+    parser.add_argument("--kb-format", metavar="NAME", help="evqa or jsonl; by default found from the file")
+    parser.add_argument("--out", type=Path, required=True, metavar="INDEX", help="the index's folder")
+    parser.add_argument("--name", help="what the index calls itself; by default the file's name")
+    parser.add_argument("--overwrite", action="store_true", help="replace another index")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Builds the index and says what is in it."""
+    from indexes.build import build_index
+    from omgm.parts import build_encoder, build_fusion, build_summarizer
+
+    profile = profile_of(args)
+    index = build_index(
+        existing(args.kb, "--kb"),
+        existing(args.images, "--images"),
+        args.out,
+        summarizer=build_summarizer(profile),
+        encoder=build_encoder(profile),
+        fusion=build_fusion(profile),
+        kb_format=args.kb_format,
+        candidates=profile.search.candidates,
+        name=args.name,
+        overwrite=args.overwrite,
+    )
+    if args.json:
+        print_json(describe(index))
+        return
+    counts = index.manifest.counts
+    print(
+        f"{args.out}: {counts.entities} entities, {counts.with_image} with a picture, {counts.sections} sections, "
+        f"{counts.token_sections} with tokens"
+    )

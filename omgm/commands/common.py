@@ -1,0 +1,110 @@
+"""Arguments and steps that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evaluation.datasets import Question
+    from indexes.store import Index
+    from omgm.profile import Profile
+
+
+def add_profile(parser: argparse.ArgumentParser) -> None:
+    """Adds `--profile` and `--set`."""
+    parser.add_argument(
+        "--profile", default="embedded", metavar="P", help="a name from configs/ or a file (%(default)s)"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="overrides",
+        metavar="SECTION.KEY=VALUE",
+        help="override a setting of the profile; may be repeated",
+    )
+
+
+def add_knowledge_base(parser: argparse.ArgumentParser) -> None:
+    """Adds `--kb` and `--images`."""
+    parser.add_argument("--kb", type=Path, required=True, metavar="FILE", help="the knowledge base")
+    parser.add_argument("--images", type=Path, required=True, metavar="DIR", help="the folder with its pictures")
+
+
+def add_questions(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """Adds `--dataset`, `--queries` and `--query-images`."""
+    parser.add_argument("--dataset", default="evqa", metavar="NAME", help="evqa or infoseek (%(default)s)")
+    parser.add_argument("--queries", type=Path, required=required, metavar="FILE", help="its question file")
+    parser.add_argument("--query-images", type=Path, required=required, metavar="DIR", help="the questions' pictures")
+
+
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """Adds `--out`, `--steps`, `--minutes` and `--seed`."""
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the trained profile goes")
+    parser.add_argument("--steps", type=positive, metavar="N", help="stop after so many steps")
+    parser.add_argument("--minutes", type=float, metavar="M", help="stop after so many minutes")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Adds `--json`."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def positive(text: str) -> int:
+    """Returns a whole number, 1 or more."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} where at least 1 is due")
+    return number
+
+
+def profile_of(args: argparse.Namespace) -> Profile:
+    """Returns the profile that the arguments name."""
+    from omgm.profile import load_profile
+
+    return load_profile(args.profile, args.overrides)
+
+
+def write_trained(args: argparse.Namespace, key: str, model: Path) -> Path:
+    """Returns the profile of a training's outcome: the one it started from, its overrides, and the new model."""
+    from omgm.profile import parse_overrides, write_profile
+
+    return write_profile(args.out, args.profile, parse_overrides(args.overrides) | {key: str(model)})
+
+
+def load_questions(args: argparse.Namespace) -> list[Question]:
+    """Returns the questions of `--dataset` in `--queries`."""
+    from evaluation.datasets import load
+
+    return load(args.dataset, existing(args.queries, "--queries"))
+
+
+def existing(path: Path, flag: str) -> Path:
+    """Returns `path`.
+
+    Raises:
+        ValueError: It does not exist; the message names the flag.
+    """
+    if not path.exists():
+        raise ValueError(f"{flag}: {path} does not exist")
+    return path
+
+
+def describe(index: Index) -> dict[str, Any]:
+    """Returns what a report says of an index."""
+    manifest = index.manifest
+    return {
+        "name": manifest.name,
+        "created_with": manifest.created_with,
+        "counts": manifest.counts.model_dump(mode="json"),
+        "inputs": manifest.inputs.model_dump(mode="json"),
+    }
+
+
+def print_json(value: Any) -> None:
+    """Prints `value` as JSON."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))

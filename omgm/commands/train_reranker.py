@@ -1,0 +1,49 @@
+"""Train step 2's fusion encoder on questions with mined negatives."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from omgm.commands.common import (
+    add_knowledge_base,
+    add_profile,
+    add_questions,
+    add_training,
+    existing,
+    load_questions,
+    profile_of,
+    write_trained,
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    add_profile(parser)
+    add_knowledge_base(parser)
+    add_questions(parser)
+    parser.add_argument("--negatives", type=Path, required=True, metavar="FILE", help="what mine-negatives wrote")
+    add_training(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Trains and writes `profile.toml` beside the weights."""
+    profile = profile_of(args)
+    questions = load_questions(args)
+
+    from training.train_reranker import train_reranker
+
+    folder = train_reranker(
+        profile.fusion.path,
+        profile.encoder.path,
+        existing(args.kb, "--kb"),
+        existing(args.images, "--images"),
+        questions,
+        existing(args.query_images, "--query-images"),
+        existing(args.negatives, "--negatives"),
+        args.out,
+        steps=args.steps,
+        minutes=args.minutes,
+        seed=args.seed,
+    )
+    print(f"trained; the next command takes --profile {write_trained(args, 'fusion.path', folder)}")

@@ -1,0 +1,99 @@
+"""The parts that a profile names, built: the one place that turns settings into objects."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from indexes.chat import ChatClient
+from indexes.store import Index
+from indexes.summarize import Summarizer
+from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer
+from omgm.profile import Generator as GeneratorSettings
+from omgm.profile import Profile
+from omgm.profile import Summarizer as SummarizerSettings
+from retriever.lexical import load_synonyms
+from retriever.models.bm25 import BM25
+from retriever.models.encoder import ClipEncoder
+from retriever.models.fusion import QFormerFusion
+from retriever.pipeline import Retriever
+from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
+from retriever.step1_search import EntitySearch
+from retriever.step2_rerank import FusionRerank
+from retriever.step3_sections import SectionRerank
+from serving.generator import OpenAIGenerator
+from serving.reader import ExtractiveReader
+
+
+def build_encoder(profile: Profile) -> DualEncoder:
+    """Returns step 1's model."""
+    return ClipEncoder.load(_folder(profile.encoder.path, "encoder.path", profile))
+
+
+def build_fusion(profile: Profile) -> FusionEncoder:
+    """Returns step 2's model."""
+    return QFormerFusion.load(_folder(profile.fusion.path, "fusion.path", profile))
+
+
+def build_text_reranker(profile: Profile) -> TextReranker:
+    """Returns step 3's model."""
+    return BM25(synonyms=load_synonyms())
+
+
+def build_summarizer(profile: Profile) -> Summarizer:
+    """Returns what writes summaries.
+
+    Raises:
+        ValueError: A server is due and its address or model is not set.
+    """
+    settings = profile.summarizer
+    if settings.kind == "openai":
+        return ChatSummarizer(_client(settings, "summarizer"))
+    return ExtractiveSummarizer(settings.max_words)
+
+
+def build_generator(profile: Profile) -> Generator:
+    """Returns what answers.
+
+    Raises:
+        ValueError: A server is due and its address or model is not set.
+    """
+    settings = profile.generator
+    if settings.kind == "openai":
+        return OpenAIGenerator(_client(settings, "generator"), settings.style, settings.multimodal)
+    return ExtractiveReader()
+
+
+def open_retriever(profile: Profile, folder: Path) -> tuple[Retriever[Index], Index]:
+    """Returns the three steps over the index in `folder`, and the index.
+
+    Raises:
+        ValueError: The index or a model is missing, or they do not fit each other; the message says what to do.
+    """
+    encoder, fusion = build_encoder(profile), build_fusion(profile)
+    index = Index.open(folder, encoder=encoder, fusion=fusion)
+    built_with = index.manifest.inputs.candidates
+    if built_with != profile.search.candidates:
+        raise ValueError(
+            f"{folder}: was built with search.candidates = {built_with!r}, profile {profile.name} says "
+            f"{profile.search.candidates!r}; build it again or pass --set search.candidates={built_with}"
+        )
+    steps = [
+        EntitySearch(encoder, index, profile.search.k),
+        FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode),
+        SectionRerank(build_text_reranker(profile), index, profile.sections.beta),
+    ]
+    return Retriever(steps, index), index
+
+
+def _folder(path: Path, key: str, profile: Profile) -> Path:
+    if not path.is_dir():
+        raise ValueError(f"profile {profile.name}: {key}: {path} does not exist; train it, or set {key} to its folder")
+    return path
+
+
+def _client(settings: GeneratorSettings | SummarizerSettings, section: str) -> ChatClient:
+    for key in ("base_url", "model"):
+        if not getattr(settings, key):
+            raise ValueError(f'{section}.{key} is not set; {section}.kind = "openai" needs it')
+    return ChatClient(settings.base_url, settings.model, os.environ.get("OPENAI_API_KEY"))

@@ -1,0 +1,241 @@
+"""A profile: the model of every step and its settings, read from TOML and checked key by key."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from serving.settings import Settings
+
+CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+PATHS = {"encoder.path", "fusion.path", "serving.examples_dir"}
+"""Settings that are paths: relative to the file that names them, or to the working folder after `--set`."""
+
+Values = dict[str, Any]
+"""Settings by their dotted names: `{"search.k": 20}`."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Model(_Part):
+    """A model's folder."""
+
+    path: Path
+
+
+class Search(_Part):
+    """Step 1: how many candidates, and what of an entity the picture is compared with."""
+
+    k: int = Field(default=20, ge=1)
+    candidates: Literal["summary", "title", "article", "image"] = "summary"
+
+
+class Fusion(Model):
+    """Step 2: how tokens are compared, and the weight of step 1."""
+
+    score_mode: Literal["cosine", "paper", "compat"] = "cosine"
+    alpha: float = Field(ge=0, le=1)
+
+
+class Sections(_Part):
+    """Step 3: what scores sections, and the weight of step 2."""
+
+    kind: Literal["bm25"] = "bm25"
+    beta: float = Field(ge=0, le=1)
+
+
+class Summarizer(_Part):
+    """What writes summaries; `openai` is any compatible server, its key in OPENAI_API_KEY."""
+
+    kind: Literal["extractive", "openai"] = "extractive"
+    max_words: int = Field(default=64, ge=1)
+    base_url: str = ""
+    model: str = ""
+
+
+class Generator(_Part):
+    """What answers; `openai` is any compatible server, its key in OPENAI_API_KEY."""
+
+    kind: Literal["extractive", "openai"] = "extractive"
+    base_url: str = ""
+    model: str = ""
+    style: Literal["evqa", "infoseek"] = "evqa"
+    multimodal: bool = False
+
+
+class Profile(_Part):
+    """The model of every step and its settings."""
+
+    name: str
+    encoder: Model
+    search: Search = Search()
+    fusion: Fusion
+    sections: Sections
+    summarizer: Summarizer = Summarizer()
+    generator: Generator = Generator()
+    serving: Settings = Settings()
+
+
+def load_profile(name_or_path: str, overrides: Sequence[str] = ()) -> Profile:
+    """Returns a profile with what it extends and with overrides.
+
+    Args:
+        name_or_path: A name from `configs/` or a file.
+        overrides: `section.key=value`, the value as in TOML or a bare word.
+
+    Raises:
+        ValueError: There is no such profile, or a key or value is wrong; the message names file and key.
+    """
+    path = resolve(name_or_path)
+    values, origins = _read(path, ())
+    given = parse_overrides(overrides)
+    values |= given
+    origins |= dict.fromkeys(given, "--set")
+    try:
+        return Profile.model_validate(_nested(values))
+    except ValidationError as error:
+        problems = []
+        for problem in error.errors():
+            key = ".".join(str(part) for part in problem["loc"][:2])
+            problems.append(f"{origins.get(key, path)}: {key}: {problem['msg']}")
+        raise ValueError("; ".join(problems)) from error
+
+
+def resolve(name_or_path: str, beside: Path | None = None) -> Path:
+    """Returns the file of a profile.
+
+    Args:
+        name_or_path: A name from `configs/` or a file.
+        beside: The folder that a relative path starts at; by default the working folder.
+
+    Raises:
+        ValueError: There is neither.
+    """
+    named = CONFIGS / f"{name_or_path}.toml"
+    if "/" not in name_or_path and named.is_file():
+        return named
+    path = (beside or Path()) / name_or_path
+    if path.is_file():
+        return path.resolve()
+    known = ", ".join(sorted(file.stem for file in CONFIGS.glob("*.toml")))
+    raise ValueError(f"profile: {name_or_path!r} is neither a file nor one of configs/ ({known})")
+
+
+def parse_overrides(overrides: Sequence[str]) -> Values:
+    """Returns settings from `section.key=value`; a path becomes absolute.
+
+    Raises:
+        ValueError: One is not of that form, or the key is unknown.
+    """
+    values: Values = {}
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        key = key.strip()
+        if not equals:
+            raise ValueError(f"--set: {override!r} should be section.key=value")
+        _check_key(key, "--set")
+        try:
+            value: Any = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text.strip()
+        values[key] = str(Path(str(value)).resolve()) if key in PATHS else value
+    return values
+
+
+def write_profile(folder: Path, extends: str, values: Mapping[str, Any]) -> Path:
+    """Returns `folder/profile.toml`, which extends a profile by settings; paths below the folder become relative.
+
+    Args:
+        folder: Where to write.
+        extends: A name from `configs/` or a file.
+        values: Settings by their dotted names.
+    """
+    base = resolve(extends)
+    lines = [f"extends = {json.dumps(base.stem if base.parent == CONFIGS else str(base), ensure_ascii=False)}"]
+    sections = _nested({"name": folder.resolve().name, **values})
+    lines += [f"{key} = {_toml(value)}" for key, value in sections.items() if not isinstance(value, dict)]
+    for section, settings in sections.items():
+        if isinstance(settings, dict):
+            lines += ["", f"[{section}]"]
+            for key, value in settings.items():
+                if f"{section}.{key}" in PATHS and Path(value).resolve().is_relative_to(folder.resolve()):
+                    value = Path(value).resolve().relative_to(folder.resolve()).as_posix()
+                lines.append(f"{key} = {_toml(value)}")
+    path = folder / "profile.toml"
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    os.replace(partial, path)
+    return path
+
+
+def _read(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, object]]:
+    """Returns the settings of a file and of those it extends, and which file each one is from."""
+    if path in seen:
+        raise ValueError(f"{path}: extends: the profile extends itself")
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not TOML: {error}") from error
+    values: Values = {}
+    origins: dict[str, object] = {}
+    extends = table.pop("extends", None)
+    if extends is not None:
+        if not isinstance(extends, str):
+            raise ValueError(f"{path}: extends: {extends!r} where a name or a file is due")
+        try:
+            base = resolve(extends, path.parent)
+        except ValueError as error:
+            raise ValueError(f"{path}: extends: {error}") from error
+        values, origins = _read(base, (*seen, path))
+    values.setdefault("name", path.stem)
+    for key, value in _flat(table, path).items():
+        if key in PATHS and isinstance(value, str):
+            value = os.path.normpath(path.parent / Path(value).expanduser())
+        values[key], origins[key] = value, path
+    return values, origins
+
+
+def _flat(table: Mapping[str, Any], where: Path) -> Values:
+    values: Values = {}
+    for name, value in table.items():
+        pairs = {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+        for key in pairs or {name: value}:
+            _check_key(key, where)
+        values |= pairs
+    return values
+
+
+def _check_key(key: str, where: object) -> None:
+    section, dot, name = key.partition(".")
+    field = Profile.model_fields.get(section)
+    if field is None:
+        raise ValueError(f"{where}: unknown key {key!r}; known are {', '.join(Profile.model_fields)}")
+    part = field.annotation
+    settings = part.model_fields if isinstance(part, type) and issubclass(part, BaseModel) else {}
+    if dot and name not in settings:
+        raise ValueError(f"{where}: unknown key {key!r}; {section} has {', '.join(settings) or 'no keys'}")
+    if not dot and settings:
+        raise ValueError(f"{where}: {section} is a table; set one of {', '.join(f'{section}.{k}' for k in settings)}")
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for key, value in values.items():
+        section, dot, name = key.partition(".")
+        if dot:
+            nested.setdefault(section, {})[name] = value
+        else:
+            nested[section] = value
+    return nested
+
+
+def _toml(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
