@@ -144,14 +144,21 @@ def article(country: Country, flag: Flag) -> dict[str, Any]:
     }
 
 
-def articles() -> dict[str, dict[str, Any]]:
+def articles(
+    world: dict[str, Country] | None = None, flags: dict[str, Flag] | None = None
+) -> dict[str, dict[str, Any]]:
     """Returns the knowledge base "flags of the world": url to entry, in the order of countries.csv.
 
+    Args:
+        world: Other countries than the real ones, by code.
+        flags: Their flags.
+
     Raises:
-        ValueError: A country has no flag in flags.toml.
+        ValueError: A country has no flag.
     """
-    flags = load_flags()
-    missing = [code for code in countries() if code not in flags]
+    world = world or countries()
+    flags = flags or load_flags()
+    missing = [code for code in world if code not in flags]
     if missing:
         raise ValueError(f"flags.toml: no flag for {', '.join(missing)}; add one line for each")
-    return {url_of(country): article(country, flags[code]) for code, country in countries().items()}
+    return {url_of(country): article(country, flags[code]) for code, country in world.items()}

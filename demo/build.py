@@ -61,7 +61,7 @@ def write_demo(folder: Path, seed: int = 0, questions_per_country: int = 4) -> N
     rows = questions(random.Random(seed), questions_per_country, splits)
     _write(folder / "kb_wiki.json", json.dumps(articles(), ensure_ascii=False, indent=1).encode())
     for split, name in FILES.items():
-        _write_csv(folder / name, [row for row in rows if row["encyclopedic_vqa_split"] == split])
+        write_rows(folder / name, [row for row in rows if row["encyclopedic_vqa_split"] == split])
     test = [row for row in rows if row["encyclopedic_vqa_split"] == "test"]
     for name, lines in zip(("", "_withkb", "_qtype"), infoseek_rows(test), strict=True):
         _write_lines(folder / f"infoseek_test{name}.jsonl", lines)
@@ -102,7 +102,8 @@ def _write_image(path: Path, image: Image.Image) -> None:
     _write(path, buffer.getvalue())
 
 
-def _write_csv(path: Path, rows: Iterable[Row]) -> None:
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Writes questions as E-VQA's CSV."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()

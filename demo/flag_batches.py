@@ -20,7 +20,28 @@ from demo.generate import random_flag, similar_flag
 from demo.photo import photograph_batch
 
 HEIGHT, WIDTH = 80, 120  # of a drawing before it is photographed
-SYLLABLES = "ba bel can dor el far go ha il jor ka lan mo nu or pa qui ra san tu ul va wes ya zan".split()
+SYLLABLES = (
+    "ba",
+    "bel",
+    "can",
+    "dor",
+    "el",
+    "far",
+    "go",
+    "ha",
+    "il",
+    "jor",
+    "ka",
+    "lan",
+    "mo",
+    "nu",
+    "or",
+    "pa",
+    "qui",
+    "ra",
+    "tu",
+    "ul",
+)
 
 
 @dataclass(frozen=True)
@@ -79,23 +100,29 @@ class FlagBatches:
         for number in range(self.made_up):
             flag = similar_flag(flags[-1], rng) if number % 2 else random_flag(rng)
             flags.append(flag)
-            name = f"{_made_up_name(rng)}. " if rng.random() < 0.5 else ""
+            name = f"{made_up_name(rng)}. " if rng.random() < 0.5 else ""
             texts.append(name + describe(flag, rng))
         pictures = torch.stack([_drawing(flag) for flag in flags])
-        ratios = torch.tensor([flag.ratio for flag in flags]) * torch.empty(len(flags)).uniform_(
-            0.93, 1.07, generator=generator
-        )
-        photographs = photograph_batch(pictures, self._scenes(len(flags), generator), generator, ratios)
+        photographs = self.photographs(flags, generator, pictures)
         order = [i for i in range(len(flags)) if i < clean // 2 or i >= len(flags) - (clean - clean // 2)]
         drawings = functional.interpolate(pictures[order].float() / 255, (self.size, self.size), mode="bilinear")
         # The pictures with a drawing come first.
         order += [i for i in range(len(flags)) if i not in set(order)]
         return FlagBatch(
-            _soften(photographs[order], generator),
+            photographs[order],
             drawings,
             [texts[i] for i in order],
             [describe(flags[i]) for i in order],
         )
+
+    def photographs(self, flags: Sequence[Flag], generator: torch.Generator, pictures: Tensor | None = None) -> Tensor:
+        """Returns one photograph of each flag, float32 [B, 3, S, S] in 0..1."""
+        if pictures is None:
+            pictures = torch.stack([_drawing(flag) for flag in flags])
+        ratios = torch.tensor([flag.ratio for flag in flags])
+        ratios = ratios * torch.empty(len(flags)).uniform_(0.93, 1.07, generator=generator)
+        scenes = self._scenes(len(flags), generator)
+        return _soften(photograph_batch(pictures, scenes, generator, ratios), generator)
 
     def _known_text(self, code: str, rng: random.Random) -> str:
         name, flag, kind = self.names[code], self.flags[code], rng.random()
@@ -125,7 +152,8 @@ def _drawing(flag: Flag) -> Tensor:
     return _pixels(draw(flag, HEIGHT).resize((WIDTH, HEIGHT)))
 
 
-def _made_up_name(rng: random.Random) -> str:
+def made_up_name(rng: random.Random) -> str:
+    """Returns a name that sounds like a country's and is none."""
     return "".join(rng.choices(SYLLABLES, k=rng.randint(2, 4))).capitalize()
 
 

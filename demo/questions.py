@@ -122,7 +122,13 @@ def _answer(country: Country, kind: str) -> tuple[str, str]:
     return "|".join([text, *(_other_names(text) if parts else _aliases(country, kind))]), "templated"
 
 
-def questions(rng: random.Random, n: int, splits: Sequence[Split] = ("train",)) -> list[Row]:
+def questions(
+    rng: random.Random,
+    n: int,
+    splits: Sequence[Split] = ("train",),
+    world: dict[str, Country] | None = None,
+    entries: dict[str, dict[str, Any]] | None = None,
+) -> list[Row]:
     """Returns `n` questions about each country, one row each in E-VQA's columns (`COLUMNS`).
 
     The i-th question of a country is about the picture `<code>_<i>`, and a country is asked as many different kinds of
@@ -133,10 +139,12 @@ def questions(rng: random.Random, n: int, splits: Sequence[Split] = ("train",)) 
         rng: Chooses kinds and wordings.
         n: Questions for each country.
         splits: The i-th question of a country belongs to `splits[i % len(splits)]`.
+        world: Other countries than the real ones, by code.
+        entries: Their articles, by url.
     """
-    entries = articles()
+    entries = entries or articles()
     rows = []
-    for code, country in countries().items():
+    for code, country in (world or countries()).items():
         kinds = kinds_of(country)
         order = [kind for _ in range(-(-n // len(kinds))) for kind in rng.sample(kinds, len(kinds))][:n]
         entry = entries[url_of(country)]

@@ -1,7 +1,8 @@
 """Trains the embedded weights from nothing but this repository: `python -m demo.train_weights encoder|fusion`.
 
 Step 1's encoder learns from endless flags with their descriptions, and from the knowledge base's own drawings and
-summaries (`make weights` runs both parts).
+summaries. Step 2's fusion encoder learns from questions about the real countries and imagined ones, with hard negatives
+mined by step 1, as `omgm train-reranker` does it (`make weights` runs both parts).
 """
 
 from __future__ import annotations
@@ -23,19 +24,26 @@ from demo.facts import countries, url_of
 from demo.flag_batches import FlagBatches, corpus
 from demo.flags import load_flags
 from demo.generate import random_flag
+from demo.imagined import write_world
 from demo.photo import photograph
 from demo.questions import questions
+from evaluation.datasets import find_query_image, load
+from indexes.build import build_index
 from indexes.formats import read_knowledge_base
 from indexes.summarizers import ExtractiveSummarizer
 from retriever.models.encoder import ClipEncoder
+from retriever.models.fusion import QFormerFusion
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 from training.clip_loss import clip_loss, same_pairs
 from training.loop import train
+from training.mine import mine_negatives
 from training.tokenizer import train_tokenizer
+from training.train_reranker import train_reranker
 
 KNOWN, MADE_UP, CLEAN = 40, 88, 32  # flags a batch: of the knowledge base, random, and those with a clean drawing too
 VOCABULARY = 6000
+IMAGINED, PHOTOGRAPHS, QUESTIONS = 300, 4, 12  # countries made up; pictures and questions of each country
 
 
 def train_encoder(out: Path, steps: int, minutes: float | None, seed: int = 0, learning_rate: float = 1.5e-3) -> Path:
@@ -89,6 +97,38 @@ def train_encoder(out: Path, steps: int, minutes: float | None, seed: int = 0, l
     return out / "encoder"
 
 
+def train_fusion(out: Path, steps: int | None, minutes: float | None, seed: int = 0) -> Path:
+    """Returns the folder of a trained fusion encoder, `out/fusion`, around the image tower of `out/encoder`."""
+    world = out / "world"
+    write_world(world, IMAGINED, PHOTOGRAPHS, QUESTIONS, seed)
+    encoder = ClipEncoder.load(out / "encoder")
+    kb, images = world / "kb_wiki.json", world / "images"
+    index = build_index(
+        kb, images, out / "index", summarizer=ExtractiveSummarizer(), encoder=encoder, fusion=None, name="world"
+    )
+    rows = load("evqa", world / "train.csv")
+
+    def picture_of(image_id: str) -> Path | None:
+        return find_query_image(world / "queries", image_id)
+
+    mine_negatives(encoder, index, rows, picture_of, out / "negatives.json")
+    torch.manual_seed(seed)
+    start = QFormerFusion.create(encoder.model.vision_model, encoder.model.config, encoder.tokenizer, encoder.pixels)
+    start.save(out / "start")
+    return train_reranker(
+        out / "start",
+        kb,
+        images,
+        rows,
+        picture_of,
+        out / "negatives.json",
+        out / "fusion-run",
+        steps=steps,
+        minutes=minutes,
+        seed=seed,
+    )
+
+
 def summaries(folder: Path) -> dict[str, str]:
     """Returns country code to the extractive summary of its article, as `omgm build-index` would write it."""
     path = folder / "kb_wiki.json"
@@ -129,11 +169,14 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m demo.train_weights", description=__doc__)
     parser.add_argument("part", choices=["encoder", "fusion"])
     parser.add_argument("--out", type=Path, default=Path("artifacts/weights"), help="where the run goes")
-    parser.add_argument("--steps", type=int, default=4000, help="most steps")
+    parser.add_argument("--steps", type=int, help="most steps")
     parser.add_argument("--minutes", type=float, help="most wall time")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
-    train_encoder(args.out, args.steps, args.minutes, args.seed)
+    if args.part == "encoder":
+        train_encoder(args.out, args.steps or 100_000, args.minutes, args.seed)
+    else:
+        train_fusion(args.out, args.steps, args.minutes, args.seed)
 
 
 if __name__ == "__main__":

@@ -105,8 +105,7 @@ class QFormerFusion(nn.Module):
             encoder_hidden_size=vision_config.vision_width,
             use_qformer_text_input=True,
         )
-        settings = {"kind": "small_clip", "config": {key: getattr(vision_config, key) for key in _VISION_SETTINGS}}
-        return cls(vision, settings, config, queries, tokenizer, pixels, max_text_tokens)
+        return cls(vision, _small_settings(vision_config), config, queries, tokenizer, pixels, max_text_tokens)
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu", batch_size: int = 64) -> QFormerFusion:
@@ -160,6 +159,21 @@ class QFormerFusion(nn.Module):
         temporary = folder / (WEIGHTS_NAME + ".tmp")
         save_file(tensors, temporary)
         temporary.replace(folder / WEIGHTS_NAME)
+
+    def use_vision(self, vision: SmallVision, vision_config: SmallCLIPConfig, pixels: PixelPreparation) -> None:
+        """Replaces the image tower and its preparation; the Q-Former must then be trained for it.
+
+        Raises:
+            ValueError: The tower's vectors have another length.
+        """
+        if vision_config.vision_width != self.config.encoder_hidden_size:
+            raise ValueError(
+                f"image tower: the Q-Former reads vectors of length {self.config.encoder_hidden_size}, "
+                f"this one gives {vision_config.vision_width}"
+            )
+        self.vision = vision.to(self.query_tokens.device).eval()
+        self.vision_settings = _small_settings(vision_config)
+        self.pixels = pixels
 
     @property
     def token_shape(self) -> tuple[int, int]:
@@ -225,3 +239,7 @@ class QFormerFusion(nn.Module):
             ids, mask = self.tokenize([texts[i] for i in part])
             fused[part] = self.fuse_tokens(features.expand(len(part), -1, -1), ids, mask).float().cpu()
         return fused
+
+
+def _small_settings(config: SmallCLIPConfig) -> dict[str, Any]:
+    return {"kind": "small_clip", "config": {key: getattr(config, key) for key in _VISION_SETTINGS}}
