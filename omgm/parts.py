@@ -17,7 +17,7 @@ from retriever.models.bm25 import BM25
 from retriever.models.encoder import ClipEncoder
 from retriever.models.fusion import QFormerFusion
 from retriever.pipeline import Retriever
-from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
+from retriever.protocols import DualEncoder, FusionEncoder, Generator, Step, TextReranker
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
@@ -78,7 +78,7 @@ def open_retriever(profile: Profile, folder: Path) -> tuple[Retriever[Index], In
             f"{folder}: was built with search.candidates = {built_with!r}, profile {profile.name} says "
             f"{profile.search.candidates!r}; build it again or pass --set search.candidates={built_with}"
         )
-    steps = [
+    steps: list[Step] = [
         EntitySearch(encoder, index, profile.search.k),
         FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode),
         SectionRerank(build_text_reranker(profile), index, profile.sections.beta),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +71,13 @@ def profile_of(args: argparse.Namespace) -> Profile:
     return load_profile(args.profile, args.overrides)
 
 
+def limits_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns the limits that were given; a training has its own otherwise, of time only where no steps are named."""
+    if args.steps is not None:
+        return {"steps": args.steps, "minutes": args.minutes}
+    return {} if args.minutes is None else {"minutes": args.minutes}
+
+
 def write_trained(args: argparse.Namespace, key: str, model: Path) -> Path:
     """Returns the profile of a training's outcome: the one it started from, its overrides, and the new model."""
     from omgm.profile import parse_overrides, write_profile
@@ -81,6 +90,13 @@ def load_questions(args: argparse.Namespace) -> list[Question]:
     from evaluation.datasets import load
 
     return load(args.dataset, existing(args.queries, "--queries"))
+
+
+def finder(args: argparse.Namespace) -> Callable[[str], Path | None]:
+    """Returns what finds a question's picture by its id under `--query-images`."""
+    from evaluation.datasets import find_query_image
+
+    return partial(find_query_image, existing(args.query_images, "--query-images"))
 
 
 def existing(path: Path, flag: str) -> Path:

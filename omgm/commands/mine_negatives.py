@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from omgm.commands.common import add_profile, add_questions, existing, load_questions, positive, profile_of
+from omgm.commands.common import add_profile, add_questions, finder, load_questions, positive, profile_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,6 @@ def run(args: argparse.Namespace) -> None:
     """Writes the negatives."""
     profile = profile_of(args)
     questions = load_questions(args)
-    images = existing(args.query_images, "--query-images")
 
     from indexes.store import Index
     from omgm.parts import build_encoder
@@ -29,5 +28,5 @@ def run(args: argparse.Namespace) -> None:
 
     encoder = build_encoder(profile)
     index = Index.open(args.index, encoder=encoder)
-    mine_negatives(encoder, index, questions, images, args.out, k=args.k)
-    print(f"{args.out}: negatives of {len(questions)} questions")
+    count = mine_negatives(encoder, index, questions, finder(args), args.out, k=args.k)
+    print(f"{args.out}: negatives of {count} pictures")

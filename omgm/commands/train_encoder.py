@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from omgm.commands.common import (
     add_knowledge_base,
@@ -10,6 +11,9 @@ from omgm.commands.common import (
     add_questions,
     add_training,
     existing,
+    finder,
+    limits_of,
+    load_questions,
     profile_of,
     write_trained,
 )
@@ -38,11 +42,15 @@ def run(args: argparse.Namespace) -> None:
         existing(args.images, "--images"),
         args.out,
         summarizer=build_summarizer(profile),
-        queries=args.queries and existing(args.queries, "--queries"),
-        query_images=args.query_images and existing(args.query_images, "--query-images"),
-        dataset=args.dataset,
-        steps=args.steps,
-        minutes=args.minutes,
+        labeled=_labeled(args) if args.queries is not None else (),
         seed=args.seed,
+        **limits_of(args),
     )
     print(f"trained; the next command takes --profile {write_trained(args, 'encoder.path', folder)}")
+
+
+def _labeled(args: argparse.Namespace) -> list[tuple[Path, str]]:
+    """Returns each picture of the questions once, with the entity it shows; those that are missing are left out."""
+    find = finder(args)
+    shown = {question.image_id: question.entity_ids[0] for question in load_questions(args)}
+    return [(path, entity) for image_id, entity in shown.items() if (path := find(image_id)) is not None]

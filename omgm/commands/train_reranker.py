@@ -11,6 +11,8 @@ from omgm.commands.common import (
     add_questions,
     add_training,
     existing,
+    finder,
+    limits_of,
     load_questions,
     profile_of,
     write_trained,
@@ -35,15 +37,14 @@ def run(args: argparse.Namespace) -> None:
 
     folder = train_reranker(
         profile.fusion.path,
-        profile.encoder.path,
         existing(args.kb, "--kb"),
         existing(args.images, "--images"),
         questions,
-        existing(args.query_images, "--query-images"),
+        finder(args),
         existing(args.negatives, "--negatives"),
         args.out,
-        steps=args.steps,
-        minutes=args.minutes,
+        encoder=profile.encoder.path,
         seed=args.seed,
+        **limits_of(args),
     )
     print(f"trained; the next command takes --profile {write_trained(args, 'fusion.path', folder)}")
