@@ -1,4 +1,4 @@
-"""Imagined countries beside the real ones: random flags over real facts, so that a model learns to look, not to name."""
+"""Imagined countries beside the real ones: random flags over real facts, to learn to look, not to name."""
 
 from __future__ import annotations
 

@@ -73,12 +73,11 @@ class ExtractiveSummarizer:
         ValueError: If `max_words` is less than 1.
     """
 
-    name = "extractive"
-
     def __init__(self, max_words: int = 64) -> None:
         if max_words < 1:
             raise ValueError(f"max_words must be at least 1, got {max_words}")
         self.max_words = max_words
+        self.name = f"extractive-{max_words}"
 
     def summarize(self, entities: Sequence[Entity]) -> list[str]:
         """Returns one summary for each entity."""

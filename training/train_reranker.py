@@ -18,7 +18,7 @@ from indexes.formats import read_knowledge_base
 from indexes.images import find_image, load_image
 from retriever.models.encoder import ClipEncoder
 from retriever.models.fusion import QFormerFusion
-from retriever.models.small_clip import SmallCLIP, SmallVision
+from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from retriever.texts import blip_caption, section_passage
 from retriever.types import Entity
 from training.candidates import Pair, Sample, TrainingQuestion, draw_candidates, make_samples
@@ -61,7 +61,7 @@ def train_reranker(
     *,
     encoder: Path | None = None,
     steps: int | None = None,
-    minutes: float | None = None,
+    minutes: float | None = 18,
     batch_size: int = 8,
     seed: int = 0,
     learning_rate: float = 5e-4,
@@ -273,9 +273,10 @@ class Batches:
 def _take_tower(fusion: QFormerFusion, folder: Path) -> str:
     """Puts the image tower of a step 1 encoder into `fusion`; returns the encoder's fingerprint."""
     encoder = ClipEncoder.load(folder)
-    if not isinstance(encoder.model, SmallCLIP) or not isinstance(fusion.vision, SmallVision):
+    config = encoder.model.config
+    if not isinstance(config, SmallCLIPConfig) or not isinstance(fusion.vision, SmallVision):
         raise ValueError(f"{folder}: its image tower cannot replace the fusion encoder's; leave the encoder out")
-    fusion.use_vision(encoder.model.vision_model, encoder.model.config, encoder.pixels)
+    fusion.use_vision(encoder.model.vision_model, config, encoder.pixels)
     return encoder.fingerprint
 
 

@@ -76,9 +76,11 @@ class ClipEncoder:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         return cls(model, tokenizer, PixelPreparation.load(folder), max_tokens, fingerprint, batch_size)
 
-    def save(self, folder: Path) -> None:
-        """Writes the folder that `load` reads."""
-        self.model.save_pretrained(folder)
+    def save(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
+        """Writes the folder that `load` reads, with weights of `dtype`."""
+        state = self.model.state_dict()
+        weights = {key: (v.to(dtype) if v.is_floating_point() else v).contiguous() for key, v in state.items()}
+        self.model.save_pretrained(folder, state_dict=weights)
         self.tokenizer.save_pretrained(folder)
         self.pixels.save(folder)
 

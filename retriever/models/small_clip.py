@@ -156,7 +156,7 @@ class SmallCLIP(PreTrainedModel):  # type: ignore[misc]
         """Leaves PyTorch's own initialization: transformers' default would flatten the convolutions."""
 
     def resize_vocabulary(self, size: int) -> None:
-        """Makes room for `size` tokens; ids beyond the old vocabulary start at random, the others keep their vectors."""
+        """Makes room for `size` tokens; new ids start at random, the others keep their vectors."""
         old = self.text_model.tokens
         new = nn.Embedding(size, old.embedding_dim, padding_idx=old.padding_idx)
         nn.init.normal_(new.weight, std=0.05)
