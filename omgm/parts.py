@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from transformers.utils import logging as transformers_logging
+
 from indexes.chat import ChatClient
 from indexes.store import Index
 from indexes.summarize import Summarizer
@@ -23,6 +25,8 @@ from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from serving.generator import OpenAIGenerator
 from serving.reader import ExtractiveReader
+
+transformers_logging.disable_progress_bar()  # a small model's weights are there before the bar is
 
 
 def build_encoder(profile: Profile) -> DualEncoder:

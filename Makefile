@@ -1,0 +1,90 @@
+# Targets of this repository; `make help` lists them.
+
+PROFILE ?= embedded
+DATA ?= artifacts/demo
+KB ?= $(DATA)/kb_wiki.json
+IMAGES ?= $(DATA)/images
+INDEX ?= $(DATA)/index
+DATASET ?= evqa
+QUERIES ?= $(DATA)/test.csv
+QUERY_IMAGES ?= $(DATA)/queries
+TRAIN_QUERIES ?= $(DATA)/train.csv
+NEGATIVES ?= artifacts/negatives.json
+OUT ?= artifacts/$@
+HOST ?= 127.0.0.1
+PORT ?= 8000
+ARGS ?=
+
+# Wheels without CUDA, used where this address can be reached.
+CPU_WHEELS ?= https://download.pytorch.org/whl/cpu
+PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11,$(if $(shell \
+	$(name) -c 'import sys; print("ok" if sys.version_info >= (3, 11) else "")' 2>/dev/null),$(name))))
+BIN := .venv/bin
+OMGM := $(BIN)/python -m omgm
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint build-index train-encoder mine-negatives train-reranker eval sweep serve bench weights
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@echo "Variables, with their defaults: PROFILE=$(PROFILE) KB=$(KB) IMAGES=$(IMAGES) INDEX=$(INDEX)"
+	@echo "  DATASET=$(DATASET) QUERIES=$(QUERIES) QUERY_IMAGES=$(QUERY_IMAGES) OUT=artifacts/TARGET ARGS="
+
+setup: .venv/dev.stamp  ## make .venv with everything that development needs
+
+demo: .venv/base.stamp  ## answer questions about flags, then serve the page (ARGS=--once stops after the answers)
+	$(BIN)/python -m omgm.demo --port $(PORT) $(ARGS)
+
+test: .venv/dev.stamp  ## run the tests
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/dev.stamp  ## check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+build-index: .venv/base.stamp $(KB)  ## build INDEX of KB and IMAGES
+	$(OMGM) build-index --profile $(PROFILE) --kb $(KB) --images $(IMAGES) --out $(INDEX) $(ARGS)
+
+train-encoder: .venv/base.stamp $(KB)  ## adapt step 1 to KB and TRAIN_QUERIES
+	$(OMGM) train-encoder --profile $(PROFILE) --kb $(KB) --images $(IMAGES) --dataset $(DATASET) \
+		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
+
+mine-negatives: build-index  ## mine hard negatives of TRAIN_QUERIES with step 1
+	$(OMGM) mine-negatives --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
+		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --out $(NEGATIVES)
+
+train-reranker: mine-negatives  ## mine negatives, then train step 2 on TRAIN_QUERIES
+	$(OMGM) train-reranker --profile $(PROFILE) --kb $(KB) --images $(IMAGES) --dataset $(DATASET) \
+		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --negatives $(NEGATIVES) --out $(OUT) $(ARGS)
+
+eval: build-index  ## evaluate QUERIES on INDEX
+	$(OMGM) evaluate --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
+		--queries $(QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
+
+sweep: build-index  ## find alpha and beta on QUERIES
+	$(OMGM) sweep --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
+		--queries $(QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
+
+serve: build-index  ## serve INDEX at HOST and PORT
+	$(OMGM) serve --profile $(PROFILE) --index $(INDEX) --host $(HOST) --port $(PORT) $(ARGS)
+
+bench: build-index  ## time the pipeline
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file $(ARGS) || exit 1; done
+
+weights: .venv/base.stamp  ## train the embedded weights anew
+	$(BIN)/python -m demo.train_weights $(ARGS)
+
+$(DATA)/kb_wiki.json: .venv/base.stamp
+	$(BIN)/python -m demo.build --out $(DATA)
+
+.venv/base.stamp: EXTRAS = cpu
+.venv/dev.stamp: EXTRAS = cpu,dev,serve
+.venv/dev.stamp: .venv/base.stamp
+.venv/base.stamp .venv/dev.stamp: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	extra=$$($(BIN)/python -c "import urllib.request as u; u.urlopen('$(CPU_WHEELS)/torch/', timeout=5)" 2>/dev/null \
+		&& echo "--extra-index-url $(CPU_WHEELS)"); \
+	$(BIN)/python -m pip install --quiet $$extra -c constraints.txt -e '.[$(EXTRAS)]'
+	touch $@

@@ -1,0 +1,128 @@
+"""What `make demo` runs: data, index, service, a few questions over HTTP, and then the page.
+
+`python -m omgm.demo [--once] [--port 8000]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from demo.build import FILES, write_demo
+
+KINDS = ("capital", "area", "flag", "currency", "language", "population")
+"""What the questions shown should be about, so that they differ."""
+START_SECONDS = 120.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Returns 0 when every question was answered over HTTP (an abstention is an answer)."""
+    parser = argparse.ArgumentParser(prog="python -m omgm.demo", description="Questions about flags, answered.")
+    parser.add_argument("--profile", default="embedded", help="(%(default)s)")
+    parser.add_argument("--data", type=Path, default=Path("artifacts/demo"), metavar="DIR", help="(%(default)s)")
+    parser.add_argument("--index", type=Path, metavar="DIR", help="by default `index` in the data's folder")
+    parser.add_argument("--port", type=int, default=8000, help="(%(default)s)")
+    parser.add_argument("--questions", type=int, default=4, metavar="N", help="how many to ask (%(default)s)")
+    parser.add_argument("--once", action="store_true", help="stop after the answers")
+    args = parser.parse_args(argv)
+    index = args.index or args.data / "index"
+
+    print("1/3  Drawing flags, writing articles, photographing", flush=True)
+    write_demo(args.data)
+    print("2/3  Building the index", flush=True)
+    build = ["--kb", args.data / "kb_wiki.json", "--images", args.data / "images", "--out", index, "--overwrite"]
+    subprocess.run(omgm("build-index", "--profile", args.profile, *build), check=True)
+    print("3/3  Starting the service", flush=True)
+    serve = ["--index", index, "--port", args.port, "--examples", args.data]
+    service = subprocess.Popen(omgm("serve", "--profile", args.profile, *serve))
+    url = f"http://127.0.0.1:{args.port}"
+    try:
+        wait_until_ready(url, service)
+        for picture, question in pick(args.data, args.questions):
+            show(picture, question, ask(url, picture, question))
+        if args.once:
+            return 0
+        print(f"\nThe page is at {url}/  (Ctrl-C stops the service)", flush=True)
+        return service.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        service.terminate()
+        service.wait(timeout=30)
+
+
+def omgm(*arguments: object) -> list[str]:
+    """Returns a command line that runs `omgm` in this Python."""
+    return [sys.executable, "-m", "omgm", *map(str, arguments)]
+
+
+def wait_until_ready(url: str, service: subprocess.Popen[bytes], seconds: float = START_SECONDS) -> None:
+    """Returns once `/health/ready` says so.
+
+    Raises:
+        RuntimeError: The service ended, or did not get ready in time.
+    """
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if service.poll() is not None:
+            raise RuntimeError(f"the service ended with status {service.returncode}; is its port taken? (--port)")
+        try:
+            if httpx.get(f"{url}/health/ready", timeout=5).is_success:
+                return
+        except httpx.TransportError:
+            pass  # it does not listen yet
+        time.sleep(0.2)
+    raise RuntimeError(f"the service was not ready after {seconds:g} s")
+
+
+def pick(data: Path, count: int) -> list[tuple[Path, str]]:
+    """Returns pictures with questions from the test split, of different kinds and countries."""
+    with (data / FILES["test"]).open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    step = max(len(rows) // max(count, 1), 1)
+    chosen = []
+    for i in range(min(count, len(rows))):
+        part = rows[i * step : (i + 1) * step]
+        kind = KINDS[i % len(KINDS)]
+        chosen.append(next((row for row in part if kind in row["question"].lower()), part[0]))
+    return [(data / "queries" / f"{row['dataset_image_ids']}.jpg", row["question"]) for row in chosen]
+
+
+def ask(url: str, picture: Path, question: str) -> dict[str, Any]:
+    """Returns the service's answer to a question about a picture."""
+    files = {"image": (picture.name, picture.read_bytes(), "image/jpeg")}
+    response = httpx.post(f"{url}/answer", files=files, data={"question": question}, timeout=60)
+    response.raise_for_status()
+    answer: dict[str, Any] = response.json()
+    return answer
+
+
+def show(picture: Path, question: str, answer: dict[str, Any]) -> None:
+    """Prints a question with its answer, entity, evidence and times."""
+    entity, evidence = answer["entity"], answer["evidence"]
+    times = "  ".join(f"{name} {ms:.0f} ms" for name, ms in answer["timings_ms"].items())
+    lines = {
+        "picture": str(picture),
+        "question": question,
+        "answer": "(none: nothing in the evidence fits)" if answer["abstained"] else answer["answer"],
+        "entity": entity["title"] if entity else "-",
+        "evidence": f"{evidence[0]['section']}: {textwrap.shorten(evidence[0]['text'], 160)}" if evidence else "-",
+        "times": times,
+    }
+    print()
+    for name, text in lines.items():
+        print(textwrap.fill(text, 100, initial_indent=f"  {name:9}", subsequent_indent=" " * 11))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
