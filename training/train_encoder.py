@@ -27,6 +27,7 @@ from training.pictures import load_pictures
 logger = logging.getLogger(__name__)
 
 PICTURES, TEXTS, CLEAN = 112, 144, 32  # a batch: pictures, summaries, pictures with a clean main image beside them
+SAVE_EVERY = 100
 ROOM = 1.25  # pictures are kept this much larger than the model's input, so that a cut loses little
 
 
@@ -117,8 +118,8 @@ def train_encoder(
         minutes=minutes,
         learning_rate=learning_rate,
         validate=_validation(model, summaries, validation, side, progress) if validation else None,
-        validate_every=100,
-        save_every=100,
+        validate_every=SAVE_EVERY,
+        save_every=SAVE_EVERY,
         seed=seed,
         settings={"start": model.fingerprint, "pictures": len(rows), "entities": len(entities)},
         progress=progress,
