@@ -15,8 +15,6 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 ARGS ?=
 
-# Wheels without CUDA, used where this address can be reached.
-CPU_WHEELS ?= https://download.pytorch.org/whl/cpu
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11,$(if $(shell \
 	$(name) -c 'import sys; print("ok" if sys.version_info >= (3, 11) else "")' 2>/dev/null),$(name))))
 BIN := .venv/bin
@@ -43,14 +41,21 @@ lint: .venv/dev.stamp  ## check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+BUILD := $(OMGM) build-index --profile $(PROFILE) --kb $(KB) --images $(IMAGES) --out $(INDEX)
+
 build-index: .venv/base.stamp $(KB)  ## build INDEX of KB and IMAGES
-	$(OMGM) build-index --profile $(PROFILE) --kb $(KB) --images $(IMAGES) --out $(INDEX) $(ARGS)
+	$(BUILD) $(ARGS)
+
+# For the targets that need it: nothing to do where it is complete, and ARGS are theirs.
+.PHONY: index
+index: .venv/base.stamp $(KB)
+	@$(BUILD)
 
 train-encoder: .venv/base.stamp $(KB)  ## adapt step 1 to KB and TRAIN_QUERIES
 	$(OMGM) train-encoder --profile $(PROFILE) --kb $(KB) --images $(IMAGES) --dataset $(DATASET) \
 		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
 
-mine-negatives: build-index  ## mine hard negatives of TRAIN_QUERIES with step 1
+mine-negatives: index  ## mine hard negatives of TRAIN_QUERIES with step 1
 	$(OMGM) mine-negatives --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
 		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --out $(NEGATIVES)
 
@@ -58,18 +63,18 @@ train-reranker: mine-negatives  ## mine negatives, then train step 2 on TRAIN_QU
 	$(OMGM) train-reranker --profile $(PROFILE) --kb $(KB) --images $(IMAGES) --dataset $(DATASET) \
 		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --negatives $(NEGATIVES) --out $(OUT) $(ARGS)
 
-eval: build-index  ## evaluate QUERIES on INDEX
+eval: index  ## evaluate QUERIES on INDEX
 	$(OMGM) evaluate --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
 		--queries $(QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
 
-sweep: build-index  ## find alpha and beta on QUERIES
+sweep: index  ## find alpha and beta on QUERIES
 	$(OMGM) sweep --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
 		--queries $(QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
 
-serve: build-index  ## serve INDEX at HOST and PORT
+serve: index  ## serve INDEX at HOST and PORT
 	$(OMGM) serve --profile $(PROFILE) --index $(INDEX) --host $(HOST) --port $(PORT) $(ARGS)
 
-bench: build-index  ## time the pipeline
+bench: index  ## time the pipeline
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file $(ARGS) || exit 1; done
 
 weights: .venv/base.stamp  ## train the embedded weights anew
@@ -80,11 +85,8 @@ $(DATA)/kb_wiki.json: .venv/base.stamp
 
 .venv/base.stamp: EXTRAS = cpu
 .venv/dev.stamp: EXTRAS = cpu,dev,serve
-.venv/dev.stamp: .venv/base.stamp
 .venv/base.stamp .venv/dev.stamp: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	extra=$$($(BIN)/python -c "import urllib.request as u; u.urlopen('$(CPU_WHEELS)/torch/', timeout=5)" 2>/dev/null \
-		&& echo "--extra-index-url $(CPU_WHEELS)"); \
-	$(BIN)/python -m pip install --quiet $$extra -c constraints.txt -e '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
 	touch $@
