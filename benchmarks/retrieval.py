@@ -1,0 +1,232 @@
+"""Retrieval latency, and what stored tokens save step 2.
+
+    python benchmarks/retrieval.py --profile embedded --index INDEX --queries test.csv --query-images queries
+
+Times are wall clock with the decoded pictures at hand, as `omgm evaluate` counts them; at batch 1 every question is
+asked once, so what steps cache about articles is filled on the way. Step 2 is then run on the same candidates in three
+ways: with the index's stored tokens, computing them with each candidate's picture encoded once, and computing them as
+the paper's published code does, with the picture encoded anew for every section. All three go through one
+`FusionRerank`. Candidates' pictures are decoded beforehand, from the index's thumbnails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch.nn import functional
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from evaluation.datasets import Question, find_query_image, load
+from evaluation.metrics import percentile
+from indexes.images import load_image
+from indexes.stages import section_texts
+from indexes.store import Index
+from omgm.parts import open_retriever
+from omgm.profile import load_profile
+from retriever.pipeline import Retriever
+from retriever.protocols import FusionEncoder
+from retriever.step2_rerank import FusionRerank
+from retriever.types import Entity, IntArray, Query
+
+Encode = Callable[[Image.Image, list[str]], torch.Tensor]
+_WARM_UP = 2
+_FEWEST_BATCHES = 20
+
+
+def latency(retriever: Retriever[Index], queries: Sequence[Query], batch: int) -> dict[str, Any]:
+    """Returns median and 95th percentile of a batch in milliseconds, of retrieval and of each step."""
+    count = max(_FEWEST_BATCHES, -(-len(queries) // batch))
+    timings: dict[str, list[float]] = {}
+    for number in range(-_WARM_UP, count):
+        asked = [queries[i % len(queries)] for i in range(number * batch, (number + 1) * batch)]
+        started = time.perf_counter()
+        results = retriever.retrieve(asked)
+        spent = (time.perf_counter() - started) * 1000
+        if number >= 0:
+            for name, value in {"retrieve": spent, **results[0].timings_ms}.items():
+                timings.setdefault(name, []).append(value)
+    figures = {name: {"p50": percentile(v, 50), "p95": percentile(v, 95)} for name, v in timings.items()}
+    rate = 1000 * batch * count / sum(timings["retrieve"])
+    return {"batch": batch, "batches": count, "queries_per_s": round(rate, 1), "ms": figures}
+
+
+class RecomputedTokens:
+    """An index whose section tokens are computed whenever they are asked for.
+
+    Args:
+        index: Everything else is taken from it.
+        encode: Gives the tokens of a picture with texts.
+        pictures: Main images by row, decoded.
+    """
+
+    def __init__(self, index: Index, encode: Encode, pictures: dict[int, Image.Image]) -> None:
+        self._index, self._encode, self._pictures = index, encode, pictures
+        self._owners: dict[int, int] = {}
+        self.search = index.search
+
+    def __len__(self) -> int:
+        """Number of entities."""
+        return len(self._index)
+
+    def entity(self, row: int) -> Entity:
+        """Returns the article at `row`."""
+        return self._index.entity(row)
+
+    def section_rows(self, row: int) -> range:
+        """Returns where the tokens of its sections lie."""
+        span = self._index.section_rows(row)
+        if span:
+            self._owners[span.start] = row
+        return span
+
+    def tokens(self, rows: IntArray) -> torch.Tensor:
+        """Returns the tokens of whole entities, for which `section_rows` was asked, normalized."""
+        parts, at = [self._index.tokens(rows[:0])], 0
+        while at < len(rows):
+            row = self._owners[int(rows[at])]
+            texts = section_texts(self._index.entity(row))
+            parts.append(functional.normalize(self._encode(self._pictures[row], texts), dim=-1))
+            at += len(texts)
+        return torch.cat(parts)
+
+
+def recomputation(retriever: Retriever[Index], queries: Sequence[Query]) -> dict[str, Any]:
+    """Returns what step 2 takes for one query with stored and with computed tokens, medians in milliseconds.
+
+    Raises:
+        ValueError: The pipeline does not start with step 1 and `FusionRerank`.
+    """
+    first, second = retriever.steps[:2]
+    if not isinstance(second, FusionRerank):
+        raise ValueError("the second step does not use stored tokens: there is nothing to compare")
+    index, fusion = retriever.index, second.fusion
+    candidates = [first([query], [[]]) for query in queries]
+    rows = {candidate.row for [found] in candidates for candidate in found}
+    paths = {row: path for row in rows if (path := index.image_path(row)) is not None}
+    pictures = {row: load_image(path) for row, path in paths.items()}
+    steps = {
+        "stored": second,
+        "image_once": _computing(second, index, fusion.encode_sections, pictures),
+        "as_published": _computing(second, index, _once_a_section(fusion), pictures),
+    }
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    difference = 0.0
+    second(queries[:1], copy.deepcopy(candidates[0]))  # a first call pays for lazy set-up
+    for query, found in zip(queries, candidates, strict=True):
+        scores = {}
+        for name, step in steps.items():
+            given = copy.deepcopy(found)
+            started = time.perf_counter()
+            [ranked] = step([query], given)
+            times[name].append((time.perf_counter() - started) * 1000)
+            scores[name] = {candidate.row: candidate.score for candidate in ranked}
+        for name in ("image_once", "as_published"):
+            gaps = [abs(scores[name][row] - score) for row, score in scores["stored"].items()]
+            difference = max([difference, *gaps])
+    medians = {name: percentile(values, 50) or 0.0 for name, values in times.items()}
+    sections = [sum(len(index.section_rows(candidate.row)) for candidate in found) for [found] in candidates]
+    return {
+        "queries": len(queries),
+        "candidates": percentile([len(found) for [found] in candidates], 50),
+        "sections": percentile(sections, 50),
+        "p50_ms": medians,
+        "ratio": {name: round(medians[name] / medians["stored"], 1) for name in ("image_once", "as_published")},
+        "largest_score_difference": round(difference, 6),
+    }
+
+
+def _computing(step: FusionRerank, index: Index, encode: Encode, pictures: dict[int, Image.Image]) -> FusionRerank:
+    return FusionRerank(step.fusion, RecomputedTokens(index, encode, pictures), step.alpha, step.mode)
+
+
+def _once_a_section(fusion: FusionEncoder) -> Encode:
+    return lambda image, texts: fusion.encode([image] * len(texts), texts)
+
+
+def read_queries(questions: Sequence[Question], images: Path, limit: int) -> list[Query]:
+    """Returns at most `limit` queries spread over the questions, pictures decoded; those without one are left out."""
+    queries = []
+    for question in questions[:: max(1, -(-len(questions) // limit))]:
+        path = find_query_image(images, question.image_id)
+        if path is not None:
+            queries.append(Query(load_image(path), question.question, question.id))
+    if not queries:
+        raise ValueError(f"{images}: has none of the questions' pictures")
+    return queries
+
+
+def as_text(report: dict[str, Any]) -> str:
+    """Returns the report as Markdown."""
+    machine = report["machine"]
+    lines = [
+        f"{report['entities']} entities; {machine['threads']} threads, {machine['cpus']} CPUs, {machine['cpu']}",
+        "",
+    ]
+    steps = [name for name in report["latency"][0]["ms"] if name != "retrieve"]
+    lines.append("| batch | p50 ms | p95 ms | " + "".join(f"{step} p50 | " for step in steps) + "queries/s |")
+    lines.append("| --- " * (len(steps) + 4) + "|")
+    for row in report["latency"]:
+        each = " | ".join(f"{row['ms'][step]['p50']:.1f}" for step in steps)
+        whole = row["ms"]["retrieve"]
+        lines.append(f"| {row['batch']} | {whole['p50']:.1f} | {whole['p95']:.1f} | {each} | {row['queries_per_s']} |")
+    if step2 := report["step2"]:
+        lines += ["", f"| step 2, {step2['candidates']:g} candidates, {step2['sections']:g} sections | ms | ratio |"]
+        lines += ["| --- | --- | --- |", f"| stored tokens | {step2['p50_ms']['stored']:.1f} | 1 |"]
+        for name, what in (("image_once", "computed, each picture once"), ("as_published", "computed, as published")):
+            lines.append(f"| {what} | {step2['p50_ms'][name]:.0f} | {step2['ratio'][name]} |")
+        lines += [
+            "",
+            f"Largest difference of a score: {step2['largest_score_difference']:g} ({step2['queries']} queries)",
+        ]
+    return "\n".join(lines)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", default="embedded", metavar="P", help="a name from configs/ or a file")
+    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="SECTION.KEY=VALUE")
+    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="what build-index wrote")
+    parser.add_argument("--dataset", default="evqa", metavar="NAME", help="evqa or infoseek (%(default)s)")
+    parser.add_argument("--queries", type=Path, required=True, metavar="FILE", help="questions")
+    parser.add_argument("--query-images", type=Path, required=True, metavar="DIR", help="their pictures")
+    parser.add_argument("--limit", type=int, default=100, metavar="N", help="questions to ask (%(default)s)")
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 16], metavar="N", help="batch sizes (1 16)")
+    parser.add_argument("--recompute", type=int, default=3, metavar="N", help="queries to compute tokens for; 0: none")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args(argv)
+    if min(args.limit, *args.batches) < 1 or args.recompute < 0:
+        parser.error("--limit and --batches are 1 or more, --recompute 0 or more")
+    profile = load_profile(args.profile, args.overrides)
+    queries = read_queries(load(args.dataset, args.queries), args.query_images, args.limit)
+    retriever, index = open_retriever(profile, args.index)
+    report = {
+        "profile": profile.name,
+        "entities": len(index),
+        "machine": {"cpus": os.cpu_count(), "threads": torch.get_num_threads(), "cpu": _cpu()},
+        "latency": [latency(retriever, queries, batch) for batch in args.batches],
+        "step2": recomputation(retriever, queries[: args.recompute]) if args.recompute else None,
+    }
+    print(json.dumps(report, indent=2) if args.json else as_text(report))
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
+
+
+if __name__ == "__main__":
+    main()
