@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from omgm.profile import CONFIGS, load_profile, resolve, write_profile
+
+BASE = """
+[encoder]
+path = "models/encoder"
+[fusion]
+path = "/models/fusion"
+alpha = 0.25
+[sections]
+beta = 0.75
+"""
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    path = tmp_path / "base.toml"
+    path.write_text(BASE, encoding="utf-8")
+    return path
+
+
+def test_values_and_defaults(base: Path, tmp_path: Path) -> None:
+    profile = load_profile(str(base))
+    assert profile.name == "base"
+    assert profile.encoder.path == tmp_path / "models" / "encoder"
+    assert profile.fusion.path == Path("/models/fusion")
+    assert (profile.fusion.alpha, profile.sections.beta, profile.search.k) == (0.25, 0.75, 20)
+    assert (profile.fusion.score_mode, profile.generator.kind) == ("cosine", "extractive")
+
+
+def test_extends_keeps_what_it_does_not_name(base: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "trained"
+    folder.mkdir()
+    child = folder / "profile.toml"
+    child.write_text('extends = "../base.toml"\n[encoder]\npath = "weights"\n[search]\nk = 5\n', encoding="utf-8")
+    profile = load_profile(str(child))
+    assert profile.encoder.path == folder / "weights"
+    assert profile.fusion.path == Path("/models/fusion")
+    assert (profile.search.k, profile.fusion.alpha) == (5, 0.25)
+
+
+def test_embedded_is_found_by_name() -> None:
+    profile = load_profile("embedded")
+    assert profile.name == "embedded"
+    assert profile.encoder.path == CONFIGS.parent / "weights" / "embedded" / "encoder"
+    assert resolve("embedded") == CONFIGS / "embedded.toml"
+
+
+def test_every_shipped_profile_is_valid() -> None:
+    for path in CONFIGS.glob("*.toml"):
+        assert load_profile(path.stem).name == path.stem
+
+
+def test_overrides_win(base: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ["search.k=7", "fusion.score_mode=paper", "encoder.path=here", "generator.multimodal=true", "name=mine"]
+    profile = load_profile(str(base), given)
+    assert (profile.search.k, profile.fusion.score_mode, profile.name) == (7, "paper", "mine")
+    assert profile.encoder.path == tmp_path / "here"
+    assert profile.generator.multimodal is True
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[search]\nkk = 3\n", r"profile\.toml: unknown key 'search\.kk'; search has k, candidates"),
+        ("[serach]\nk = 3\n", r"profile\.toml: unknown key 'serach\.k'; known are name"),
+        ("search = 3\n", r"profile\.toml: search is a table"),
+        ("[search]\nk = 0\n", r"profile\.toml: search\.k: .*greater than or equal to 1"),
+        ("[fusion]\nalpha = 1.5\n", r"profile\.toml: fusion\.alpha: .*less than or equal to 1"),
+        ('[search]\nk = "many"\n', r"profile\.toml: search\.k: .*integer"),
+        ("[name]\nx = 1\n", r"profile\.toml: unknown key 'name\.x'"),
+        ("[search\n", r"profile\.toml: not TOML"),
+    ],
+)
+def test_mistakes_name_file_and_key(base: Path, tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "profile.toml"
+    path.write_text('extends = "base.toml"\n' + text, encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        load_profile(str(path))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("search.k", r"--set: 'search\.k' should be section\.key=value"),
+        ("search.kk=1", r"--set: unknown key 'search\.kk'"),
+        ("search.k=0", r"--set: search\.k: "),
+    ],
+)
+def test_wrong_overrides(base: Path, override: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_profile(str(base), [override])
+
+
+def test_missing_settings_and_profiles(tmp_path: Path) -> None:
+    path = tmp_path / "half.toml"
+    path.write_text('[encoder]\npath = "x"\n', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"half\.toml: fusion: Field required"):
+        load_profile(str(path))
+    with pytest.raises(ValueError, match=r"'nowhere' is neither a file nor one of configs/ \(.*embedded"):
+        load_profile("nowhere")
+    path.write_text('extends = "half.toml"\n', encoding="utf-8")
+    with pytest.raises(ValueError, match="extends itself"):
+        load_profile(str(path))
+
+
+def test_a_trained_profile_extends_its_start_and_may_be_moved(base: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run one"
+    (out / "encoder").mkdir(parents=True)
+    path = write_profile(out, str(base), {"encoder.path": str(out / "encoder"), "sections.beta": 0.1})
+    moved = tmp_path / "moved"
+    out.rename(moved)
+    profile = load_profile(str(moved / path.name))
+    assert profile.encoder.path == moved / "encoder"
+    assert (profile.sections.beta, profile.fusion.alpha, profile.name) == (0.1, 0.25, "run one")
+
+
+def test_a_trained_profile_names_a_shipped_one(tmp_path: Path) -> None:
+    path = write_profile(tmp_path, "embedded", {"fusion.path": str(tmp_path / "fusion")})
+    assert path.read_text(encoding="utf-8").startswith('extends = "embedded"\n')
+    profile = load_profile(str(path))
+    assert profile.fusion.path == tmp_path / "fusion"
+    assert profile.fusion.alpha == load_profile("embedded").fusion.alpha
