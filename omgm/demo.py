@@ -40,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     write_demo(args.data)
     print("2/3  Building the index", flush=True)
     build = ["--kb", args.data / "kb_wiki.json", "--images", args.data / "images", "--out", index, "--overwrite"]
-    subprocess.run(omgm("build-index", "--profile", args.profile, *build), check=True)
+    if status := subprocess.run(omgm("build-index", "--profile", args.profile, *build)).returncode:
+        return status
     print("3/3  Starting the service", flush=True)
     serve = ["--index", index, "--port", args.port, "--examples", args.data]
     service = subprocess.Popen(omgm("serve", "--profile", args.profile, *serve))
@@ -55,6 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return service.wait()
     except KeyboardInterrupt:
         return 0
+    except (RuntimeError, httpx.HTTPError) as error:
+        print(f"omgm.demo: error: {error}", file=sys.stderr)
+        return 1
     finally:
         service.terminate()
         service.wait(timeout=30)
@@ -116,11 +120,11 @@ def show(picture: Path, question: str, answer: dict[str, Any]) -> None:
         "answer": "(none: nothing in the evidence fits)" if answer["abstained"] else answer["answer"],
         "entity": entity["title"] if entity else "-",
         "evidence": f"{evidence[0]['section']}: {textwrap.shorten(evidence[0]['text'], 160)}" if evidence else "-",
-        "times": times,
     }
     print()
     for name, text in lines.items():
         print(textwrap.fill(text, 100, initial_indent=f"  {name:9}", subsequent_indent=" " * 11))
+    print(f"  {'times':9}{times}")
     sys.stdout.flush()
 
 

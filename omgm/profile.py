@@ -195,7 +195,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, object]
         except ValueError as error:
             raise ValueError(f"{path}: extends: {error}") from error
         values, origins = _read(base, (*seen, path))
-    values.setdefault("name", path.stem)
+    values["name"] = path.stem  # a profile is not the one that it extends
     for key, value in _flat(table, path).items():
         if key in PATHS and isinstance(value, str):
             value = os.path.normpath(path.parent / Path(value).expanduser())

@@ -18,7 +18,7 @@ FLAGS = {
     "build-index": "--profile --set --kb --kb-format --images --out --overwrite --json",
     "train-encoder": "--profile --set --kb --images --dataset --queries --query-images --out --steps --minutes --seed",
     "mine-negatives": "--profile --set --index --dataset --queries --query-images --out",
-    "train-reranker": "--profile --set --kb --images --dataset --queries --query-images --negatives --out --steps --seed",
+    "train-reranker": "--profile --set --kb --images --dataset --queries --query-images --negatives --out --steps",
     "evaluate": "--profile --set --index --dataset --queries --query-images --out --json --only-split --limit",
     "sweep": "--profile --set --index --dataset --queries --query-images --out --json --alphas --betas",
     "ask": "--profile --set --index --json IMAGE QUESTION",

@@ -21,13 +21,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Builds the index and says what is in it."""
+    profile = profile_of(args)
+    kb, images = existing(args.kb, "--kb"), existing(args.images, "--images")
+
     from indexes.build import build_index
     from omgm.parts import build_encoder, build_fusion, build_summarizer
 
-    profile = profile_of(args)
     index = build_index(
-        existing(args.kb, "--kb"),
-        existing(args.images, "--images"),
+        kb,
+        images,
         args.out,
         summarizer=build_summarizer(profile),
         encoder=build_encoder(profile),
