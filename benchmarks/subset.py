@@ -53,7 +53,7 @@ def write_kb(kb: Path, contains: str, out: Path) -> set[str]:
         articles = {key: entry for key, entry in json.loads(text).items() if key in kept}
         write_whole(out / "kb_wiki.json", json.dumps(articles, ensure_ascii=False, indent=1).encode())
     else:
-        rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+        rows = [json.loads(line) for line in text.split("\n") if line.strip()]
         write_whole(out / "kb_wiki.jsonl", _as_lines([row for row in rows if row["id"] in kept]))
     return kept
 
@@ -96,7 +96,7 @@ def _write_infoseek(queries: Path, out: Path, part_of: Callable[[str, tuple[str,
         if not path.is_file():
             continue
         parts: dict[str, list[Row]] = {}
-        for line in path.read_text(encoding="utf-8-sig").splitlines():
+        for line in path.read_text(encoding="utf-8-sig").split("\n"):
             row = json.loads(line) if line.strip() else {}
             part = part_by_id.get(str(row.get("data_id")))
             if part is not None:
