@@ -157,9 +157,7 @@ def _listing(writer: Writer, names: Sequence[str], weights: Sequence[float], hor
     return text
 
 
-def _part(
-    writer: Writer, layers: Sequence[Layer], index: int, ratio: float, bands: tuple[bool, list[Band]]
-) -> _Part:
+def _part(writer: Writer, layers: Sequence[Layer], index: int, ratio: float, bands: tuple[bool, list[Band]]) -> _Part:
     layer = layers[index]
     region = locate(layers, index, ratio, bands)
     count = int(layer.options.get("count", "1")) if layer.operation != "star" else len(layer.places())
@@ -287,5 +285,3 @@ def _closing(writer: Writer, layers: Sequence[Layer]) -> str:
     verbs = ["stands for", "represents", "symbolizes", "is for"]
     stands = _join([f"{name} {writer.rng.choice(verbs)} {writer.say('word', 'virtue')}" for name in names])
     return writer.say("word", "closing", stands=stands)
-
-

@@ -143,4 +143,3 @@ EDITS: tuple[Callable[[list[Layer], random.Random], list[Layer]], ...] = (
     _change({"crescent": "90"}, "angle", ("0", "90", "270")),
     _change({"cross": ".5,.5"}, "at", (".5,.5", ".36,.5")),
 )  # fmt: skip
-

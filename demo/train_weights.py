@@ -11,6 +11,7 @@ import argparse
 import json
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,7 @@ def train_encoder(out: Path, steps: int, minutes: float | None, seed: int = 0, l
     texts = summaries(out)
     config = SmallCLIPConfig(vocab_size=VOCABULARY)
     torch.manual_seed(seed)
-    model = SmallCLIP(config).to(memory_format=torch.channels_last)
+    model = SmallCLIP(config)
     rows = questions(random.Random(seed), 4)
     tokenizer = train_tokenizer(
         corpus(20_000, [*(t for a in articles().values() for t in a["section_texts"]), *(r["question"] for r in rows)]),
@@ -148,7 +149,9 @@ def summaries(folder: Path) -> dict[str, str]:
     return {code: texts[url_of(country)] for code, country in countries().items()}
 
 
-def _encoder_validation(encoder: ClipEncoder, texts: dict[str, str], made_up: int = 300):  # type: ignore[no-untyped-def]
+def _encoder_validation(
+    encoder: ClipEncoder, texts: dict[str, str], made_up: int = 300
+) -> Callable[[], dict[str, float]]:
     """Recall of photographs not seen in training: the known flags by their summaries, unknown ones by descriptions."""
     rng = random.Random("validation")
     flags = load_flags()

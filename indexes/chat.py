@@ -24,7 +24,7 @@ MAX_WAIT = 60.0
 """Seconds that a wait between two tries never exceeds, whatever Retry-After says."""
 
 
-class ChatError(RuntimeError):
+class ChatError(OSError):
     """A chat server did not answer as it should. `status` is the HTTP status, `None` when there was no response."""
 
     def __init__(self, message: str, url: str, status: int | None = None) -> None:

@@ -26,7 +26,7 @@ from retriever.step3_sections import SectionRerank
 from serving.generator import OpenAIGenerator
 from serving.reader import ExtractiveReader
 
-transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # a small model's weights are there before the bar is
+transformers_logging.disable_progress_bar()  # a small model's weights are there before the bar is
 
 
 def build_encoder(profile: Profile) -> DualEncoder:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -49,7 +51,7 @@ def vary(pictures: Tensor, size: int, generator: torch.Generator, strength: floa
     return varied.clamp_(0, 1)
 
 
-def _light(pictures: Tensor, uniform, strength: float) -> Tensor:  # type: ignore[no-untyped-def]
+def _light(pictures: Tensor, uniform: Callable[..., Tensor], strength: float) -> Tensor:
     gray = pictures.mean(1, keepdim=True)
     pictures = gray + (pictures - gray) * (1 + strength * uniform(-0.35, 0.35, 1, 1, 1))
     middle = pictures.mean((1, 2, 3), keepdim=True)

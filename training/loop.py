@@ -117,7 +117,7 @@ def train(
         value = loss.item()
         if not math.isfinite(value):
             raise FloatingPointError(f"loss is {value} at step {state.step}; a lower learning_rate may help")
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
         state.step += 1

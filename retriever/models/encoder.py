@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,6 +16,8 @@ from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTo
 from retriever.models import small_clip  # noqa: F401  registers the embedded profile's model type
 from retriever.models.pixels import PixelPreparation
 from retriever.types import FloatArray
+
+Item = TypeVar("Item")
 
 
 def folder_fingerprint(folder: Path) -> str:
@@ -108,7 +111,7 @@ class ClipEncoder:
         """Returns L2-normalized vectors, float32 [N, dimension]."""
         return self._batched(texts, lambda part: self.model.get_text_features(**self.tokenize(part)))
 
-    def _batched(self, items: Sequence, forward) -> FloatArray:  # type: ignore[no-untyped-def, type-arg]
+    def _batched(self, items: Sequence[Item], forward: Callable[[Sequence[Item]], Any]) -> FloatArray:
         if not items:
             return np.empty((0, self.dimension), np.float32)
         parts = []
@@ -118,5 +121,3 @@ class ClipEncoder:
             features = getattr(features, "pooler_output", features)
             parts.append(functional.normalize(features.float(), dim=-1).cpu())
         return torch.cat(parts).numpy()
-
-

@@ -68,7 +68,7 @@ class QFormerFusion(nn.Module):
         self.batch_size = batch_size
         self.vision_norm = nn.LayerNorm(config.encoder_hidden_size)
         self.query_tokens = nn.Parameter(torch.randn(1, queries, config.hidden_size) * config.initializer_range)
-        self.embeddings = Blip2TextEmbeddings(config)  # type: ignore[no-untyped-call]
+        self.embeddings = Blip2TextEmbeddings(config)
         for table in (self.embeddings.word_embeddings, self.embeddings.position_embeddings):
             nn.init.normal_(table.weight, std=config.initializer_range)
         self.qformer = Blip2QFormerModel(config)

@@ -7,6 +7,7 @@ that `retriever.models.encoder` loads it and a full-size CLIP by the same code.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from torch.nn import functional
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
 
 
-class SmallCLIPConfig(PretrainedConfig):  # type: ignore[misc]
+class SmallCLIPConfig(PretrainedConfig):
     """Sizes of a `SmallCLIP`.
 
     Args:
@@ -44,7 +45,7 @@ class SmallCLIPConfig(PretrainedConfig):  # type: ignore[misc]
         max_text_tokens: int = 72,
         projection_dim: int = 128,
         pad_token_id: int = 0,
-        **kwargs: object,
+        **kwargs: Any,
     ):
         self.image_size = image_size
         self.channels = list(channels)
@@ -55,7 +56,8 @@ class SmallCLIPConfig(PretrainedConfig):  # type: ignore[misc]
         self.text_heads = text_heads
         self.max_text_tokens = max_text_tokens
         self.projection_dim = projection_dim
-        super().__init__(pad_token_id=pad_token_id, **kwargs)
+        self.pad_token_id = pad_token_id
+        super().__init__(**kwargs)
 
     @property
     def vision_width(self) -> int:
@@ -135,10 +137,11 @@ class SmallText(nn.Module):
         hidden = self.tokens(input_ids) + self.positions[:, : input_ids.shape[1]]
         hidden = self.transformer(hidden, src_key_padding_mask=attention_mask == 0)
         weight = attention_mask.unsqueeze(-1).to(hidden.dtype)
-        return (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)
+        pooled: Tensor = (hidden * weight).sum(1) / weight.sum(1).clamp(min=1)
+        return pooled
 
 
-class SmallCLIP(PreTrainedModel):  # type: ignore[misc]
+class SmallCLIP(PreTrainedModel):
     """The dual encoder: two towers, two projections, a learned temperature (`logit_scale`, as its logarithm)."""
 
     config_class = SmallCLIPConfig
@@ -150,7 +153,7 @@ class SmallCLIP(PreTrainedModel):  # type: ignore[misc]
         self.visual_projection = nn.Linear(config.vision_width, config.projection_dim, bias=False)
         self.text_projection = nn.Linear(config.text_width, config.projection_dim, bias=False)
         self.logit_scale = nn.Parameter(torch.tensor(2.66))  # log(1 / 0.07), CLIP's start
-        self.post_init()
+        self.post_init()  # type: ignore[no-untyped-call]
 
     def _init_weights(self, module: nn.Module) -> None:
         """Leaves PyTorch's own initialization: transformers' default would flatten the convolutions."""
