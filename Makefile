@@ -74,11 +74,14 @@ sweep: index  ## find alpha and beta on QUERIES
 serve: index  ## serve INDEX at HOST and PORT
 	$(OMGM) serve --profile $(PROFILE) --index $(INDEX) --host $(HOST) --port $(PORT) $(ARGS)
 
-bench: index  ## time the pipeline
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file $(ARGS) || exit 1; done
+bench: index  ## time retrieval on INDEX, and step 2 with stored tokens against recomputing them
+	$(BIN)/python benchmarks/retrieval.py --profile $(PROFILE) --index $(INDEX) --queries $(QUERIES) \
+		--query-images $(QUERY_IMAGES) $(ARGS)
 
-weights: .venv/base.stamp  ## train the embedded weights anew
-	$(BIN)/python -m demo.train_weights $(ARGS)
+weights: .venv/base.stamp  ## train the embedded weights anew: 22 and 12 minutes
+	$(BIN)/python -m demo.train_weights encoder --minutes 22
+	$(BIN)/python -m demo.train_weights fusion --minutes 12
+	$(BIN)/python -m demo.train_weights publish
 
 $(DATA)/kb_wiki.json: .venv/base.stamp
 	$(BIN)/python -m demo.build --out $(DATA)
