@@ -61,7 +61,7 @@ def train_reranker(
     *,
     encoder: Path | None = None,
     steps: int | None = None,
-    minutes: float | None = 18,
+    minutes: float | None = 15,
     batch_size: int = 8,
     seed: int = 0,
     learning_rate: float = 5e-4,
