@@ -78,11 +78,11 @@ def limits_of(args: argparse.Namespace) -> dict[str, Any]:
     return {} if args.minutes is None else {"minutes": args.minutes}
 
 
-def write_trained(args: argparse.Namespace, key: str, model: Path) -> Path:
-    """Returns the profile of a training's outcome: the one it started from, its overrides, and the new model."""
+def write_trained(args: argparse.Namespace, key: str, model: Path, **defaults: object) -> Path:
+    """Returns the profile of a training: the one it started from, `defaults`, overrides, and the new model."""
     from omgm.profile import parse_overrides, write_profile
 
-    return write_profile(args.out, args.profile, parse_overrides(args.overrides) | {key: str(model)})
+    return write_profile(args.out, args.profile, defaults | parse_overrides(args.overrides) | {key: str(model)})
 
 
 def load_questions(args: argparse.Namespace) -> list[Question]:

@@ -18,6 +18,9 @@ from omgm.commands.common import (
     write_trained,
 )
 
+ALPHA = 0.9
+"""The paper's weight of step 1, where both models were trained on what they search; `omgm sweep` finds a better one."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
@@ -47,4 +50,5 @@ def run(args: argparse.Namespace) -> None:
         seed=args.seed,
         **limits_of(args),
     )
-    print(f"trained; the next command takes --profile {write_trained(args, 'fusion.path', folder)}")
+    trained = write_trained(args, "fusion.path", folder, **{"fusion.alpha": ALPHA})
+    print(f"trained; the next command takes --profile {trained}")
