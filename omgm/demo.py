@@ -96,8 +96,9 @@ def pick(data: Path, count: int) -> list[tuple[Path, str]]:
     chosen = []
     for i in range(min(count, len(rows))):
         part = rows[i * step : (i + 1) * step]
-        kind = KINDS[i % len(KINDS)]
-        chosen.append(next((row for row in part if kind in row["question"].lower()), part[0]))
+        kinds = KINDS[i % len(KINDS) :] + KINDS[: i % len(KINDS)]
+        fitting = (row for kind in kinds for row in part if kind in row["question"].lower())
+        chosen.append(next(fitting, part[0]))
     return [(data / "queries" / f"{row['dataset_image_ids']}.jpg", row["question"]) for row in chosen]
 
 
