@@ -101,7 +101,7 @@ def train_encoder(out: Path, steps: int, minutes: float | None, seed: int = 0, l
 
 
 def train_fusion(out: Path, steps: int | None, minutes: float | None, seed: int = 0) -> Path:
-    """Returns the folder of a trained fusion encoder, `out/fusion`, around the image tower of `out/encoder`."""
+    """Returns `out/fusion-run/fusion`, a fusion encoder trained around the image tower of `out/encoder`."""
     world = out / "world"
     write_world(world, IMAGINED, PHOTOGRAPHS, QUESTIONS, seed)
     encoder = ClipEncoder.load(out / "encoder")
@@ -133,7 +133,7 @@ def train_fusion(out: Path, steps: int | None, minutes: float | None, seed: int 
 
 
 def publish(out: Path, weights: Path) -> None:
-    """Copies what was trained in `out` to the repository's `weights`, in half precision: 16 bits lose nothing here."""
+    """Copies what was trained in `out` to `weights`, in half precision (LOG.md has what that loses)."""
     ClipEncoder.load(out / "encoder").save(weights / "encoder", torch.float16)
     QFormerFusion.load(out / "fusion-run" / "fusion").save(weights / "fusion", torch.float16)
     for part in ("encoder", "fusion"):

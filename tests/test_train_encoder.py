@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 from safetensors.numpy import load_file
+from transformers import CLIPConfig, CLIPModel
 
+from retriever.models.pixels import PixelPreparation
 from tests.small_models import FirstSentence
 from tests.test_encoder import small_encoder
 from training.train_encoder import train_encoder
@@ -102,3 +104,17 @@ def test_a_picture_of_an_unknown_entity_is_refused(world: Path) -> None:
             summarizer=FirstSentence(),
             labeled=[(world / "images" / "Red.png", "nowhere")],
         )
+
+
+def test_another_kind_of_model_is_refused(world: Path, tmp_path: Path) -> None:
+    tokenizer = small_encoder().tokenizer
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = CLIPConfig(
+        text_config={**sizes, "vocab_size": len(tokenizer), "eos_token_id": tokenizer.sep_token_id},
+        vision_config={**sizes, "image_size": 32, "patch_size": 8},
+    )
+    CLIPModel(config).save_pretrained(tmp_path / "clip")
+    tokenizer.save_pretrained(tmp_path / "clip")
+    PixelPreparation(32).save(tmp_path / "clip")
+    with pytest.raises(ValueError, match="a clip model cannot be adapted"):
+        train_encoder(tmp_path / "clip", world / "kb.json", world / "images", world / "out", summarizer=FirstSentence())

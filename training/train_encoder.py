@@ -19,6 +19,7 @@ from indexes.formats import read_knowledge_base
 from indexes.images import find_image
 from indexes.summarize import Summarizer
 from retriever.models.encoder import ClipEncoder
+from retriever.models.small_clip import SmallCLIPConfig
 from training.augment import vary
 from training.clip_loss import clip_loss
 from training.loop import train
@@ -65,9 +66,14 @@ def train_encoder(
         progress: Whether to show bars.
 
     Raises:
-        ValueError: No entity has a picture, or a labeled entity is not in the knowledge base.
+        ValueError: The encoder is no `SmallCLIP`, no entity has a picture, or a labeled entity is not in the
+            knowledge base.
     """
     model = ClipEncoder.load(encoder)
+    if not isinstance(model.model.config, SmallCLIPConfig):
+        raise ValueError(
+            f"{encoder}: a {model.model.config.model_type} model cannot be adapted; start from a small_clip one"
+        )
     entities = list(read_knowledge_base(kb, kb_format))
     row_of = {entity.id: row for row, entity in enumerate(entities)}
     unknown = sorted({name for _, name in labeled} - row_of.keys())
