@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-import numpy as np
+import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -36,7 +36,6 @@ from indexes.summarizers import ExtractiveSummarizer
 from omgm.parts import build_encoder, build_summarizer
 from omgm.profile import Profile, load_profile
 from retriever.protocols import DualEncoder
-from retriever.types import FloatArray
 
 logger = logging.getLogger(__name__)
 _BATCH = 64
@@ -64,9 +63,9 @@ def granularity(
     return rows
 
 
-def encode_pictures(encoder: DualEncoder, questions: Sequence[Question], query_images: Path) -> dict[str, FloatArray]:
+def encode_pictures(encoder: DualEncoder, questions: Sequence[Question], query_images: Path) -> dict[str, torch.Tensor]:
     """Returns the vector of every picture by its id; those that cannot be read are left out and logged."""
-    vectors: dict[str, FloatArray] = {}
+    vectors: dict[str, torch.Tensor] = {}
     ids = list(dict.fromkeys(question.image_id for question in questions))
     for start in range(0, len(ids), _BATCH):
         pictures = {}
@@ -82,12 +81,12 @@ def encode_pictures(encoder: DualEncoder, questions: Sequence[Question], query_i
     return vectors
 
 
-def recalls(index: Index, questions: Sequence[Question], vectors: Mapping[str, FloatArray]) -> dict[str, float]:
+def recalls(index: Index, questions: Sequence[Question], vectors: Mapping[str, torch.Tensor]) -> dict[str, float]:
     """Returns Recall@K of the questions over an index."""
     k = max(CUTOFFS)
     found: dict[str, list[tuple[str, float]]] = {}
     if vectors:
-        scores, rows = index.search(np.stack(list(vectors.values())), k)
+        scores, rows = index.search(torch.stack(list(vectors.values())), k)
         for image_id, row, score in zip(vectors, rows.tolist(), scores.tolist(), strict=True):
             found[image_id] = [(index.entity(r).id, s) for r, s in zip(row, score, strict=True) if r >= 0]
     ranks = [rank_of(question.entity_ids, found.get(question.image_id, [])) for question in questions]

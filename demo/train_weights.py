@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
@@ -162,8 +161,8 @@ def _encoder_validation(
 
     def recall(pictures: list[Image.Image], candidates: list[str], k: int) -> float:
         scores = encoder.encode_images(pictures) @ encoder.encode_texts(candidates).T
-        rank = (scores > np.diag(scores)[:, None]).sum(1)
-        return float((rank < k).mean())
+        rank = (scores > scores.diag()[:, None]).sum(1)
+        return float((rank < k).float().mean())
 
     def validate() -> dict[str, float]:
         summaries = [texts[code] for code in flags]

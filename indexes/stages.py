@@ -149,7 +149,7 @@ def store_tokens(
             if fusion is not None and images is not None and counts[row]:
                 image = load_image(images / str(pictures[row].path))
                 tokens = fusion.encode_sections(image, section_texts(articles[row]))
-                unit = functional.normalize(tokens.detach().float(), dim=-1).to("cpu", torch.float16).numpy()
+                unit = functional.normalize(tokens.detach().float(), dim=-1).half()
                 array.values[offsets[row] : offsets[row + 1]] = _finite(unit, "fusion encoder")
         array.commit(rows.stop)
     return offsets
@@ -176,7 +176,8 @@ def log_problems(pictures: Sequence[Picture]) -> None:
         logger.warning("%d pictures missing, %d unreadable%s: see report.json", missing, len(unreadable), first)
 
 
-def _finite(values: NDArray[Any], model: str) -> NDArray[Any]:
-    if not np.isfinite(values).all():
+def _finite(values: torch.Tensor, model: str) -> NDArray[Any]:
+    if not values.isfinite().all():
         raise ValueError(f"the {model} gave values that are not finite; check its weights")
-    return values
+    found: NDArray[Any] = values.cpu().numpy()
+    return found

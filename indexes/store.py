@@ -77,7 +77,7 @@ class Index:
         """Number of entities."""
         return len(self._articles)
 
-    def search(self, vectors: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
+    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
         """Returns inner products float32 and rows int64, both [B, k], best first.
 
         Where fewer than `k` entities can be searched the row is -1 and the score is minus infinity.
@@ -86,10 +86,10 @@ class Index:
             ValueError: `vectors` is not [B, dimension], or `k` is below 1.
         """
         if vectors.ndim != 2 or vectors.shape[1] != self.manifest.dimension:
-            raise ValueError(f"vectors: shape {vectors.shape} where (B, {self.manifest.dimension}) is due")
+            raise ValueError(f"vectors: shape {tuple(vectors.shape)} where (B, {self.manifest.dimension}) is due")
         if k < 1:
             raise ValueError(f"k: {k} where at least 1 is due")
-        scores, rows = self._faiss.search(np.ascontiguousarray(vectors, dtype=np.float32), k)
+        scores, rows = self._faiss.search(vectors.float().contiguous().cpu().numpy(), k)
         scores[rows < 0] = -np.inf
         return scores, rows
 

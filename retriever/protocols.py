@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-import torch
 from PIL import Image
+from torch import Tensor
 
 from retriever.types import Candidate, Entity, FloatArray, Generation, GenerationRequest, IntArray, Query
 
@@ -22,11 +22,11 @@ class DualEncoder(Protocol):
     def fingerprint(self) -> str:
         """Hash of weights and settings: two encoders with one fingerprint give the same vectors."""
 
-    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
-        """Returns L2-normalized vectors, float32 [N, dimension]."""
+    def encode_images(self, images: Sequence[Image.Image]) -> Tensor:
+        """Returns L2-normalized vectors, float32 [N, dimension], on the model's device."""
 
-    def encode_texts(self, texts: Sequence[str]) -> FloatArray:
-        """Returns L2-normalized vectors, float32 [N, dimension]."""
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """Returns L2-normalized vectors, float32 [N, dimension], on the model's device."""
 
 
 class FusionEncoder(Protocol):
@@ -40,10 +40,10 @@ class FusionEncoder(Protocol):
     def fingerprint(self) -> str:
         """Hash of weights and settings."""
 
-    def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
-        """Returns fused tokens of (images[i], texts[i]), float32 [N, 32, H], not normalized."""
+    def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> Tensor:
+        """Returns fused tokens of (images[i], texts[i]), float32 [N, 32, H] on the model's device, not normalized."""
 
-    def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> torch.Tensor:
+    def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> Tensor:
         """Returns fused tokens of one image with each text, float32 [N, 32, H]; the image is encoded once."""
 
 
@@ -60,8 +60,8 @@ class EntityIndex(Protocol):
     def __len__(self) -> int:
         """Number of entities."""
 
-    def search(self, vectors: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
-        """Returns scores and rows, both [B, k], best first; row -1 where fewer than `k` entities exist."""
+    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        """Returns scores and rows, both [B, k], best first, of `vectors` [B, dimension]; row -1: no more."""
 
     def entity(self, row: int) -> Entity:
         """Returns the article at `row`."""
@@ -69,7 +69,7 @@ class EntityIndex(Protocol):
     def section_rows(self, row: int) -> range:
         """Returns where the tokens of its sections lie in the store; empty without image or sections."""
 
-    def tokens(self, rows: IntArray) -> torch.Tensor:
+    def tokens(self, rows: IntArray) -> Tensor:
         """Returns stored section tokens, float32 [len(rows), 32, H], normalized over H."""
 
 

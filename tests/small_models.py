@@ -37,10 +37,10 @@ class ColorEncoder:
         self.dimension = len(PALETTE) + 1
         self.fingerprint = fingerprint
 
-    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
+    def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
         return _unit([np.append(color_shares(image), 0.01) for image in images], self.dimension)
 
-    def encode_texts(self, texts: Sequence[str]) -> FloatArray:
+    def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
         words = [re.findall(r"\w+", text.lower()) for text in texts]
         return _unit([[*(found.count(color) for color in PALETTE), 0.01] for found in words], self.dimension)
 
@@ -77,10 +77,10 @@ class FirstSentence:
         ]
 
 
-def _unit(rows: Sequence[Sequence[float] | FloatArray], dimension: int) -> FloatArray:
+def _unit(rows: Sequence[Sequence[float] | FloatArray], dimension: int) -> torch.Tensor:
     vectors: FloatArray = np.array(rows, dtype=np.float32).reshape(-1, dimension)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors
+    return torch.from_numpy(vectors)
 
 
 def _word_counts(text: str) -> torch.Tensor:

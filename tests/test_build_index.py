@@ -17,7 +17,7 @@ from PIL import Image
 from indexes.build import build_index
 from indexes.store import Index
 from indexes.summarize import summarize_all
-from retriever.types import Entity, FloatArray, Section
+from retriever.types import Entity, Section
 from tests.small_kb import contents, write_kb
 from tests.small_models import ColorEncoder, ColorFusion, FirstSentence
 
@@ -41,11 +41,11 @@ class Fuse:
 class FusedEncoder(ColorEncoder):
     fuse = Fuse(-1)
 
-    def encode_texts(self, texts: Sequence[str]) -> FloatArray:
+    def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
         self.fuse.burn()
         return super().encode_texts(texts)
 
-    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
+    def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
         self.fuse.burn()
         return super().encode_images(images)
 
@@ -290,8 +290,8 @@ def test_bad_input_changes_nothing(tmp_path: Path) -> None:
 
 def test_values_that_are_not_finite_stop_the_build(tmp_path: Path) -> None:
     class Broken(ColorEncoder):
-        def encode_texts(self, texts: Sequence[str]) -> FloatArray:
-            return super().encode_texts(texts) * np.float32("nan")
+        def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
+            return super().encode_texts(texts) * float("nan")
 
     kb, images = write_kb(tmp_path)
     with pytest.raises(ValueError, match="not finite"):

@@ -47,12 +47,12 @@ def test_batched_is_single_and_unit_length() -> None:
     encoder = small_encoder()
     encoder.batch_size = 2
     together = encoder.encode_images(pictures())
-    single = np.concatenate([encoder.encode_images([picture]) for picture in pictures()])
+    single = torch.cat([encoder.encode_images([picture]) for picture in pictures()])
     np.testing.assert_allclose(together, single, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(together, axis=1), 1, atol=1e-6)
     texts = encoder.encode_texts(TEXTS)
     np.testing.assert_allclose(
-        texts, np.concatenate([encoder.encode_texts([text]) for text in TEXTS]), atol=1e-6
+        texts, torch.cat([encoder.encode_texts([text]) for text in TEXTS]), atol=1e-6
     )  # padding does not show
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from indexes.build import build_index
@@ -68,9 +69,9 @@ def test_more_asked_than_there_are(built: Path) -> None:
 def test_bad_questions_to_an_index(built: Path) -> None:
     index = Index.open(built)
     with pytest.raises(ValueError, match=r"shape \(1, 3\) where \(B, 7\)"):
-        index.search(np.zeros((1, 3), np.float32), 1)
+        index.search(torch.zeros(1, 3), 1)
     with pytest.raises(ValueError, match="k: 0"):
-        index.search(np.zeros((1, 7), np.float32), 0)
+        index.search(torch.zeros(1, 7), 0)
     for row in (-1, 7):
         for ask in (index.entity, index.summary, index.section_rows):
             with pytest.raises(IndexError, match=r"7 rows, no row"):

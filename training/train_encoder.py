@@ -181,7 +181,7 @@ def _validation(
     gold = torch.tensor([row for _, row in held_out])
 
     def validate() -> dict[str, float]:
-        texts = torch.from_numpy(model.encode_texts(summaries))
+        texts = model.encode_texts(summaries)
         vectors = torch.cat([model.model.get_image_features(part) for part in pixels.split(model.batch_size)])
         scores = functional.normalize(vectors.float(), dim=-1) @ texts.T
         rank = (scores > scores.gather(1, gold[:, None])).sum(1)

@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from PIL import Image
+from torch import Tensor
 from torch.nn import functional
 from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from retriever.models import small_clip  # noqa: F401  registers the embedded profile's model type
 from retriever.models.pixels import PixelPreparation
-from retriever.types import FloatArray
 
 Item = TypeVar("Item")
 
@@ -92,7 +91,7 @@ class ClipEncoder:
         """Length of a vector."""
         return int(self.model.config.projection_dim)
 
-    def tokenize(self, texts: Sequence[str]) -> dict[str, torch.Tensor]:
+    def tokenize(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """Returns `input_ids` and `attention_mask`, int64 [N, T], padded to the longest and cut at `max_tokens`."""
         encoded = self.tokenizer(
             list(texts), padding=True, truncation=True, max_length=self.max_tokens, return_tensors="pt"
@@ -101,23 +100,21 @@ class ClipEncoder:
         return {key: encoded[key].to(device) for key in ("input_ids", "attention_mask")}
 
     @torch.inference_mode()
-    def encode_images(self, images: Sequence[Image.Image]) -> FloatArray:
-        """Returns L2-normalized vectors, float32 [N, dimension]."""
+    def encode_images(self, images: Sequence[Image.Image]) -> Tensor:
+        """Returns L2-normalized vectors, float32 [N, dimension], on the model's device."""
         device = self.model.device
         return self._batched(images, lambda part: self.model.get_image_features(self.pixels(part).to(device)))
 
     @torch.inference_mode()
-    def encode_texts(self, texts: Sequence[str]) -> FloatArray:
-        """Returns L2-normalized vectors, float32 [N, dimension]."""
+    def encode_texts(self, texts: Sequence[str]) -> Tensor:
+        """Returns L2-normalized vectors, float32 [N, dimension], on the model's device."""
         return self._batched(texts, lambda part: self.model.get_text_features(**self.tokenize(part)))
 
-    def _batched(self, items: Sequence[Item], forward: Callable[[Sequence[Item]], Any]) -> FloatArray:
-        if not items:
-            return np.empty((0, self.dimension), np.float32)
-        parts = []
+    def _batched(self, items: Sequence[Item], forward: Callable[[Sequence[Item]], Any]) -> Tensor:
+        parts = [torch.empty(0, self.dimension, device=self.model.device)]
         for start in range(0, len(items), self.batch_size):
             features = forward(items[start : start + self.batch_size])
             # transformers 5 wraps the vectors of its own CLIP models in an output object.
             features = getattr(features, "pooler_output", features)
-            parts.append(functional.normalize(features.float(), dim=-1).cpu())
-        return torch.cat(parts).numpy()
+            parts.append(functional.normalize(features.float(), dim=-1))
+        return torch.cat(parts)

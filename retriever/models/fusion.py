@@ -209,27 +209,27 @@ class QFormerFusion(nn.Module):
 
     @torch.inference_mode()
     def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> Tensor:
-        """Returns fused tokens of (images[i], texts[i]), float32 [N, 32, H] on the CPU, not normalized.
+        """Returns fused tokens of (images[i], texts[i]), float32 [N, 32, H] on the model's device, not normalized.
 
         Raises:
             ValueError: There are not as many texts as images.
         """
         if len(images) != len(texts):
             raise ValueError(f"images and texts: expected as many of each, got {len(images)} and {len(texts)}")
-        parts = [torch.empty(0, *self.token_shape)]
+        parts = [torch.empty(0, *self.token_shape, device=self.query_tokens.device)]
         for start in range(0, len(texts), self.batch_size):
             part = slice(start, start + self.batch_size)
             features = self.vision_features(self.pixels(images[part]).to(self.query_tokens.device))
-            parts.append(self.fuse_tokens(features, *self.tokenize(texts[part])).float().cpu())
+            parts.append(self.fuse_tokens(features, *self.tokenize(texts[part])).float())
         return torch.cat(parts)
 
     @torch.inference_mode()
     def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> Tensor:
-        """Returns fused tokens of one image with each text, float32 [N, 32, H] on the CPU; the image is encoded once.
+        """Returns fused tokens of one image with each text, float32 [N, 32, H]; the image is encoded once.
 
         Texts of like length share a batch, so that little is spent on padding.
         """
-        fused = torch.empty(len(texts), *self.token_shape)
+        fused = torch.empty(len(texts), *self.token_shape, device=self.query_tokens.device)
         if not texts:
             return fused
         features = self.vision_features(self.pixels([image]).to(self.query_tokens.device))
@@ -237,7 +237,7 @@ class QFormerFusion(nn.Module):
         for start in range(0, len(order), self.batch_size):
             part = order[start : start + self.batch_size]
             ids, mask = self.tokenize([texts[i] for i in part])
-            fused[part] = self.fuse_tokens(features.expand(len(part), -1, -1), ids, mask).float().cpu()
+            fused[part] = self.fuse_tokens(features.expand(len(part), -1, -1), ids, mask).float()
         return fused
 
 
