@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
+import torch
 from transformers.utils import logging as transformers_logging
 
 from indexes.chat import ChatClient
 from indexes.store import Index
 from indexes.summarize import Summarizer
 from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer
+from omgm.hub import local_folder
 from omgm.profile import Generator as GeneratorSettings
 from omgm.profile import Profile
 from omgm.profile import Summarizer as SummarizerSettings
@@ -31,12 +34,14 @@ transformers_logging.disable_progress_bar()  # a small model's weights are there
 
 def build_encoder(profile: Profile) -> DualEncoder:
     """Returns step 1's model."""
-    return ClipEncoder.load(_folder(profile.encoder.path, "encoder.path", profile))
+    device, _ = placement(profile)
+    return ClipEncoder.load(model_folder(profile, "encoder"), device)
 
 
 def build_fusion(profile: Profile) -> FusionEncoder:
     """Returns step 2's model."""
-    return QFormerFusion.load(_folder(profile.fusion.path, "fusion.path", profile))
+    device, _ = placement(profile)
+    return QFormerFusion.load(model_folder(profile, "fusion"), device)
 
 
 def build_text_reranker(profile: Profile) -> TextReranker:
@@ -90,10 +95,33 @@ def open_retriever(profile: Profile, folder: Path) -> tuple[Retriever[Index], In
     return Retriever(steps, index), index
 
 
-def _folder(path: Path, key: str, profile: Profile) -> Path:
-    if not path.is_dir():
-        raise ValueError(f"profile {profile.name}: {key}: {path} does not exist; train it, or set {key} to its folder")
-    return path
+def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sections"]) -> Path:
+    """Returns the folder of a step's model.
+
+    Raises:
+        ValueError: It is not there; the message names the profile and the key.
+    """
+    try:
+        return local_folder(getattr(profile, section).model)
+    except ValueError as error:
+        raise ValueError(f"profile {profile.name}: {section}.model: {error}") from error
+
+
+def placement(profile: Profile) -> tuple[str, torch.dtype]:
+    """Returns the device that models run on and the type of their weights there.
+
+    "auto" is the GPU with bfloat16 where there is one, else the CPU with float32.
+
+    Raises:
+        ValueError: The profile asks for a GPU and there is none.
+    """
+    device = profile.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    elif device.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"profile {profile.name}: device: {device!r}, but PyTorch sees no GPU; see `omgm doctor`")
+    dtype = profile.dtype if profile.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
+    return device, getattr(torch, dtype)
 
 
 def _client(settings: GeneratorSettings | SummarizerSettings, section: str) -> ChatClient:

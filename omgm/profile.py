@@ -14,8 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from serving.settings import Settings
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
-PATHS = {"encoder.path", "fusion.path", "serving.examples_dir"}
-"""Settings that are paths: relative to the file that names them, or to the working folder after `--set`."""
+MODELS = {"encoder.model", "fusion.model", "sections.model", "generator.tokenizer"}
+"""Settings that name a model: a folder if they begin with ".", "/" or "~", else a name on the Hugging Face hub."""
+PATHS = MODELS | {"serving.examples_dir"}
+"""Settings that are or may be paths: relative to the file that names them, or to the working folder after `--set`."""
 
 Values = dict[str, Any]
 """Settings by their dotted names: `{"search.k": 20}`."""
@@ -25,10 +27,10 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Model(_Part):
-    """A model's folder."""
+class Encoder(_Part):
+    """Step 1's model: its folder, or `org/name` or `org/name@revision` on the hub."""
 
-    path: Path
+    model: str = Field(min_length=1)
 
 
 class Search(_Part):
@@ -38,17 +40,21 @@ class Search(_Part):
     candidates: Literal["summary", "title", "article", "image"] = "summary"
 
 
-class Fusion(Model):
-    """Step 2: how tokens are compared, and the weight of step 1."""
+class Fusion(_Part):
+    """Step 2: its model, how tokens are stored and compared, and the weight of step 1."""
 
+    model: str = Field(min_length=1)
+    tokens: Literal["float16", "int8"] = "float16"
     score_mode: Literal["cosine", "paper", "compat"] = "cosine"
     alpha: float = Field(ge=0, le=1)
 
 
 class Sections(_Part):
-    """Step 3: what scores sections, and the weight of step 2."""
+    """Step 3: what scores sections, its model if it has one, and the weight of step 2."""
 
-    kind: Literal["bm25"] = "bm25"
+    kind: Literal["bm25", "cross_encoder", "flag"] = "bm25"
+    model: str = ""
+    max_tokens: int = Field(default=1024, ge=16)
     beta: float = Field(ge=0, le=1)
 
 
@@ -67,6 +73,7 @@ class Generator(_Part):
     kind: Literal["extractive", "openai"] = "extractive"
     base_url: str = ""
     model: str = ""
+    tokenizer: str = ""
     style: Literal["evqa", "infoseek"] = "evqa"
     multimodal: bool = False
 
@@ -75,7 +82,9 @@ class Profile(_Part):
     """The model of every step and its settings."""
 
     name: str
-    encoder: Model
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    encoder: Encoder
     search: Search = Search()
     fusion: Fusion
     sections: Sections
@@ -146,8 +155,13 @@ def parse_overrides(overrides: Sequence[str]) -> Values:
             value: Any = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             value = text.strip()
-        values[key] = str(Path(str(value)).resolve()) if key in PATHS else value
+        values[key] = str(Path(str(value)).expanduser().resolve()) if is_path(key, value) else value
     return values
+
+
+def is_path(key: str, value: object) -> bool:
+    """Returns whether the value of a setting is a path in the file system."""
+    return key in PATHS and isinstance(value, str) and (key not in MODELS or value.startswith((".", "/", "~")))
 
 
 def write_profile(folder: Path, extends: str, values: Mapping[str, Any]) -> Path:
@@ -166,8 +180,8 @@ def write_profile(folder: Path, extends: str, values: Mapping[str, Any]) -> Path
         if isinstance(settings, dict):
             lines += ["", f"[{section}]"]
             for key, value in settings.items():
-                if f"{section}.{key}" in PATHS and Path(value).resolve().is_relative_to(folder.resolve()):
-                    value = Path(value).resolve().relative_to(folder.resolve()).as_posix()
+                if is_path(f"{section}.{key}", value) and Path(value).resolve().is_relative_to(folder.resolve()):
+                    value = f"./{Path(value).resolve().relative_to(folder.resolve()).as_posix()}"
                 lines.append(f"{key} = {_toml(value)}")
     path = folder / "profile.toml"
     partial = path.with_name(path.name + ".partial")
@@ -197,7 +211,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, object]
         values, origins = _read(base, (*seen, path))
     values["name"] = path.stem  # a profile is not the one that it extends
     for key, value in _flat(table, path).items():
-        if key in PATHS and isinstance(value, str):
+        if is_path(key, value):
             value = os.path.normpath(path.parent / Path(value).expanduser())
         values[key], origins[key] = value, path
     return values, origins

@@ -8,9 +8,9 @@ from omgm.profile import CONFIGS, load_profile, resolve, write_profile
 
 BASE = """
 [encoder]
-path = "models/encoder"
+model = "./models/encoder"
 [fusion]
-path = "/models/fusion"
+model = "/models/fusion"
 alpha = 0.25
 [sections]
 beta = 0.75
@@ -27,8 +27,8 @@ def base(tmp_path: Path) -> Path:
 def test_values_and_defaults(base: Path, tmp_path: Path) -> None:
     profile = load_profile(str(base))
     assert profile.name == "base"
-    assert profile.encoder.path == tmp_path / "models" / "encoder"
-    assert profile.fusion.path == Path("/models/fusion")
+    assert profile.encoder.model == str(tmp_path / "models" / "encoder")
+    assert profile.fusion.model == "/models/fusion"
     assert (profile.fusion.alpha, profile.sections.beta, profile.search.k) == (0.25, 0.75, 20)
     assert (profile.fusion.score_mode, profile.generator.kind) == ("cosine", "extractive")
 
@@ -37,17 +37,17 @@ def test_extends_keeps_what_it_does_not_name(base: Path, tmp_path: Path) -> None
     folder = tmp_path / "trained"
     folder.mkdir()
     child = folder / "profile.toml"
-    child.write_text('extends = "../base.toml"\n[encoder]\npath = "weights"\n[search]\nk = 5\n', encoding="utf-8")
+    child.write_text('extends = "../base.toml"\n[encoder]\nmodel = "./weights"\n[search]\nk = 5\n', encoding="utf-8")
     profile = load_profile(str(child))
-    assert profile.encoder.path == folder / "weights"
-    assert profile.fusion.path == Path("/models/fusion")
+    assert profile.encoder.model == str(folder / "weights")
+    assert profile.fusion.model == "/models/fusion"
     assert (profile.search.k, profile.fusion.alpha) == (5, 0.25)
 
 
 def test_embedded_is_found_by_name() -> None:
     profile = load_profile("embedded")
     assert profile.name == "embedded"
-    assert profile.encoder.path == CONFIGS.parent / "weights" / "embedded" / "encoder"
+    assert profile.encoder.model == str(CONFIGS.parent / "weights" / "embedded" / "encoder")
     assert resolve("embedded") == CONFIGS / "embedded.toml"
 
 
@@ -58,10 +58,10 @@ def test_every_shipped_profile_is_valid() -> None:
 
 def test_overrides_win(base: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    given = ["search.k=7", "fusion.score_mode=paper", "encoder.path=here", "generator.multimodal=true", "name=mine"]
+    given = ["search.k=7", "fusion.score_mode=paper", "encoder.model=./here", "generator.multimodal=true", "name=mine"]
     profile = load_profile(str(base), given)
     assert (profile.search.k, profile.fusion.score_mode, profile.name) == (7, "paper", "mine")
-    assert profile.encoder.path == tmp_path / "here"
+    assert profile.encoder.model == str(tmp_path / "here")
     assert profile.generator.multimodal is True
 
 
@@ -85,6 +85,18 @@ def test_mistakes_name_file_and_key(base: Path, tmp_path: Path, text: str, messa
         load_profile(str(path))
 
 
+def test_a_hub_name_is_no_path(base: Path, tmp_path: Path) -> None:
+    names = ["encoder.model=BAAI/EVA-CLIP-8B@0e4dca9", "fusion.model=org/fusion"]
+    profile = load_profile(str(base), names)
+    assert (profile.encoder.model, profile.fusion.model) == ("BAAI/EVA-CLIP-8B@0e4dca9", "org/fusion")
+    folder = tmp_path / "trained"
+    folder.mkdir()
+    path = write_profile(folder, str(base), {"encoder.model": "org/name", "fusion.model": str(folder / "fusion")})
+    assert 'model = "org/name"' in path.read_text() and 'model = "./fusion"' in path.read_text()
+    with pytest.raises(ValueError, match="device"):
+        load_profile(str(base), ["device=gpu"])
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -100,7 +112,7 @@ def test_wrong_overrides(base: Path, override: str, message: str) -> None:
 
 def test_missing_settings_and_profiles(tmp_path: Path) -> None:
     path = tmp_path / "half.toml"
-    path.write_text('[encoder]\npath = "x"\n', encoding="utf-8")
+    path.write_text('[encoder]\nmodel = "x/y"\n', encoding="utf-8")
     with pytest.raises(ValueError, match=r"half\.toml: fusion: Field required"):
         load_profile(str(path))
     with pytest.raises(ValueError, match=r"'nowhere' is neither a file nor one of configs/ \(.*embedded"):
@@ -113,17 +125,17 @@ def test_missing_settings_and_profiles(tmp_path: Path) -> None:
 def test_a_trained_profile_extends_its_start_and_may_be_moved(base: Path, tmp_path: Path) -> None:
     out = tmp_path / "run one"
     (out / "encoder").mkdir(parents=True)
-    path = write_profile(out, str(base), {"encoder.path": str(out / "encoder"), "sections.beta": 0.1})
+    path = write_profile(out, str(base), {"encoder.model": str(out / "encoder"), "sections.beta": 0.1})
     moved = tmp_path / "moved"
     out.rename(moved)
     profile = load_profile(str(moved / path.name))
-    assert profile.encoder.path == moved / "encoder"
+    assert profile.encoder.model == str(moved / "encoder")
     assert (profile.sections.beta, profile.fusion.alpha, profile.name) == (0.1, 0.25, "run one")
 
 
 def test_a_trained_profile_names_a_shipped_one(tmp_path: Path) -> None:
-    path = write_profile(tmp_path, "embedded", {"fusion.path": str(tmp_path / "fusion")})
+    path = write_profile(tmp_path, "embedded", {"fusion.model": str(tmp_path / "fusion")})
     assert path.read_text(encoding="utf-8").startswith('extends = "embedded"\n')
     profile = load_profile(str(path))
-    assert profile.fusion.path == tmp_path / "fusion"
+    assert profile.fusion.model == str(tmp_path / "fusion")
     assert profile.fusion.alpha == load_profile("embedded").fusion.alpha

@@ -82,7 +82,9 @@ def write_trained(args: argparse.Namespace, key: str, model: Path, **defaults: o
     """Returns the profile of a training: the one it started from, `defaults`, overrides, and the new model."""
     from omgm.profile import parse_overrides, write_profile
 
-    return write_profile(args.out, args.profile, defaults | parse_overrides(args.overrides) | {key: str(model)})
+    return write_profile(
+        args.out, args.profile, defaults | parse_overrides(args.overrides) | {key: str(model.resolve())}
+    )
 
 
 def load_questions(args: argparse.Namespace) -> list[Question]:

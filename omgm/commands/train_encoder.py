@@ -33,11 +33,11 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError("--queries and --query-images go together")
     profile = profile_of(args)
 
-    from omgm.parts import build_summarizer
+    from omgm.parts import build_summarizer, model_folder
     from training.train_encoder import train_encoder
 
     folder = train_encoder(
-        profile.encoder.path,
+        model_folder(profile, "encoder"),
         existing(args.kb, "--kb"),
         existing(args.images, "--images"),
         args.out,
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
         seed=args.seed,
         **limits_of(args),
     )
-    print(f"trained; the next command takes --profile {write_trained(args, 'encoder.path', folder)}")
+    print(f"trained; the next command takes --profile {write_trained(args, 'encoder.model', folder)}")
 
 
 def _labeled(args: argparse.Namespace) -> list[tuple[Path, str]]:

@@ -36,19 +36,20 @@ def run(args: argparse.Namespace) -> None:
     profile = profile_of(args)
     questions = load_questions(args)
 
+    from omgm.parts import model_folder
     from training.train_reranker import train_reranker
 
     folder = train_reranker(
-        profile.fusion.path,
+        model_folder(profile, "fusion"),
         existing(args.kb, "--kb"),
         existing(args.images, "--images"),
         questions,
         finder(args),
         existing(args.negatives, "--negatives"),
         args.out,
-        encoder=profile.encoder.path,
+        encoder=model_folder(profile, "encoder"),
         seed=args.seed,
         **limits_of(args),
     )
-    trained = write_trained(args, "fusion.path", folder, **{"fusion.alpha": ALPHA})
+    trained = write_trained(args, "fusion.model", folder, **{"fusion.alpha": ALPHA})
     print(f"trained; the next command takes --profile {trained}")
