@@ -9,6 +9,7 @@ import json
 import logging
 import random
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
 
@@ -22,6 +23,8 @@ Message = dict[str, Any]
 
 MAX_WAIT = 60.0
 """Seconds that a wait between two tries never exceeds, whatever Retry-After says."""
+MAX_CONNECT = 10.0
+"""Seconds that a server may take to accept a connection, and to answer a check."""
 
 
 class ChatError(OSError):
@@ -45,6 +48,8 @@ class ChatClient:
         retries: Further tries after the first.
         concurrency: Requests under way at once; further ones wait.
         backoff: Seconds before the first further try; doubled each time, with some jitter.
+        system_role: False puts what the system says before the first user message, for models whose chat template
+            refuses a system role.
 
     Raises:
         ValueError: If a setting is out of range.
@@ -59,6 +64,7 @@ class ChatClient:
         retries: int = 3,
         concurrency: int = 8,
         backoff: float = 0.5,
+        system_role: bool = True,
     ) -> None:
         if not base_url.startswith(("http://", "https://")):
             raise ValueError(f"base_url must begin with http:// or https://, got {base_url!r}")
@@ -68,22 +74,24 @@ class ChatClient:
                 f"got {retries=}, {concurrency=}, {timeout=}, {backoff=}"
             )
         base = base_url.rstrip("/")
-        self.url = f"{base if base.endswith('/v1') else base + '/v1'}/chat/completions"
-        self.model, self.retries, self.backoff = model, retries, backoff
+        self._base = base if base.endswith("/v1") else f"{base}/v1"
+        self.url = f"{self._base}/chat/completions"
+        self.model, self.retries, self.backoff, self.system_role = model, retries, backoff, system_role
         self._slots = asyncio.Semaphore(concurrency)
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._http = httpx.AsyncClient(
-            headers=headers, timeout=timeout, limits=httpx.Limits(max_connections=concurrency)
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+            timeout=httpx.Timeout(timeout, connect=min(timeout, MAX_CONNECT)),
+            limits=httpx.Limits(max_connections=concurrency),
         )
 
     async def complete(self, messages: Sequence[Message], max_tokens: int, temperature: float = 0.0) -> str:
-        """Returns the model's answer to `messages`.
+        """Returns the model's answer to `messages`; temperature 0 is greedy decoding.
 
         Raises:
             ChatError: If the server cannot be reached, refuses, or sends something else than a chat completion.
         """
-        async with self._slots, self._open(messages, max_tokens, temperature, stream=False) as response:
-            body = await self._body(response)
+        async with self._opened(messages, max_tokens, temperature, stream=False) as response:
+            body = response.text
         try:
             content = json.loads(body)["choices"][0]["message"]["content"]
         except (ValueError, LookupError, TypeError) as error:
@@ -100,7 +108,8 @@ class ChatClient:
         Raises:
             ChatError: As `complete`, and if the stream breaks off.
         """
-        async with self._slots, self._open(messages, max_tokens, temperature, stream=True) as response:
+        async with self._opened(messages, max_tokens, temperature, stream=True) as response:
+            finished = False  # some servers leave out the closing [DONE], but not the reason why they stopped
             try:
                 async for line in response.aiter_lines():
                     if not line.startswith("data:"):
@@ -108,10 +117,35 @@ class ChatClient:
                     data = line[5:].strip()
                     if data == "[DONE]":
                         return
-                    if piece := self._piece(data, response.status_code):
+                    piece, reason = self._piece(data, response.status_code)
+                    finished = finished or reason is not None
+                    if piece:
                         yield piece
             except httpx.HTTPError as error:
                 raise ChatError(f"the stream broke off: {_reason(error)}", self.url, response.status_code) from error
+        if not finished:
+            raise ChatError("the stream ended before the answer did", self.url, response.status_code)
+
+    async def check(self) -> str:
+        """Returns what the server offers, as a sentence; asks once, for a few seconds.
+
+        Raises:
+            ChatError: The server cannot be reached, refuses, or does not offer the model.
+        """
+        url = f"{self._base}/models"
+        try:
+            response = await self._http.get(url, timeout=MAX_CONNECT)
+        except httpx.RequestError as error:
+            raise ChatError(f"no answer: {_reason(error)}", url) from error
+        if not response.is_success:
+            raise ChatError(f"status {response.status_code}: {_short(response.text)}", url, response.status_code)
+        try:
+            names = [str(model["id"]) for model in response.json()["data"]]
+        except (ValueError, LookupError, TypeError) as error:
+            raise ChatError(f"not a list of models: {_short(response.text)}", url, response.status_code) from error
+        if names and self.model not in names:
+            raise ChatError(f"offers {', '.join(names)}, not {self.model!r}", url, response.status_code)
+        return f"{url} offers {self.model}" if names else f"{url} answers and names no models"
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -127,34 +161,44 @@ class ChatClient:
         """Closes the connections."""
         await self.aclose()
 
-    def _piece(self, data: str, status: int) -> str:
+    def _piece(self, data: str, status: int) -> tuple[str, str | None]:
+        """Returns the text of one event, and why the model stopped if it did."""
         try:
             event = json.loads(data)
             if "error" in event:
                 raise ChatError(f"the server reports {_short(str(event['error']))}", self.url, status)
-            choices = event["choices"]
-            piece = choices[0]["delta"].get("content") if choices else None
+            if not event["choices"]:  # only the usage
+                return "", None
+            choice = event["choices"][0]
+            return choice["delta"].get("content") or "", choice.get("finish_reason")
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ChatError(f"not a piece of a chat completion: {_short(data)}", self.url, status) from error
-        return piece or ""
 
-    def _open(self, messages: Sequence[Message], max_tokens: int, temperature: float, stream: bool) -> _Opened:
+    @asynccontextmanager
+    async def _opened(
+        self, messages: Sequence[Message], max_tokens: int, temperature: float, *, stream: bool
+    ) -> AsyncIterator[httpx.Response]:
+        """Yields a good response, whose body is still to be read where `stream` is true, and closes it."""
         body = {
             "model": self.model,
-            "messages": list(messages),
+            "messages": list(messages) if self.system_role else _without_system_role(messages),
             "max_tokens": max_tokens,
             "temperature": temperature,
             "stream": stream,
         }
-        return _Opened(self, self._http.build_request("POST", self.url, json=body))
+        async with self._slots:
+            response = await self._send(self._http.build_request("POST", self.url, json=body), stream)
+            try:
+                yield response
+            finally:
+                await response.aclose()
 
-    async def _send(self, request: httpx.Request) -> httpx.Response:
-        """Returns the first good response, headers only; the body is still to be read."""
+    async def _send(self, request: httpx.Request, stream: bool) -> httpx.Response:
         for attempt in range(self.retries + 1):
             status, after = None, None
             try:
-                response = await self._http.send(request, stream=True)
-            except httpx.TransportError as error:
+                response = await self._http.send(request, stream=stream)
+            except httpx.RequestError as error:
                 failure = f"no answer: {_reason(error)}"
             else:
                 if response.is_success:
@@ -177,28 +221,6 @@ class ChatClient:
             await asyncio.sleep(min(wait, MAX_WAIT))
         raise AssertionError("unreachable: the last try returns or raises")
 
-    async def _body(self, response: httpx.Response) -> str:
-        try:
-            return (await response.aread()).decode(errors="replace")
-        except httpx.HTTPError as error:
-            raise ChatError(f"the answer broke off: {_reason(error)}", self.url, response.status_code) from error
-
-
-class _Opened:
-    """A response while it is being read: sent on entering, closed on leaving."""
-
-    def __init__(self, client: ChatClient, request: httpx.Request) -> None:
-        self._client, self._request = client, request
-        self._response: httpx.Response | None = None
-
-    async def __aenter__(self) -> httpx.Response:
-        self._response = await self._client._send(self._request)
-        return self._response
-
-    async def __aexit__(self, *error: object) -> None:
-        if self._response is not None:
-            await self._response.aclose()
-
 
 def image_part(image: Image.Image, max_side: int = 1024, quality: int = 90) -> Message:
     """Returns an image as a content part with a data URI (JPEG), scaled down to `max_side` pixels where larger."""
@@ -213,6 +235,15 @@ def image_part(image: Image.Image, max_side: int = 1024, quality: int = 90) -> M
 def text_part(text: str) -> Message:
     """Returns a text as a content part."""
     return {"type": "text", "text": text}
+
+
+def _without_system_role(messages: Sequence[Message]) -> list[Message]:
+    """Returns the messages with what the system says put before the first of the others."""
+    said = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
+    first, *others = [message for message in messages if message["role"] != "system"]
+    content = first["content"]
+    content = f"{said}\n\n{content}" if isinstance(content, str) else [text_part(said), *content]
+    return [{**first, "content": content} if said else first, *others]
 
 
 def _seconds(header: str | None) -> float | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from indexes.chat import ChatClient, Message
+from indexes.context import Cut, cut_characters
 from retriever.lexical import words
 from retriever.types import Entity
 
@@ -171,10 +172,13 @@ dimensions such as history, characteristics, significance, appearance and impact
 """Table 15 of the paper."""
 
 
-def summary_messages(entity: Entity, max_characters: int) -> list[Message]:
-    """Returns the messages that ask for a summary (Table 15); the article is cut to `max_characters`."""
-    parts = [f"# {entity.title}", *(f"## {section.title}\n{section.text}" for section in entity.sections)]
-    article = "\n\n".join(parts)[:max_characters]
+def article_text(entity: Entity) -> str:
+    """Returns an article as the prompt shows it: its title and its sections under their headings."""
+    return "\n\n".join([f"# {entity.title}", *(f"## {section.title}\n{section.text}" for section in entity.sections)])
+
+
+def summary_messages(article: str) -> list[Message]:
+    """Returns the messages that ask for a summary of an article's text (Table 15)."""
     user = (
         f"Following is the input Wikipedia content:\n\n{article}\n\nBased on the above Wikipedia content, I would like "
         "you to generate a summary of the Wikipedia content.\nHere is the summary of the Wikipedia content:"
@@ -188,11 +192,19 @@ class ChatSummarizer:
     Args:
         client: The server and its model; used from one thread, outside of any running event loop.
         max_tokens: Longest summary in tokens.
-        max_characters: Characters of an article that the model gets to read.
+        max_context_tokens: Longest article in tokens; what is beyond is cut.
+        cut: Counts and cuts by the model's own tokenizer (`indexes.context.token_cut`), or by characters.
     """
 
-    def __init__(self, client: ChatClient, max_tokens: int = 256, max_characters: int = 24_000) -> None:
-        self._client, self._max_tokens, self._max_characters = client, max_tokens, max_characters
+    def __init__(
+        self,
+        client: ChatClient,
+        max_tokens: int = 256,
+        max_context_tokens: int = 6144,
+        cut: Cut = cut_characters,
+    ) -> None:
+        self._client, self._max_tokens = client, max_tokens
+        self._max_context_tokens, self._cut = max_context_tokens, cut
         self._runner = asyncio.Runner()  # connections outlive one call, so their loop must as well
 
     @property
@@ -217,8 +229,10 @@ class ChatSummarizer:
         return list(await asyncio.gather(*(self._one(entity) for entity in entities)))
 
     async def _one(self, entity: Entity) -> str:
-        messages = summary_messages(entity, self._max_characters)
-        summary = " ".join((await self._client.complete(messages, self._max_tokens)).split())
+        article, was_cut = self._cut(article_text(entity), self._max_context_tokens)
+        if was_cut:
+            logger.info("%s: its summary is of the first %d characters", entity.id, len(article))
+        summary = " ".join((await self._client.complete(summary_messages(article), self._max_tokens)).split())
         if not summary:
             logger.warning("%s: the model wrote no summary; its title stands in", entity.id)
         return summary or entity.title

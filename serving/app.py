@@ -62,6 +62,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
     413: {"model": ErrorOut, "description": "Image over the limit of bytes or pixels."},
     415: {"model": ErrorOut, "description": "Not an image, or a body of another type."},
     422: {"model": ErrorOut, "description": "A field is missing, unknown, of the wrong type or out of range."},
+    424: {"model": ErrorOut, "description": "The generator gave no answer, and the request asked to fail then."},
     429: {"model": ErrorOut, "description": "Too many requests wait; see Retry-After."},
     503: {"model": ErrorOut, "description": "Not ready."},
     504: {"model": ErrorOut, "description": "Out of time."},
@@ -108,9 +109,8 @@ def create_app(
         except TimeoutError as error:
             raise out_of_time(settings) from error
 
-    def events(found: Found, *, with_answer: bool) -> StreamingResponse:
+    def events(stream: AsyncIterator[str]) -> StreamingResponse:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        stream = service.events(found, with_answer=with_answer)
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
     @app.post("/answer", response_model=AnswerOut, responses=_ERRORS, openapi_extra=_BODY)
@@ -118,14 +118,14 @@ def create_app(
         """Returns the answer to a question about a picture, with its evidence, candidates, scores and times."""
         ask, found = await find(request)
         if ask.stream:
-            return events(found, with_answer=True)
-        return await within(service.time_left(found), request, service.answer(found))
+            return events(service.answer_events(found, ask.on_generator_error))
+        return await _while_connected(request, service.answer(found, ask.on_generator_error))
 
     @app.post("/retrieve", response_model=RetrieveOut, responses=_ERRORS, openapi_extra=_BODY)
     async def retrieve(request: Request) -> RetrieveOut | Response:
         """Returns what `/answer` does, without asking the generator."""
         ask, found = await find(request)
-        return events(found, with_answer=False) if ask.stream else found.response
+        return events(service.retrieval_events(found)) if ask.stream else found.response
 
     @app.get("/health/live")
     async def live() -> dict[str, str]:

@@ -50,7 +50,7 @@ class ApiError(Exception):
     def body(self) -> dict[str, dict[str, str | None]]:
         """Returns the error as JSON-ready data."""
         kind = "invalid_request_error"
-        if self.status >= 500:
+        if self.status >= 500 or self.status == 424:
             kind = "server_error"
         elif self.status == 429:
             kind = "rate_limit_error"

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from indexes.chat import ChatClient, Message
+from indexes.context import Cut, cut_characters
 from retriever.texts import section_passage
-from retriever.types import Evidence, Generation, GenerationRequest
+from retriever.types import Generation, GenerationRequest
 from serving.prompts import Style, answer_messages
 
 
@@ -19,8 +20,9 @@ class OpenAIGenerator:
         style: Which of the paper's prompts.
         multimodal: True sends the picture as well.
         max_tokens: Longest answer in tokens.
-        max_characters: Longest section text; what is beyond is cut at a word and reported as `truncated`. 12,000
-            characters are about the 3,072 tokens of the reference.
+        max_context_tokens: Longest section text in tokens; what is beyond is cut and reported as `truncated`. Headings
+            and question are never cut.
+        cut: Counts and cuts by the model's own tokenizer (`indexes.context.token_cut`), or by characters.
 
     Raises:
         ValueError: If a limit is not positive.
@@ -32,12 +34,13 @@ class OpenAIGenerator:
         style: Style = "evqa",
         multimodal: bool = False,
         max_tokens: int = 128,
-        max_characters: int = 12_000,
+        max_context_tokens: int = 3072,
+        cut: Cut = cut_characters,
     ) -> None:
-        if max_tokens < 1 or max_characters < 1:
-            raise ValueError(f"max_tokens and max_characters must be positive, got {max_tokens} and {max_characters}")
+        if max_tokens < 1 or max_context_tokens < 1:
+            raise ValueError(f"{max_tokens=} and {max_context_tokens=} must be positive")
         self._client, self._style, self._multimodal = client, style, multimodal
-        self._max_tokens, self._max_characters = max_tokens, max_characters
+        self._max_tokens, self._max_context_tokens, self._cut = max_tokens, max_context_tokens, cut
 
     @property
     def name(self) -> str:
@@ -52,30 +55,29 @@ class OpenAIGenerator:
         """
         return list(await asyncio.gather(*(self._one(request) for request in requests)))
 
-    async def stream(self, request: GenerationRequest) -> AsyncIterator[str]:
-        """Yields the answer piece by piece."""
-        messages, _ = self._messages(request)
+    async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
+        """Yields the answer piece by piece, then the whole.
+
+        Raises:
+            ChatError: If the server fails.
+        """
+        messages, truncated = await asyncio.to_thread(self._messages, request)
+        answer = ""
         async for piece in self._client.stream(messages, self._max_tokens):
+            answer += piece
             yield piece
+        yield Generation(answer.strip() or None, truncated=truncated)
 
     async def _one(self, request: GenerationRequest) -> Generation:
-        messages, truncated = self._messages(request)
+        messages, truncated = await asyncio.to_thread(self._messages, request)
         answer = (await self._client.complete(messages, self._max_tokens)).strip()
         return Generation(answer or None, truncated=truncated)
 
     def _messages(self, request: GenerationRequest) -> tuple[list[Message], bool]:
+        """Returns the prompt, and whether its section was cut; tokenizes and packs the picture, so not in the loop."""
         context, truncated = None, False
-        if request.evidence is not None:
-            context, truncated = _context(request.evidence, self._max_characters)
+        if (evidence := request.evidence) is not None:
+            text, truncated = self._cut(evidence.text, self._max_context_tokens)
+            context = section_passage(evidence.entity_title, evidence.section_title, text)
         image = request.image if self._multimodal else None
         return answer_messages(request.question, context, image, self._style), truncated
-
-
-def _context(evidence: Evidence, limit: int) -> tuple[str, bool]:
-    """Returns the section with its headings, its text cut to `limit` characters, and whether it was cut."""
-    text = evidence.text
-    truncated = len(text) > limit
-    if truncated:
-        whole = text[limit].isspace() or not text[:limit].strip().count(" ")
-        text = text[:limit] if whole else text[:limit].rsplit(None, 1)[0]
-    return section_passage(evidence.entity_title, evidence.section_title, text), truncated

@@ -65,11 +65,12 @@ class ExtractiveReader:
         """Returns one answer for each request."""
         return [self.read(request.question, request.evidence) for request in requests]
 
-    async def stream(self, request: GenerationRequest) -> AsyncIterator[str]:
-        """Yields the answer, in one piece; nothing when it abstains."""
-        answer = self.read(request.question, request.evidence).answer
-        if answer is not None:
-            yield answer
+    async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
+        """Yields the answer in one piece, unless it abstains, and then the whole."""
+        generation = self.read(request.question, request.evidence)
+        if generation.answer is not None:
+            yield generation.answer
+        yield generation
 
     def read(self, question: str, evidence: Evidence | None) -> Generation:
         """Returns the best span of the evidence, or an abstention with its (low) confidence."""

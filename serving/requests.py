@@ -16,13 +16,13 @@ from retriever.types import Options
 from serving.errors import ApiError
 from serving.fetch import fetch_image
 from serving.images import parse_data_uri, too_many_bytes
-from serving.schemas import AskFields, AskOptions
+from serving.schemas import AskFields, AskOptions, OnGeneratorError
 from serving.settings import Settings
 
 _OVERHEAD = 64 * 1024  # bytes that a body may have besides the image: question, options, boundaries
 _PATIENCE = 4  # times the limit
 _FORM_FIELDS = ("image", "question", "options")
-_RANGES = {"greater_than_equal", "less_than_equal", "finite_number"}
+_RANGES = {"greater_than_equal", "less_than_equal", "finite_number", "literal_error"}
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -34,6 +34,7 @@ class Ask:
     question: str
     options: Options
     stream: bool
+    on_generator_error: OnGeneratorError
 
 
 async def read_ask(request: Request, settings: Settings) -> Ask:
@@ -120,7 +121,8 @@ def _ask(image: bytes | str, question: str, options: AskOptions, settings: Setti
         raise ApiError(422, "wrong_type", "the question holds half a surrogate pair", param="question")
     if options.k is not None and options.k > settings.max_k:
         raise ApiError(422, "out_of_range", f"k must be between 1 and {settings.max_k}, not {options.k}", param="k")
-    return Ask(image, question, Options(options.k, options.alpha, options.beta), options.stream)
+    chosen = Options(options.k, options.alpha, options.beta)
+    return Ask(image, question, chosen, options.stream, options.on_generator_error)
 
 
 def _is_unicode(text: str) -> bool:

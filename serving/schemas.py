@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+OnGeneratorError = Literal["degrade", "fail"]
 
 
 class AskOptions(BaseModel):
@@ -16,6 +18,13 @@ class AskOptions(BaseModel):
     alpha: Annotated[float | None, Field(ge=0, le=1, description="Weight of step 1 against step 2.")] = None
     beta: Annotated[float | None, Field(ge=0, le=1, description="Weight of step 2 against step 3.")] = None
     stream: Annotated[bool, Field(description="Answer as server-sent events.")] = False
+    on_generator_error: Annotated[
+        OnGeneratorError,
+        Field(
+            description="When the generator gives no answer: 'degrade' returns the evidence with a null answer and "
+            "`generator_error`, 'fail' returns an error (424)."
+        ),
+    ] = "degrade"
 
 
 class AskFields(AskOptions):
@@ -91,15 +100,6 @@ class RetrieveOut(BaseModel):
     index: IndexOut
 
 
-class AnswerOut(RetrieveOut):
-    """A retrieval with its answer; `answer` is null when the generator abstains."""
-
-    answer: str | None
-    confidence: float | None
-    abstained: bool
-    generator: str
-
-
 class ErrorDetail(BaseModel):
     """What went wrong."""
 
@@ -107,6 +107,26 @@ class ErrorDetail(BaseModel):
     type: str
     param: str | None
     code: str
+
+
+class AnswerOut(RetrieveOut):
+    """A retrieval with its answer.
+
+    Attributes:
+        answer: Null when the generator abstains, and when it fails (`on_generator_error`).
+        confidence: 0 to 1 where the generator has one.
+        abstained: True when the generator ran and found no answer.
+        context_truncated: True when the section was longer than the generator reads.
+        generator: What answered.
+        generator_error: Why there is no answer when the generator failed, else null.
+    """
+
+    answer: str | None
+    confidence: float | None
+    abstained: bool
+    context_truncated: bool
+    generator: str
+    generator_error: ErrorDetail | None = None
 
 
 class ErrorOut(BaseModel):

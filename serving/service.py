@@ -15,16 +15,29 @@ import anyio
 import anyio.to_thread
 from PIL import Image
 
+from indexes.chat import ChatError
 from retriever.protocols import EntityIndex, Generator
 from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query, Retrieved
 from serving.batcher import Batcher
 from serving.errors import ApiError, as_api_error
 from serving.images import decode_image
 from serving.requests import Ask, image_bytes
-from serving.schemas import AnswerOut, CandidateOut, EntityOut, EvidenceOut, IndexOut, RetrieveOut, SectionScores
+from serving.schemas import (
+    AnswerOut,
+    CandidateOut,
+    EntityOut,
+    ErrorDetail,
+    EvidenceOut,
+    IndexOut,
+    OnGeneratorError,
+    RetrieveOut,
+    SectionScores,
+)
 from serving.settings import Settings
 
 log = logging.getLogger(__name__)
+
+_IN_DONE = {"timings_ms", "request_id"}  # of what was retrieved; the rest has been sent when the answer is done
 
 
 class Retrieves(Protocol):
@@ -122,19 +135,31 @@ class Service:
         """Returns how many seconds remain for the answer."""
         return self.settings.timeout_s - (time.perf_counter() - found.started)
 
-    async def answer(self, found: Found) -> AnswerOut:
-        """Returns the generator's answer with all that was found."""
+    async def answer(self, found: Found, on_error: OnGeneratorError = "degrade") -> AnswerOut:
+        """Returns the generator's answer with all that was found.
+
+        Raises:
+            ApiError: The generator failed or took too long, and `on_error` is "fail".
+        """
         started = time.perf_counter()
-        [generation] = await self.generator.generate([found.request()])
+        try:
+            async with asyncio.timeout(self.time_left(found)):
+                [generation] = await self.generator.generate([found.request()])
+        except Exception as error:
+            failure = self._failure(error, found)
+            if on_error == "fail":
+                raise failure from error
+            return self._answered(found, Generation(None), started, failure)
         return self._answered(found, generation, started)
 
-    async def events(self, found: Found, *, with_answer: bool) -> AsyncIterator[str]:
-        """Yields server-sent events: `retrieval`, then `answer` pieces, then `done`; `error` in place of what fails."""
+    async def answer_events(self, found: Found, on_error: OnGeneratorError = "degrade") -> AsyncIterator[str]:
+        """Yields server-sent events: `retrieval`, then `answer` pieces, then `done` with the whole.
+
+        When the generator fails, `done` has no answer, whatever pieces came before; `error` takes its place where
+        `on_error` is "fail".
+        """
         yield _event("retrieval", found.response.model_dump(mode="json"))
-        if not with_answer:
-            yield _event("done", {"request_id": found.response.request_id})
-            return
-        started, text = time.perf_counter(), ""
+        started, generation, failure = time.perf_counter(), Generation(None), None
         pieces = aiter(self.generator.stream(found.request()))
         try:
             while True:
@@ -142,17 +167,44 @@ class Service:
                     piece = await anext(pieces, None)
                 if piece is None:
                     break
-                text += piece
-                yield _event("answer", {"text": piece})
-            done = self._answered(found, Generation(text or None), started)
-            kept = {"answer", "confidence", "abstained", "generator", "timings_ms", "request_id"}
-            yield _event("done", done.model_dump(mode="json", include=kept))
-        except TimeoutError:
-            yield _event("error", out_of_time(self.settings).body())
-        except Exception as error:  # the status line is gone: an event is all that can still tell
-            yield _event("error", as_api_error(error, found.response.request_id).body())
+                if isinstance(piece, Generation):
+                    generation = piece
+                else:
+                    yield _event("answer", {"text": piece})
+        except Exception as error:
+            generation, failure = Generation(None), self._failure(error, found)
+        if failure and on_error == "fail":
+            yield _event("error", failure.body())  # the status line is gone: an event is all that can still tell
+        else:
+            done = self._answered(found, generation, started, failure)
+            yield _event("done", done.model_dump(mode="json", exclude=set(RetrieveOut.model_fields) - _IN_DONE))
 
-    def _answered(self, found: Found, generation: Generation, started: float) -> AnswerOut:
+    async def retrieval_events(self, found: Found) -> AsyncIterator[str]:
+        """Yields server-sent events: `retrieval`, then `done`."""
+        yield _event("retrieval", found.response.model_dump(mode="json"))
+        yield _event("done", {"request_id": found.response.request_id})
+
+    def _failure(self, error: Exception, found: Found) -> ApiError:
+        """Returns what the caller is told when the generator fails; where it runs and what it said is for the log."""
+        request_id = found.response.request_id
+        if isinstance(error, TimeoutError):
+            message = f"the generator gave no answer within {self.settings.timeout_s:g} s"
+            log.warning("request %s: %s", request_id, message)
+            return ApiError(424, "generator_timeout", message)
+        if not isinstance(error, ChatError):
+            return as_api_error(error, request_id)
+        log.warning("request %s: %s", request_id, error)
+        if error.status is None:
+            return ApiError(424, "generator_unavailable", "the generator cannot be reached")
+        if error.status == 429 or error.status >= 500:
+            return ApiError(424, "generator_unavailable", f"the generator answered with status {error.status}")
+        if error.status >= 400:
+            return ApiError(424, "generator_refused", f"the generator refused the request with status {error.status}")
+        return ApiError(424, "generator_garbled", "the generator sent something else than an answer")
+
+    def _answered(
+        self, found: Found, generation: Generation, started: float, failure: ApiError | None = None
+    ) -> AnswerOut:
         evidence = found.response.evidence
         if evidence and generation.span:
             evidence = [evidence[0].model_copy(update={"span": generation.span}), *evidence[1:]]
@@ -162,8 +214,10 @@ class Service:
             **{**dict(found.response), "evidence": evidence, "timings_ms": _rounded(timings)},
             answer=generation.answer,
             confidence=generation.confidence,
-            abstained=generation.abstained,
+            abstained=generation.abstained and failure is None,
+            context_truncated=generation.truncated,
             generator=self.generator.name,
+            generator_error=ErrorDetail.model_validate(failure.body()["error"]) if failure else None,
         )
 
     def _image(self, row: int, root: str) -> str | None:

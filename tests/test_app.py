@@ -122,13 +122,19 @@ def test_stream(client: httpx.Client) -> None:
     assert found[0][1]["entity"]["title"] == "Redland"
     assert "".join(data["text"] for name, data in found if name == "answer") == "1848"
     assert found[-1][1]["answer"] == "1848" and found[-1][1]["abstained"] is False
+    assert found[-1][1]["confidence"] == 0.75  # as without streaming
     assert [name for name, _ in events(ask(client, path="/retrieve", stream=True))] == ["retrieval", "done"]
 
 
 def test_stream_that_breaks_says_so(client: httpx.Client) -> None:
-    found = events(ask(client, question="When did the treaty choke?", stream=True))
+    choke = "When did the treaty choke?"
+    found = events(ask(client, question=choke, stream=True, on_generator_error="fail"))
     assert [name for name, _ in found] == ["retrieval", "answer", "error"]
     assert found[-1][1]["error"]["code"] == "internal_error" and "secret" not in str(found)
+    found = events(ask(client, question=choke, stream=True))
+    assert [name for name, _ in found] == ["retrieval", "answer", "done"]
+    assert found[-1][1]["answer"] is None and found[-1][1]["generator_error"]["code"] == "internal_error"
+    assert "secret" not in str(found)
     assert fault(ask(client, b"not a picture", stream=True)) == (415, "not_an_image", "image")
 
 
@@ -244,6 +250,8 @@ FIELDS = [
     ({"alpha": "0.5"}, 422, "wrong_type", "alpha"),
     ({"beta": [0.5]}, 422, "wrong_type", "beta"),
     ({"stream": "yes"}, 422, "wrong_type", "stream"),
+    ({"on_generator_error": 1}, 422, "out_of_range", "on_generator_error"),
+    ({"on_generator_error": "explode"}, 422, "out_of_range", "on_generator_error"),
     ({"k": 0}, 422, "out_of_range", "k"),
     ({"k": -1}, 422, "out_of_range", "k"),
     ({"k": 101}, 422, "out_of_range", "k"),
@@ -292,9 +300,10 @@ def test_lone_surrogate(client: httpx.Client) -> None:
 
 
 def test_unknown_options_name_the_known(client: httpx.Client) -> None:
-    assert ask(client, kk=1).json()["error"]["message"] == "unknown option 'kk'; known are alpha, beta, k, stream"
+    message = ask(client, kk=1).json()["error"]["message"]
+    assert message == "unknown option 'kk'; known are alpha, beta, k, on_generator_error, stream"
     message = ask_json(client, kk=1).json()["error"]["message"]
-    assert message == "unknown option 'kk'; known are alpha, beta, image, k, question, stream"
+    assert message == "unknown option 'kk'; known are alpha, beta, image, k, on_generator_error, question, stream"
     response = client.post("/answer", files={"image": picture(RED)}, data={"question": WHEN, "k": "5"})
     assert fault(response) == (422, "unknown_option", "k")
 
@@ -463,6 +472,10 @@ def test_documents(client: httpx.Client) -> None:
     assert {"/answer", "/retrieve", "/health/live", "/health/ready", "/entities/{row}/image", "/examples"} <= set(paths)
     content = paths["/answer"]["post"]["requestBody"]["content"]
     assert set(content) == {"multipart/form-data", "application/json"}
+    choice = content["application/json"]["schema"]["properties"]["on_generator_error"]
+    assert (choice["enum"], choice["default"]) == (["degrade", "fail"], "degrade")
+    assert "on_generator_error" in str(content["multipart/form-data"])
+    assert "424" in paths["/answer"]["post"]["responses"]
     assert client.get("/docs").status_code == 200
 
 
@@ -478,7 +491,7 @@ def test_page_is_self_contained(client: httpx.Client) -> None:
 
 def test_index_without_candidates(tmp_path: Path) -> None:
     with served(tmp_path) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
-        world.index.search = lambda vectors, k: (vectors[:, :0], vectors[:, :0].astype(int))  # type: ignore[method-assign]
+        world.index.search = lambda vectors, k: (vectors[:, :0].numpy(), vectors[:, :0].long().numpy())  # type: ignore[method-assign]
         body = ask(client).json()
         assert (body["answer"], body["abstained"], body["entity"]) == (None, True, None)
         assert (body["evidence"], body["candidates"]) == ([], [])

@@ -5,92 +5,16 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
-import json
-import threading
-import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from PIL import Image
 
 from indexes.chat import ChatClient, ChatError, image_part
-from retriever.types import Evidence, GenerationRequest
+from retriever.types import Evidence, Generation, GenerationRequest
 from serving.generator import OpenAIGenerator
-
-
-class Server:
-    """An OpenAI-like server whose model names say how it behaves; it keeps what it was sent."""
-
-    def __init__(self) -> None:
-        self.bodies: list[dict[str, Any]] = []
-        self.headers: list[dict[str, str]] = []
-        self.times: list[float] = []
-        self.active = self.most_active = 0
-        app = FastAPI()
-        app.post("/v1/chat/completions")(self.answer)
-        self._uvicorn = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none"))
-        self._thread = threading.Thread(target=self._uvicorn.run, daemon=True)
-
-    def __enter__(self) -> Server:
-        self._thread.start()
-        while not self._uvicorn.started:
-            time.sleep(0.01)
-        port = self._uvicorn.servers[0].sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._uvicorn.should_exit = True
-        self._thread.join(5)
-
-    async def answer(self, request: Request) -> Response:
-        body = await request.json()
-        first = not any(known["model"] == body["model"] for known in self.bodies)
-        self.bodies.append(body)
-        self.headers.append(dict(request.headers))
-        self.times.append(time.monotonic())
-        model = body["model"]
-        if model == "flaky" and first:
-            return PlainTextResponse("overloaded", 500)
-        if model == "busy" and first:
-            return PlainTextResponse("later", 429, headers={"Retry-After": "0.3"})
-        if model == "down":
-            return PlainTextResponse("out of memory", 503)
-        if model == "strict":
-            return JSONResponse({"error": {"message": "no such model"}}, 404)
-        if model == "broken":
-            return PlainTextResponse('{"choices": [')
-        if model == "empty":
-            return JSONResponse({"choices": []})
-        if model == "slow":
-            await asyncio.sleep(1.0)
-        if model == "counted":
-            self.active += 1
-            self.most_active = max(self.most_active, self.active)
-            await asyncio.sleep(0.05)
-            self.active -= 1
-        if body["stream"]:
-            return StreamingResponse(_events(model), media_type="text/event-stream")
-        content = body["messages"][-1]["content"]
-        text = content if isinstance(content, str) else content[-1]["text"]
-        return JSONResponse({"choices": [{"message": {"role": "assistant", "content": f"heard: {text}"}}]})
-
-
-async def _events(model: str) -> AsyncIterator[str]:
-    yield ": a comment\n\n"
-    yield 'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n'
-    for piece in ("Mount ", "Véll", ""):
-        yield f"data: {json.dumps({'choices': [{'delta': {'content': piece}}]})}\n\n"
-    if model == "garbled":
-        yield "data: {oops\n\n"
-    if model == "troubled":
-        yield 'data: {"error": {"message": "out of memory"}}\n\n'
-    yield 'data: {"choices": [], "usage": {}}\n\ndata: [DONE]\n\n'
-    yield 'data: {"choices": [{"delta": {"content": "too late"}}]}\n\n'
+from tests.chat_server import Server
 
 
 @pytest.fixture
@@ -178,10 +102,55 @@ def test_stream(server: Server) -> None:
     assert server.bodies[0]["stream"] is True
 
 
-@pytest.mark.parametrize(("model", "message"), [("garbled", "not a piece"), ("troubled", "out of memory")])
+@pytest.mark.parametrize(
+    ("model", "message"), [("garbled", "not a piece"), ("troubled", "out of memory"), ("broken", "ended before")]
+)
 def test_a_stream_that_goes_wrong(server: Server, model: str, message: str) -> None:
     with pytest.raises(ChatError, match=message):
         pieces(server, model)
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again(server: Server) -> None:
+    assert ask(server, "torn") == "heard: hello"
+    assert len(server.bodies) == 2
+
+
+def test_a_stream_may_end_without_done(server: Server) -> None:
+    assert pieces(server, "terse") == ["Mount ", "Véll"]
+
+
+def check(url: str, model: str) -> str:
+    async def run() -> str:
+        async with ChatClient(url, model) as client:
+            return await client.check()
+
+    return asyncio.run(run())
+
+
+def test_check(server: Server) -> None:
+    assert check(server.url, "good") == f"{server.url}/v1/models offers good"
+    with pytest.raises(ChatError, match="offers good, busy, not 'better'"):
+        check(server.url, "better")
+    with pytest.raises(ChatError, match="status 404"):
+        check(f"{server.url}/elsewhere", "good")
+    with pytest.raises(ChatError, match="ConnectError"):
+        check("http://127.0.0.1:9", "good")
+
+
+def test_without_a_system_role(server: Server) -> None:
+    async def run(content: Any) -> None:
+        async with ChatClient(server.url, "good", system_role=False) as client:
+            await client.complete([{"role": "system", "content": "Be brief."}, {"role": "user", "content": content}], 1)
+            await client.complete([{"role": "user", "content": "Who?"}], 1)
+
+    asyncio.run(run("Who?"))
+    asyncio.run(run([image_part(Image.new("RGB", (4, 4))), {"type": "text", "text": "Who?"}]))
+    first, plain, second, _ = (body["messages"] for body in server.bodies)
+    assert first == [{"role": "user", "content": "Be brief.\n\nWho?"}]
+    assert plain == [{"role": "user", "content": "Who?"}]
+    assert [message["role"] for message in second] == ["user"]
+    said, image, asked = second[0]["content"]
+    assert (said["text"], image["type"], asked["text"]) == ("Be brief.", "image_url", "Who?")
 
 
 def test_concurrency_is_limited(server: Server) -> None:
@@ -215,7 +184,7 @@ EVIDENCE = Evidence("e", "Velland", "Geography", "The highest point is Mount Vel
 def test_generator(server: Server) -> None:
     async def run() -> None:
         async with ChatClient(server.url, "good") as client:
-            generator = OpenAIGenerator(client, max_characters=20)
+            generator = OpenAIGenerator(client, max_context_tokens=5)
             first, second = await generator.generate(
                 [
                     GenerationRequest("How high is it?", None, EVIDENCE),
@@ -230,7 +199,7 @@ def test_generator(server: Server) -> None:
             assert second.answer == "heard: - Question: Who?\nThe answer is:"
             assert generator.name == "good"
             stream = [piece async for piece in generator.stream(GenerationRequest("Who?", None, EVIDENCE))]
-            assert stream == ["Mount ", "Véll"]
+            assert stream == ["Mount ", "Véll", Generation("Mount Véll", truncated=True)]
 
     asyncio.run(run())
 

@@ -137,13 +137,13 @@ def test_generator_interface() -> None:
         GenerationRequest("How many airports are there?", None, evidence),
     ]
 
-    async def pieces(request: GenerationRequest) -> list[str]:
+    async def pieces(request: GenerationRequest) -> list[str | Generation]:
         return [piece async for piece in reader.stream(request)]
 
     answers = asyncio.run(reader.generate(requests))
     assert [answer.answer for answer in answers] == ["Orrin (on Great Isle)", None, "14"]
-    assert asyncio.run(pieces(requests[0])) == ["Orrin (on Great Isle)"]
-    assert asyncio.run(pieces(requests[1])) == []
+    assert asyncio.run(pieces(requests[0])) == ["Orrin (on Great Isle)", answers[0]]
+    assert asyncio.run(pieces(requests[1])) == [answers[1]]
 
 
 def test_fields() -> None:

@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from indexes.chat import ChatClient
-from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer, summary_messages
+from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer, article_text, summary_messages
 from retriever.types import Entity, Section
 
 
@@ -76,14 +76,13 @@ def test_word_budget_and_empty_articles() -> None:
 
 
 def test_the_papers_prompt() -> None:
-    system, user = summary_messages(COUNTRY, 10_000)
+    system, user = summary_messages(article_text(COUNTRY))
     assert system["content"].startswith("You are a Wiki Summary Generator Assistant.")
     assert "history, characteristics, significance, appearance and impact" in system["content"]
     assert user["content"].startswith(
         "Following is the input Wikipedia content:\n\n# Velland\n\n## Velland\nBackground"
     )
     assert user["content"].endswith("Here is the summary of the Wikipedia content:")
-    assert len(summary_messages(COUNTRY, 20)[1]["content"]) < len(user["content"]) - 100
 
 
 @pytest.fixture

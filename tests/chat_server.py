@@ -1,0 +1,99 @@
+"""A chat server on loopback whose model names say how it behaves, for tests of whoever asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+
+
+class Server:
+    """An OpenAI-like server whose model names say how it behaves; it keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.times: list[float] = []
+        self.active = self.most_active = 0
+        app = FastAPI()
+        app.post("/v1/chat/completions")(self.answer)
+        app.get("/v1/models")(self.models)
+        self._uvicorn = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none"))
+        self._thread = threading.Thread(target=self._uvicorn.run, daemon=True)
+
+    def __enter__(self) -> Server:
+        self._thread.start()
+        while not self._uvicorn.started:
+            time.sleep(0.01)
+        port = self._uvicorn.servers[0].sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._uvicorn.should_exit = True
+        self._thread.join(5)
+
+    async def models(self) -> dict[str, Any]:
+        return {"object": "list", "data": [{"id": "good"}, {"id": "busy"}]}
+
+    async def answer(self, request: Request) -> Response:
+        body = await request.json()
+        first = not any(known["model"] == body["model"] for known in self.bodies)
+        self.bodies.append(body)
+        self.headers.append(dict(request.headers))
+        self.times.append(time.monotonic())
+        model = body["model"]
+        if model == "flaky" and first:
+            return PlainTextResponse("overloaded", 500)
+        if model == "busy" and first:
+            return PlainTextResponse("later", 429, headers={"Retry-After": "0.3"})
+        if model == "down":
+            return PlainTextResponse("out of memory", 503)
+        if model == "strict":
+            return JSONResponse({"error": {"message": "no such model"}}, 404)
+        if model == "broken":
+            return PlainTextResponse('{"choices": [')
+        if model == "empty":
+            return JSONResponse({"choices": []})
+        if model == "torn" and first:
+            return StreamingResponse(_torn(), headers={"Content-Length": "100"})
+        if model == "slow":
+            await asyncio.sleep(1.0)
+        if model == "counted":
+            self.active += 1
+            self.most_active = max(self.most_active, self.active)
+            await asyncio.sleep(0.05)
+            self.active -= 1
+        if body["stream"]:
+            return StreamingResponse(_events(model), media_type="text/event-stream")
+        content = body["messages"][-1]["content"]
+        text = content if isinstance(content, str) else content[-1]["text"]
+        return JSONResponse({"choices": [{"message": {"role": "assistant", "content": f"heard: {text}"}}]})
+
+
+async def _torn() -> AsyncIterator[str]:
+    yield '{"choices": [{"message"'
+    raise ConnectionResetError("the server dies in the middle")
+
+
+async def _events(model: str) -> AsyncIterator[str]:
+    yield ": a comment\n\n"
+    yield 'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n'
+    for piece in ("Mount ", "Véll", ""):
+        yield f"data: {json.dumps({'choices': [{'delta': {'content': piece}}]})}\n\n"
+    if model == "garbled":
+        yield "data: {oops\n\n"
+    if model == "troubled":
+        yield 'data: {"error": {"message": "out of memory"}}\n\n'
+    if model == "terse":
+        yield 'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n'
+        return
+    yield 'data: {"choices": [], "usage": {}}\n\ndata: [DONE]\n\n'
+    yield 'data: {"choices": [{"delta": {"content": "too late"}}]}\n\n'
