@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = (
+    "download",
     "build-index",
     "train-encoder",
     "mine-negatives",
