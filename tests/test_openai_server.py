@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -17,12 +16,18 @@ import httpx
 import pytest
 
 from indexes.chat import ChatClient, ChatError
+from indexes.context import token_cut
+from retriever.texts import section_passage
+from retriever.types import Evidence, GenerationRequest
+from serving.generator import OpenAIGenerator
+from serving.prompts import answer_messages
 
-COMMAND = shutil.which("transformers", path=str(Path(sys.executable).parent)) or shutil.which("transformers")
+# Through `retriever`, which lets transformers be imported beside a torchvision that was made for another PyTorch.
+COMMAND = "import sys, retriever; from transformers.cli.transformers import main; sys.exit(main())"
 MISSING = [name for name in ("openai", "accelerate", "fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
 pytestmark = pytest.mark.skipif(
-    COMMAND is None or bool(MISSING),
-    reason=f"needs transformers[serving]; missing: {MISSING or 'the command'}",
+    bool(MISSING),
+    reason=f"needs transformers[serving]; missing: {MISSING}",
 )
 
 
@@ -34,9 +39,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log = (folder / "log.txt").open("w")
-    command = [str(COMMAND), "serve", str(folder), "--device", "cpu", "--port", str(port), "--host", "127.0.0.1"]
+    options = ["--device", "cpu", "--port", str(port), "--host", "127.0.0.1"]
+    command = [sys.executable, "-c", COMMAND, "serve", str(folder), *options]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+    (folder / "home" / "hub").mkdir(parents=True)  # its list of models fails without
+    root = Path(__file__).parents[1]
+    process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=root)
     try:
         url = f"http://127.0.0.1:{port}"
         deadline = time.monotonic() + 90
@@ -103,3 +111,36 @@ def test_an_unknown_model_is_a_clear_error(served: tuple[str, str]) -> None:
 
     with pytest.raises(ChatError, match="chat/completions"):
         asyncio.run(run())
+
+
+def test_the_server_counts_as_the_cut_does(served: tuple[str, str]) -> None:
+    url, model = served
+    cut = token_cut(Path(model))
+    text = " ".join(f"word{i}, unheard-of" for i in range(20))  # word, comma, unheard, hyphen, of: 5 tokens each
+
+    def prompt_tokens(limit: int) -> int:
+        context = section_passage("Velland", "Geography", cut(text, limit)[0])
+        body = {"model": model, "messages": answer_messages("Who?", context), "max_tokens": 1}
+        return int(httpx.post(f"{url}/v1/chat/completions", json=body, timeout=30).json()["usage"]["prompt_tokens"])
+
+    assert prompt_tokens(31) - prompt_tokens(7) == 24
+    assert prompt_tokens(100) - prompt_tokens(99) == 1
+    assert prompt_tokens(101) == prompt_tokens(100)
+
+    async def run() -> list[bool]:
+        async with ChatClient(url, model) as client:
+            request = GenerationRequest("Who?", None, Evidence("v", "Velland", "Geography", text))
+            generators = [OpenAIGenerator(client, max_tokens=2, max_context_tokens=n, cut=cut) for n in (99, 100)]
+            return [(await generator.generate([request]))[0].truncated for generator in generators]
+
+    assert asyncio.run(run()) == [True, False]
+
+
+def test_check(served: tuple[str, str]) -> None:
+    url, model = served
+
+    async def run() -> str:
+        async with ChatClient(url, model) as client:
+            return await client.check()
+
+    assert asyncio.run(run()) == f"{url}/v1/models answers and names no models"
