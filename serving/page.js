@@ -151,11 +151,16 @@ function show(reply, asked) {
 }
 
 function showAnswer(reply, asked) {
-  const sure = reply.confidence === null ? "" : `, ${Math.round(reply.confidence * 100)} % sure`;
+  const failed = reply.generator_error;
+  const missing = failed ? "No answer this time; the evidence stands" : "No answer found in the evidence";
+  const about = [reply.generator];
+  if (failed) about.push(failed.message);
+  else if (reply.answer !== null && reply.confidence !== null) about.push(`${Math.round(reply.confidence * 100)} % sure`);
+  if (reply.context_truncated) about.push("read only the beginning of the section");
   byId("answer").replaceChildren(
     make("p", "asked", asked),
-    reply.abstained ? make("p", "reply none", "No answer found in the evidence") : make("p", "reply", reply.answer),
-    make("p", "sure", `${reply.generator}${reply.abstained ? "" : sure}`),
+    reply.answer === null ? make("p", "reply none", missing) : make("p", "reply", reply.answer),
+    make("p", "sure", about.join(", ")),
   );
 }
 

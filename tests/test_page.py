@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from indexes.chat import ChatClient
+from serving.generator import OpenAIGenerator
 from serving.settings import Settings
+from tests.chat_server import Server
 from tests.serving_world import COLORS, World, picture, served
 
 pytestmark = pytest.mark.browser
@@ -110,6 +113,34 @@ def test_abstains(page: Browser, tmp_path: Path) -> None:
     wait(page, lambda: by_id(page, "found").is_displayed())
     assert "No answer found in the evidence" in by_id(page, "answer").text
     assert by_id(page, "evidence").find_elements("tag name", "mark") == []
+
+
+def test_without_a_generator(chromium: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "flag.png"
+    path.write_bytes(picture(COLORS["Redland"]))
+    generator = OpenAIGenerator(ChatClient("http://127.0.0.1:9", "llama", retries=0))
+    with served(tmp_path, generator=generator) as world:
+        chromium.get(world.url)
+        ask(chromium, path, "When was the treaty?")
+        wait(chromium, lambda: by_id(chromium, "found").is_displayed())
+        answer = by_id(chromium, "answer").text
+        assert "No answer this time; the evidence stands\nllama, the generator cannot be reached" in answer
+        assert by_id(chromium, "entity").text.startswith("Redland")
+        assert "a republic in 1848" in by_id(chromium, "evidence").text
+        assert not by_id(chromium, "error").is_displayed()
+        screenshot(chromium, "degraded")
+
+
+def test_a_cut_section(chromium: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "flag.png"
+    path.write_bytes(picture(COLORS["Redland"]))
+    with Server() as server:
+        generator = OpenAIGenerator(ChatClient(server.url, "good"), max_context_tokens=5)
+        with served(tmp_path, generator=generator) as world:
+            chromium.get(world.url)
+            ask(chromium, path, "When was the treaty?")
+            wait(chromium, lambda: by_id(chromium, "found").is_displayed())
+            assert by_id(chromium, "answer").text.endswith("\ngood, read only the beginning of the section")
 
 
 def test_errors(page: Browser, tmp_path: Path) -> None:
