@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 from torch.nn import functional
@@ -38,7 +39,7 @@ from omgm.profile import load_profile
 from retriever.pipeline import Retriever
 from retriever.protocols import FusionEncoder
 from retriever.step2_rerank import FusionRerank
-from retriever.types import Entity, IntArray, Query
+from retriever.types import Entity, Query, StoredTokens
 
 Encode = Callable[[Image.Image, list[str]], torch.Tensor]
 _WARM_UP = 2
@@ -73,7 +74,7 @@ class RecomputedTokens:
 
     def __init__(self, index: Index, encode: Encode, pictures: dict[int, Image.Image]) -> None:
         self._index, self._encode, self._pictures = index, encode, pictures
-        self._owners: dict[int, int] = {}
+        self._owners: dict[range, int] = {}
         self.search = index.search
 
     def __len__(self) -> int:
@@ -88,18 +89,19 @@ class RecomputedTokens:
         """Returns where the tokens of its sections lie."""
         span = self._index.section_rows(row)
         if span:
-            self._owners[span.start] = row
+            self._owners[span] = row
         return span
 
-    def tokens(self, rows: IntArray) -> torch.Tensor:
-        """Returns the tokens of whole entities, for which `section_rows` was asked, normalized."""
-        parts, at = [self._index.tokens(rows[:0])], 0
-        while at < len(rows):
-            row = self._owners[int(rows[at])]
-            texts = section_texts(self._index.entity(row))
-            parts.append(functional.normalize(self._encode(self._pictures[row], texts), dim=-1))
-            at += len(texts)
-        return torch.cat(parts)
+    def gather(self, spans: Sequence[range]) -> StoredTokens:
+        """Returns the tokens of entities for which `section_rows` was asked, normalized."""
+        parts, first = [self._index.tokens(np.zeros(0, np.int64))], []
+        for span in spans:
+            first.append(sum(map(len, parts)))
+            if span:
+                row = self._owners[span]
+                texts = section_texts(self._index.entity(row))
+                parts.append(functional.normalize(self._encode(self._pictures[row], texts), dim=-1))
+        return StoredTokens(torch.cat(parts), None, np.array(first, np.int64))
 
 
 def recomputation(retriever: Retriever[Index], queries: Sequence[Query]) -> dict[str, Any]:
@@ -112,7 +114,7 @@ def recomputation(retriever: Retriever[Index], queries: Sequence[Query]) -> dict
     if not isinstance(second, FusionRerank):
         raise ValueError("the second step does not use stored tokens: there is nothing to compare")
     index, fusion = retriever.index, second.fusion
-    candidates = [first([query], [[]]) for query in queries]
+    candidates = [first.start([query])([[]]) for query in queries]
     rows = {candidate.row for [found] in candidates for candidate in found}
     paths = {row: path for row in rows if (path := index.image_path(row)) is not None}
     pictures = {row: load_image(path) for row, path in paths.items()}
@@ -123,13 +125,13 @@ def recomputation(retriever: Retriever[Index], queries: Sequence[Query]) -> dict
     }
     times: dict[str, list[float]] = {name: [] for name in steps}
     difference = 0.0
-    second(queries[:1], copy.deepcopy(candidates[0]))  # a first call pays for lazy set-up
+    second.start(queries[:1])(copy.deepcopy(candidates[0]))  # a first call pays for lazy set-up
     for query, found in zip(queries, candidates, strict=True):
         scores = {}
         for name, step in steps.items():
             given = copy.deepcopy(found)
             started = time.perf_counter()
-            [ranked] = step([query], given)
+            [ranked] = step.start([query])(given)
             times[name].append((time.perf_counter() - started) * 1000)
             scores[name] = {candidate.row: candidate.score for candidate in ranked}
         for name in ("image_once", "as_published"):

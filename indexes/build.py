@@ -31,6 +31,7 @@ from indexes.manifest import (
     hash_thumbnails,
     read_manifest,
 )
+from indexes.search import save_search
 from indexes.stages import (
     Picture,
     candidate_text,
@@ -41,8 +42,9 @@ from indexes.stages import (
     store_tokens,
     write_articles,
 )
-from indexes.store import Index, save_search
+from indexes.store import Index
 from indexes.summarize import Summarizer, summarize_all
+from indexes.tokens import TokenType
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.types import IntArray
 
@@ -62,6 +64,7 @@ def build_index(
     kb_format: str | None = None,
     batch_size: int = 32,
     candidates: Candidates = "summary",
+    tokens: TokenType = "float16",
     name: str | None = None,
     overwrite: bool = False,
     progress: bool = True,
@@ -81,6 +84,7 @@ def build_index(
         kb_format: See `read_knowledge_base`.
         batch_size: Entities a batch, and a batch is what a kill can lose.
         candidates: What step 1 searches. With `image`, an entity without a readable main image is never found.
+        tokens: How step 2's tokens are stored.
         name: What the index calls itself; by default the knowledge base's file name without extension.
         overwrite: Whether another index, or the unfinished build of one, may be replaced.
         progress: Whether to show bars.
@@ -103,6 +107,7 @@ def build_index(
         candidates=candidates,
         encoder=encoder.fingerprint,
         fusion=None if fusion is None else fusion.fingerprint,
+        tokens=tokens,
     )
     parts = out / _PARTS
     if _is_complete(out, inputs, overwrite):
@@ -136,7 +141,7 @@ def build_index(
 
             vectors = embed_texts(text_of, len(articles), encoder, parts, batch_size, progress)
         save_search(parts / "entities.faiss", vectors, rows.astype(np.int64))
-        offsets = store_tokens(articles, pictures, images, fusion, parts, batch_size, progress)
+        offsets = store_tokens(articles, pictures, images, fusion, tokens, parts, batch_size, progress)
         _write_report(parts, articles, pictures)
         manifest = Manifest(
             name=name or kb.stem,

@@ -11,8 +11,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from indexes.files import sha256_of
+from indexes.tokens import TokenType
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 THUMBNAILS = "images"
 FILES = (
@@ -23,6 +24,7 @@ FILES = (
     "summaries.offsets.npy",
     "entities.faiss",
     "tokens.npy",
+    "token_scales.npy",
     "token_offsets.npy",
     "report.json",
 )
@@ -54,6 +56,7 @@ class Inputs(_Model):
     candidates: Candidates
     encoder: str
     fusion: str | None
+    tokens: TokenType = "float16"
 
 
 class Counts(_Model):
@@ -84,9 +87,13 @@ class Manifest(_Model):
     counts: Counts
     dimension: int
     token_shape: tuple[int, int]
-    token_dtype: Literal["float16"] = "float16"
     thumbnails: str
     files: dict[str, File]
+
+    @property
+    def scales_shape(self) -> tuple[int, int]:
+        """Shape of the scales of int8 tokens; nothing for float16."""
+        return (self.counts.token_sections, self.token_shape[0]) if self.inputs.tokens == "int8" else (0, 0)
 
     def to_json(self) -> bytes:
         """Returns the file's content; no times and no paths, so that equal builds have equal manifests."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from retriever.quantize import quantize_tokens
 from torch.nn import functional
 from tqdm import tqdm
 
@@ -18,6 +19,7 @@ from indexes.images import find_image, load_image, thumbnail
 from indexes.lines import Articles, Lines, offsets_path, save_offsets, to_row
 from indexes.manifest import THUMBNAILS, Candidates
 from indexes.store import save_ids
+from indexes.tokens import TokenType
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.texts import blip_caption, section_passage
 from retriever.types import Entity, FloatArray, IntArray
@@ -128,11 +130,12 @@ def store_tokens(
     pictures: Sequence[Picture],
     images: Path | None,
     fusion: FusionEncoder | None,
+    dtype: TokenType,
     folder: Path,
     batch: int,
     progress: bool,
 ) -> IntArray:
-    """Returns where each entity's section tokens start, int64 [N + 1]; `tokens.npy` holds them as float16.
+    """Returns where each entity's section tokens start, int64 [N + 1]; `tokens.npy` holds them as `dtype`.
 
     An entity has tokens when it has sections and a readable main image. Without a fusion encoder none has.
     """
@@ -143,14 +146,21 @@ def store_tokens(
     offsets: IntArray = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
     save_array(folder / "token_offsets.npy", offsets)
     shape = (0, 0) if fusion is None else tuple(fusion.token_shape)
-    array = GrowingArray(folder / "tokens.npy", (int(offsets[-1]), *shape), np.float16)
+    array = GrowingArray(folder / "tokens.npy", (int(offsets[-1]), *shape), dtype)
+    scaled = (int(offsets[-1]), shape[0]) if dtype == "int8" else (0, 0)
+    scales = GrowingArray(folder / "token_scales.npy", scaled, np.float16)
     for rows in Bar("tokens", len(articles), batch, progress).batches(array.done):
         for row in rows:
             if fusion is not None and images is not None and counts[row]:
                 image = load_image(images / str(pictures[row].path))
                 tokens = fusion.encode_sections(image, section_texts(articles[row]))
-                unit = functional.normalize(tokens.detach().float(), dim=-1).half()
-                array.values[offsets[row] : offsets[row + 1]] = _finite(unit, "fusion encoder")
+                unit = functional.normalize(tokens.detach().float(), dim=-1)
+                span = slice(offsets[row], offsets[row + 1])
+                if dtype == "int8":
+                    unit, factors = quantize_tokens(unit)
+                    scales.values[span] = _finite(factors, "fusion encoder")
+                array.values[span] = _finite(unit if dtype == "int8" else unit.half(), "fusion encoder")
+        scales.commit(rows.stop)
         array.commit(rows.stop)
     return offsets
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
-import faiss
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from indexes.files import replace_with, save_array
+from indexes.files import save_array
 from indexes.lines import Articles, Lines
 from indexes.manifest import MEND, THUMBNAILS, Manifest, check_files, read_manifest
+from indexes.search import open_search
+from indexes.tokens import TokenStore
 from retriever.protocols import DualEncoder, FusionEncoder
-from retriever.types import Entity, FloatArray, IntArray
+from retriever.types import Entity, FloatArray, IntArray, StoredTokens
 
 _CACHED_ENTITIES = 4096
 
@@ -24,22 +26,25 @@ _CACHED_ENTITIES = 4096
 class Index:
     """An index, read only. It fulfils `retriever.protocols.EntityIndex`; any number of threads may use it.
 
-    Only vectors are held in memory; articles, summaries and tokens are read from memory-mapped files.
+    Only vectors are held in memory; articles, summaries and tokens are read from memory-mapped files. On a GPU the
+    vectors lie there, and the tokens too where they fit.
 
     Args:
         folder: A complete index.
         manifest: Its manifest, checked by `open`.
+        device: Where vectors are searched and tokens compared.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, device: str = "cpu") -> None:
         self.folder = folder
         self.manifest = manifest
         self._articles = Articles(folder / "entities.jsonl")
         self._summaries = Lines(folder / "summaries.jsonl")
         self._ids: IntArray = _load(folder / "entity_ids.npy")
         self._token_offsets: IntArray = _load(folder / "token_offsets.npy")
-        self._tokens: NDArray[np.float16] = _load(folder / "tokens.npy")
-        self._faiss: Any = faiss.read_index(str(folder / "entities.faiss"))
+        self._shapes = {name: _load(folder / name).shape for name in ("tokens.npy", "token_scales.npy")}
+        self._tokens = TokenStore(_load(folder / "tokens.npy"), _load(folder / "token_scales.npy"), device)
+        self._search = open_search(folder / "entities.faiss", device)
         self._cached_entity = lru_cache(_CACHED_ENTITIES)(self._articles.__getitem__)
         self._check_shapes()
 
@@ -50,6 +55,7 @@ class Index:
         *,
         encoder: DualEncoder | None = None,
         fusion: FusionEncoder | None = None,
+        device: str = "cpu",
         verify: bool = False,
     ) -> Self:
         """Returns the index in `folder`.
@@ -58,6 +64,7 @@ class Index:
             folder: What `build_index` wrote.
             encoder: Step 1's model; the index must have been built with it.
             fusion: Step 2's model; the index must have been built with it.
+            device: Where vectors are searched and tokens compared.
             verify: Whether to read every file and compare its checksum; else large files only by size.
 
         Raises:
@@ -71,7 +78,7 @@ class Index:
         if fusion is not None:
             _check_fit(folder, "fusion encoder", manifest.inputs.fusion, fusion.fingerprint)
             _check_fit(folder, "fusion token shape", manifest.token_shape, tuple(fusion.token_shape))
-        return cls(folder, manifest)
+        return cls(folder, manifest, device)
 
     def __len__(self) -> int:
         """Number of entities."""
@@ -89,9 +96,7 @@ class Index:
             raise ValueError(f"vectors: shape {tuple(vectors.shape)} where (B, {self.manifest.dimension}) is due")
         if k < 1:
             raise ValueError(f"k: {k} where at least 1 is due")
-        scores, rows = self._faiss.search(vectors.float().contiguous().cpu().numpy(), k)
-        scores[rows < 0] = -np.inf
-        return scores, rows
+        return self._search.search(vectors, k)
 
     def entity(self, row: int) -> Entity:
         """Returns the article at `row`; recently read ones are kept.
@@ -131,16 +136,17 @@ class Index:
             raise IndexError(f"the index has {len(self)} rows, no row {row}")
         return range(int(self._token_offsets[row]), int(self._token_offsets[row + 1]))
 
+    def gather(self, spans: Sequence[range]) -> StoredTokens:
+        """Returns the stored tokens of sections, each span the `section_rows` of an entity."""
+        return self._tokens.gather(spans)
+
     def tokens(self, rows: IntArray) -> torch.Tensor:
         """Returns stored section tokens, float32 [len(rows), tokens, H], normalized over H.
 
         Raises:
             IndexError: A row is out of range.
         """
-        rows = np.asarray(rows, dtype=np.int64)
-        if rows.size and not 0 <= rows.min() <= rows.max() < len(self._tokens):
-            raise IndexError(f"token rows must be within 0 to {len(self._tokens) - 1}")
-        return torch.from_numpy(self._tokens[rows]).float()
+        return self._tokens.read(rows)
 
     def _check_shapes(self) -> None:
         counts = self.manifest.counts
@@ -149,8 +155,9 @@ class Index:
             ("summaries.jsonl", len(self._summaries), counts.entities),
             ("entity_ids.npy", self._ids.shape, (2, counts.entities)),
             ("token_offsets.npy", self._token_offsets.shape, (counts.entities + 1,)),
-            ("tokens.npy", self._tokens.shape, (counts.token_sections, *self.manifest.token_shape)),
-            ("entities.faiss", (self._faiss.ntotal, self._faiss.d), (counts.searchable, self.manifest.dimension)),
+            ("tokens.npy", self._shapes["tokens.npy"], (counts.token_sections, *self.manifest.token_shape)),
+            ("token_scales.npy", self._shapes["token_scales.npy"], self.manifest.scales_shape),
+            ("entities.faiss", self._search.shape, (counts.searchable, self.manifest.dimension)),
         ]:
             if found != expected:
                 raise ValueError(f"{self.folder / name}: {found} where the manifest says {expected}; {MEND}")
@@ -165,22 +172,6 @@ def save_ids(path: Path, ids: list[str]) -> None:
     """Writes what `Index.row_of` looks up: int64 [2, N], the sorted hashes and their rows."""
     pairs = np.array(sorted((hash_id(one), row) for row, one in enumerate(ids)), dtype=np.int64).reshape(-1, 2)
     save_array(path, np.ascontiguousarray(pairs.T))
-
-
-def save_search(path: Path, vectors: FloatArray, rows: IntArray, block: int = 65536) -> None:
-    """Writes the FAISS index: exact inner products over the entities in `rows`; the others are never found.
-
-    Args:
-        path: The file.
-        vectors: Float32 [N, dimension], one for each entity.
-        rows: Int64 [M], the entities to search.
-        block: Vectors in memory at a time besides the index itself.
-    """
-    index = faiss.IndexIDMap2(faiss.IndexFlatIP(vectors.shape[1]))
-    for start in range(0, len(rows), block):
-        part = rows[start : start + block]
-        index.add_with_ids(np.ascontiguousarray(vectors[part]), part)
-    replace_with(path, lambda partial: faiss.write_index(index, str(partial)))
 
 
 def _load(path: Path) -> NDArray[Any]:

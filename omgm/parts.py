@@ -80,7 +80,7 @@ def open_retriever(profile: Profile, folder: Path) -> tuple[Retriever[Index], In
         ValueError: The index or a model is missing, or they do not fit each other; the message says what to do.
     """
     encoder, fusion = build_encoder(profile), build_fusion(profile)
-    index = Index.open(folder, encoder=encoder, fusion=fusion)
+    index = Index.open(folder, encoder=encoder, fusion=fusion, device=placement(profile)[0])
     built_with = index.manifest.inputs.candidates
     if built_with != profile.search.candidates:
         raise ValueError(

@@ -6,51 +6,56 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
+from torch import Tensor
 from torch.nn import functional
+
+from retriever.kernels import max_sim_pairs
+from retriever.types import StoredTokens
 
 ScoreMode = Literal["cosine", "paper", "compat"]
 
 
-def max_sim(query: torch.Tensor, sections: torch.Tensor, mode: ScoreMode = "cosine") -> torch.Tensor:
-    """Returns the similarity of a query and each section, float [S].
+def max_sim_spans(
+    queries: Tensor,
+    stored: StoredTokens,
+    query_of: Sequence[int],
+    spans: Sequence[range],
+    mode: ScoreMode = "cosine",
+) -> list[list[float]]:
+    """Returns the similarity of a query and each section of a span, for every span.
 
     For each query token the best inner product with a section's tokens is taken. `cosine` averages over the query's
     tokens, `paper` sums, and `compat` averages too but normalizes each of the query's dimensions over its tokens, as
     the published code does, for weights whose alpha and beta were tuned that way.
 
     Args:
-        query: Fused tokens of image and question, [N, H], not normalized.
-        sections: Stored tokens, [S, M, H], normalized over H.
-        mode: How to score.
-    """
-    return max_sim_ragged(query[None], [sections], mode)[0]
-
-
-def max_sim_ragged(
-    queries: torch.Tensor, sections: Sequence[torch.Tensor], mode: ScoreMode = "cosine"
-) -> list[torch.Tensor]:
-    """Returns `max_sim` of each query with its own sections, one matrix product a query.
-
-    Args:
-        queries: [B, N, H].
-        sections: B tensors [S_b, M, H]; S_b may be 0.
+        queries: Fused tokens of image and question, [B, N, H], not normalized.
+        stored: What the index holds of `spans`.
+        query_of: The query of each span.
+        spans: Rows of an entity's sections; may be empty.
         mode: How to score.
 
     Raises:
-        ValueError: There are not as many lists of sections as queries, or their tokens differ in length.
+        ValueError: Tokens of queries and sections differ in length.
     """
-    if len(queries) != len(sections):
-        raise ValueError(f"{len(queries)} queries need as many lists of sections, got {len(sections)}")
+    if queries.shape[-1] != stored.values.shape[-1]:
+        raise ValueError(
+            f"tokens of length {queries.shape[-1]} cannot be compared with stored ones of length "
+            f"{stored.values.shape[-1]}"
+        )
     unit = functional.normalize(queries.float(), dim=-2 if mode == "compat" else -1)
-    return [_one(query, stored, mode) for query, stored in zip(unit, sections, strict=True)]
-
-
-def _one(query: torch.Tensor, sections: torch.Tensor, mode: ScoreMode) -> torch.Tensor:
-    count, tokens, width = sections.shape
-    if count == 0:
-        return query.new_zeros(0)
-    if width != query.shape[-1]:
-        raise ValueError(f"tokens of length {query.shape[-1]} cannot be compared with stored ones of length {width}")
-    products = sections.to(query).reshape(count * tokens, width) @ query.T
-    best = products.reshape(count, tokens, -1).amax(dim=1)
-    return best.sum(dim=-1) if mode == "paper" else best.mean(dim=-1)
+    device = stored.values.device
+    counts = [len(span) for span in spans]
+    scores, _ = max_sim_pairs(
+        unit.to(device),
+        stored.values,
+        stored.scales,
+        torch.tensor(query_of, device=device),
+        torch.from_numpy(stored.first).to(device),
+        torch.tensor(counts, device=device),
+        total=sum(counts),
+        most=max(counts, default=0),
+    )
+    if mode != "paper":
+        scores = scores / queries.shape[-2]
+    return [part.tolist() for part in scores.cpu().split(counts)]

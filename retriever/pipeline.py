@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from retriever.protocols import EntityIndex, Step
+from retriever.streams import own_stream
 from retriever.types import Candidate, Query, Retrieved
 
 IndexT = TypeVar("IndexT", bound=EntityIndex)
@@ -28,16 +29,24 @@ class Retriever(Generic[IndexT]):
         if not names or len(set(names)) != len(names):
             raise ValueError(f"a pipeline needs steps with a name each, got {names}")
         self.steps, self.index = tuple(steps), index
+        self._streams = [own_stream() for _ in steps]
 
     def retrieve(self, queries: Sequence[Query]) -> list[Retrieved]:
         """Returns one result for each query, in order."""
         candidates: list[list[Candidate]] = [[] for _ in queries]
         timings: dict[str, float] = {}
         rankings: list[dict[str, list[tuple[int, float]]]] = [{} for _ in queries]
-        for step in self.steps:
+        finishes = []
+        for step, stream in zip(self.steps, self._streams, strict=True):
             started = time.perf_counter()
-            candidates = step(queries, candidates)
+            with stream():
+                finishes.append(step.start(queries))
             timings[step.name] = (time.perf_counter() - started) * 1000
+        for step, stream, finish in zip(self.steps, self._streams, finishes, strict=True):
+            started = time.perf_counter()
+            with stream():
+                candidates = finish(candidates)
+            timings[step.name] += (time.perf_counter() - started) * 1000
             for ranking, found in zip(rankings, candidates, strict=True):
                 ranking[step.name] = [(candidate.row, candidate.score) for candidate in found]
         return [

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from PIL import Image
 from torch import Tensor
 
-from retriever.types import Candidate, Entity, FloatArray, Generation, GenerationRequest, IntArray, Query
+from retriever.types import Candidate, Entity, FloatArray, Generation, GenerationRequest, IntArray, Query, StoredTokens
 
 
 class DualEncoder(Protocol):
@@ -69,8 +69,12 @@ class EntityIndex(Protocol):
     def section_rows(self, row: int) -> range:
         """Returns where the tokens of its sections lie in the store; empty without image or sections."""
 
-    def tokens(self, rows: IntArray) -> Tensor:
-        """Returns stored section tokens, float32 [len(rows), 32, H], normalized over H."""
+    def gather(self, spans: Sequence[range]) -> StoredTokens:
+        """Returns the stored tokens of sections, each span the `section_rows` of an entity."""
+
+
+Finish = Callable[[list[list[Candidate]]], list[list[Candidate]]]
+"""Takes each query's candidates and returns them rescored, best first."""
 
 
 class Step(Protocol):
@@ -80,8 +84,11 @@ class Step(Protocol):
     def name(self) -> str:
         """The key of its time and of its run file."""
 
-    def __call__(self, queries: Sequence[Query], candidates: list[list[Candidate]]) -> list[list[Candidate]]:
-        """Returns each query's candidates rescored, best first."""
+    def start(self, queries: Sequence[Query]) -> Finish:
+        """Returns what finishes the step, having begun all that needs no candidates: towers, tokenizers.
+
+        All steps are started before the first is finished, so that on a GPU their towers run side by side.
+        """
 
 
 class Generator(Protocol):
@@ -94,5 +101,5 @@ class Generator(Protocol):
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Returns one answer for each request."""
 
-    def stream(self, request: GenerationRequest) -> AsyncIterator[str]:
-        """Yields the answer piece by piece."""
+    def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
+        """Yields the answer piece by piece, and last what `generate` would have returned."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
 from retriever.fusion import fuse
-from retriever.maxsim import ScoreMode, max_sim_ragged
-from retriever.protocols import EntityIndex, FusionEncoder
+from retriever.maxsim import ScoreMode, max_sim_spans
+from retriever.protocols import EntityIndex, Finish, FusionEncoder
 from retriever.texts import blip_caption
 from retriever.types import Candidate, Query, ScoredSection
 
@@ -29,29 +28,33 @@ class FusionRerank:
     def __init__(self, fusion: FusionEncoder, index: EntityIndex, alpha: float, mode: ScoreMode = "cosine") -> None:
         self.fusion, self.index, self.alpha, self.mode = fusion, index, alpha, mode
 
-    @torch.inference_mode()
-    def __call__(self, queries: Sequence[Query], candidates: list[list[Candidate]]) -> list[list[Candidate]]:
-        """Returns the candidates by their fused score, best first, the sections of each by `sim_m`.
+    def start(self, queries: Sequence[Query]) -> Finish:
+        """Returns what orders candidates by their fused score, best first, and the sections of each by `sim_m`.
 
         A section without stored tokens keeps `sim_m` at `None`, and so does an entity that has none with tokens.
         """
-        if not queries:
-            return []
         captions = [blip_caption(query.question) for query in queries]
         tokens = self.fusion.encode([query.image for query in queries], captions)
-        return [self._one(query, one, found) for query, one, found in zip(queries, tokens, candidates, strict=True)]
 
-    def _one(self, query: Query, tokens: torch.Tensor, candidates: list[Candidate]) -> list[Candidate]:
-        if not candidates:
-            return []
-        spans = [self.index.section_rows(candidate.row) for candidate in candidates]
-        stored = self.index.tokens(np.concatenate([np.arange(span.start, span.stop) for span in spans]))
-        [scores] = max_sim_ragged(tokens[None], [stored], self.mode)
-        left = scores.tolist()
-        for candidate, span in zip(candidates, spans, strict=True):
-            sims, left = left[: len(span)], left[len(span) :]
+        def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
+            self._score(tokens, candidates)
+            return [self._fused(query, found) for query, found in zip(queries, candidates, strict=True)]
+
+        return finish
+
+    @torch.inference_mode()
+    def _score(self, tokens: torch.Tensor, candidates: list[list[Candidate]]) -> None:
+        """Sets `sim_m` and the sections of every candidate, all in one call."""
+        pairs = [(query, candidate) for query, found in enumerate(candidates) for candidate in found]
+        if not pairs:
+            return
+        spans = [self.index.section_rows(candidate.row) for _, candidate in pairs]
+        scores = max_sim_spans(tokens, self.index.gather(spans), [query for query, _ in pairs], spans, self.mode)
+        for (_, candidate), sims in zip(pairs, scores, strict=True):
             candidate.sim_m = max(sims, default=None)
             candidate.sections = self._sections(candidate.row, sims)
+
+    def _fused(self, query: Query, candidates: list[Candidate]) -> list[Candidate]:
         alpha = self.alpha if query.options.alpha is None else query.options.alpha
         fused = fuse([c.sim_c for c in candidates], [c.sim_m for c in candidates], alpha)
         for candidate, score in zip(candidates, fused, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from retriever.fusion import fuse
-from retriever.protocols import EntityIndex, TextReranker
+from retriever.protocols import EntityIndex, Finish, TextReranker
 from retriever.texts import section_passage
 from retriever.types import Candidate, Query, ScoredSection
 
@@ -24,8 +24,11 @@ class SectionRerank:
     def __init__(self, reranker: TextReranker, index: EntityIndex, beta: float) -> None:
         self.reranker, self.index, self.beta = reranker, index, beta
 
-    def __call__(self, queries: Sequence[Query], candidates: list[list[Candidate]]) -> list[list[Candidate]]:
-        """Returns the candidates as they came; the sections of each first one are scored, best first."""
+    def start(self, queries: Sequence[Query]) -> Finish:
+        """Returns what leaves the candidates as they are and scores the sections of each first one, best first."""
+        return lambda candidates: self._finish(queries, candidates)
+
+    def _finish(self, queries: Sequence[Query], candidates: list[list[Candidate]]) -> list[list[Candidate]]:
         asked = [(query, found[0]) for query, found in zip(queries, candidates, strict=True) if found]
         for _, best in asked:
             if not best.sections:  # no step before this one looked at sections

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from torch import Tensor
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
@@ -30,6 +31,21 @@ class Entity:
     sections: tuple[Section, ...]
     image: str | None = None
     url: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredTokens:
+    """Section tokens as an index holds them, normalized over H before they were stored.
+
+    Attributes:
+        values: [R, M, H], float16, or int8 of which a token is `values * scale`.
+        scales: [R, M] for int8, else `None`.
+        first: Row of `values` where each of the spans that were asked for begins.
+    """
+
+    values: Tensor
+    scales: Tensor | None
+    first: IntArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ import uvicorn
 from fastapi import FastAPI
 from PIL import Image
 
+from retriever.protocols import Generator
 from retriever.types import (
     Candidate,
     Entity,
@@ -30,6 +31,7 @@ from retriever.types import (
     Retrieved,
     ScoredSection,
     Section,
+    StoredTokens,
 )
 from serving.app import create_app
 from serving.settings import Settings
@@ -78,17 +80,17 @@ class FlagIndex:
         path = self.folder / str(self.entities[row].image)
         return path if path.is_file() else None
 
-    def search(self, vectors: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
+    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
         colors = np.array(list(COLORS.values()), np.float32)
-        scores = 1 - np.linalg.norm(vectors[:, None] - colors, axis=-1) / 255
+        scores = 1 - np.linalg.norm(vectors.numpy()[:, None] - colors, axis=-1) / 255
         rows = np.argsort(-scores, axis=1)[:, :k]
         return np.take_along_axis(scores, rows, axis=1), rows
 
     def section_rows(self, row: int) -> range:
         return range(2 * row, 2 * row + 2)
 
-    def tokens(self, rows: IntArray) -> torch.Tensor:
-        return torch.zeros(len(rows), 32, 4)
+    def gather(self, spans: Sequence[range]) -> StoredTokens:
+        return StoredTokens(torch.zeros(6, 32, 4), None, np.array([span.start for span in spans]))
 
 
 class ColorRetriever:
@@ -115,7 +117,7 @@ class ColorRetriever:
 
     def _one(self, query: Query) -> Retrieved:
         vector = np.asarray(query.image, np.float32).reshape(-1, 3).mean(0, keepdims=True)
-        scores, rows = self.index.search(vector, query.options.k or 20)
+        scores, rows = self.index.search(torch.from_numpy(vector), query.options.k or 20)
         candidates = []
         for score, row in zip(scores[0].tolist(), rows[0].tolist(), strict=True):
             sections = [
@@ -142,12 +144,13 @@ class YearReader:
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         return [_year(request) for request in requests]
 
-    async def stream(self, request: GenerationRequest) -> AsyncIterator[str]:
+    async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
         if "choke" in request.question:
             yield "18"
             raise RuntimeError("secret internals")
         for digit in _year(request).answer or "":
             yield digit
+        yield _year(request)
 
 
 def _year(request: GenerationRequest) -> Generation:
@@ -158,17 +161,17 @@ def _year(request: GenerationRequest) -> Generation:
 class World:
     """One service with all its parts, and the address it listens at."""
 
-    def __init__(self, folder: Path, settings: Settings | None = None) -> None:
+    def __init__(self, folder: Path, settings: Settings | None = None, generator: Generator | None = None) -> None:
         self.index = FlagIndex(folder)
         self.retriever = ColorRetriever(self.index)
-        self.app = create_app(self.retriever, self.index, YearReader(), settings or Settings())
+        self.app = create_app(self.retriever, self.index, generator or YearReader(), settings or Settings())
         self.url = ""
 
 
 @contextmanager
-def served(folder: Path, settings: Settings | None = None) -> Iterator[World]:
+def served(folder: Path, settings: Settings | None = None, generator: Generator | None = None) -> Iterator[World]:
     """Yields a service that listens on a free loopback port."""
-    world = World(folder, settings)
+    world = World(folder, settings, generator)
     with listening(world.app) as world.url:
         yield world
         world.retriever.gate.set()

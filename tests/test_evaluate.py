@@ -28,6 +28,7 @@ from retriever.types import (
     Retrieved,
     ScoredSection,
     Section,
+    StoredTokens,
 )
 
 COLORS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
@@ -50,8 +51,8 @@ class Shelf:
     def __len__(self) -> int:
         return len(ENTITIES)
 
-    def search(self, vectors: FloatArray, k: int) -> tuple[FloatArray, IntArray]:
-        scores = vectors @ (np.array(list(COLORS.values()), np.float32) / 255).T
+    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        scores = vectors.numpy() @ (np.array(list(COLORS.values()), np.float32) / 255).T
         rows = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(scores, rows, axis=1), rows
 
@@ -64,7 +65,7 @@ class Shelf:
     def section_rows(self, row: int) -> range:
         return range(2 * row, 2 * row + 2)
 
-    def tokens(self, rows: IntArray) -> torch.Tensor:
+    def gather(self, spans: Sequence[range]) -> StoredTokens:
         raise AssertionError("these steps keep no tokens")
 
 
@@ -91,7 +92,7 @@ class Steps:
 
     def _one(self, query: Query) -> Retrieved:
         mean = np.asarray(query.image, np.float64).mean(axis=(0, 1))[None].astype(np.float32) / 255
-        scores, rows = self.index.search(mean, 2)
+        scores, rows = self.index.search(torch.from_numpy(mean), 2)
         candidates = [Candidate(int(r), sim_c=s, score=s) for s, r in zip(scores[0], rows[0], strict=True)]
         rankings = {"step1": [(c.row, c.score) for c in candidates]}
         for c in candidates:

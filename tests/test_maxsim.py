@@ -7,7 +7,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from retriever.maxsim import ScoreMode, max_sim, max_sim_ragged
+from retriever.maxsim import ScoreMode, max_sim_spans
+from retriever.types import StoredTokens
 
 QUERY = torch.tensor([[3.0, 4.0], [0.0, 2.0]])
 """Over H: (0.6, 0.8) and (0, 1). Over its tokens: the first dimension becomes (1, 0), the second (4, 2) / sqrt(20)."""
@@ -25,7 +26,11 @@ SECTIONS = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[-1.0, 0.0], [0.6, 0.8]]])
     ],
 )
 def test_hand_computed(mode: ScoreMode, expected: list[float]) -> None:
-    assert max_sim(QUERY, SECTIONS, mode).tolist() == pytest.approx(expected, abs=1e-6)
+    assert max_sim_spans(QUERY[None], stored(SECTIONS), [0], [range(2)], mode)[0] == pytest.approx(expected, abs=1e-6)
+
+
+def stored(values: torch.Tensor, first: tuple[int, ...] = (0,)) -> StoredTokens:
+    return StoredTokens(values, None, np.array(first))
 
 
 def brute(query: NDArray[np.float64], sections: NDArray[np.float64], mode: str) -> list[float]:
@@ -39,20 +44,19 @@ def brute(query: NDArray[np.float64], sections: NDArray[np.float64], mode: str) 
 
 
 @pytest.mark.parametrize("mode", ["cosine", "paper", "compat"])
-def test_ragged_lists_equal_float64_brute_force(mode: ScoreMode) -> None:
+def test_ragged_spans_equal_float64_brute_force(mode: ScoreMode) -> None:
     random = np.random.default_rng(0)
     queries = random.normal(size=(3, 8, 16))
-    sections = []
-    for count in (5, 0, 1):
-        stored = random.normal(size=(count, 6, 16))
-        sections.append(stored / np.linalg.norm(stored, axis=-1, keepdims=True))
-    found = max_sim_ragged(torch.tensor(queries).float(), [torch.tensor(s).float() for s in sections], mode)
-    for query, stored, scores in zip(queries, sections, found, strict=True):
-        assert scores.tolist() == pytest.approx(brute(query, stored, mode), abs=1e-5)
+    sections = random.normal(size=(9, 6, 16))
+    sections /= np.linalg.norm(sections, axis=-1, keepdims=True)
+    query_of, spans = [2, 0, 1, 0], [range(4, 9), range(2, 2), range(3, 4), range(0, 3)]
+    tokens = stored(torch.tensor(sections).float(), tuple(span.start for span in spans))
+    found = max_sim_spans(torch.tensor(queries).float(), tokens, query_of, spans, mode)
+    for query, span, scores in zip(query_of, spans, found, strict=True):
+        assert scores == pytest.approx(brute(queries[query], sections[span.start : span.stop], mode), abs=1e-5)
 
 
-def test_shapes_that_do_not_fit() -> None:
-    with pytest.raises(ValueError, match="as many lists"):
-        max_sim_ragged(QUERY[None], [])
+def test_nothing_to_compare_and_shapes_that_do_not_fit() -> None:
+    assert max_sim_spans(QUERY[None], stored(SECTIONS, ()), [], []) == []
     with pytest.raises(ValueError, match=r"length 2 .* length 3"):
-        max_sim(QUERY, torch.zeros(1, 2, 3))
+        max_sim_spans(QUERY[None], stored(torch.zeros(1, 2, 3)), [0], [range(1)])

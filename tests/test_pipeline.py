@@ -9,6 +9,7 @@ from indexes.build import build_index
 from indexes.store import Index
 from retriever.models.bm25 import BM25
 from retriever.pipeline import Retriever
+from retriever.protocols import Finish
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
@@ -159,7 +160,7 @@ def test_an_entity_without_image_is_ranked_by_what_it_has(retriever: Retriever[I
 def test_only_entities_without_tokens(index: Index) -> None:
     rows = [row for row in range(len(index)) if index.entity(row).title in ("Words", "Lost")]
     step = FusionRerank(ColorFusion(), index, alpha=0.2)
-    [found] = step([FRANCE], [[Candidate(rows[0], sim_c=0.1), Candidate(rows[1], sim_c=0.3)]])
+    [found] = step.start([FRANCE])([[Candidate(rows[0], sim_c=0.1), Candidate(rows[1], sim_c=0.3)]])
     assert [(c.row, c.score) for c in found] == [(rows[1], 0.3), (rows[0], 0.1)]
 
 
@@ -167,11 +168,11 @@ def test_lists_of_length_0_and_1(index: Index) -> None:
     rerank = FusionRerank(ColorFusion(), index, alpha=0.5)
     sections = SectionRerank(BM25(), index, beta=0.5)
     row = next(row for row in range(len(index)) if index.entity(row).title == "France")
-    found = rerank([FRANCE, FRANCE], [[], [Candidate(row, sim_c=0.4)]])
+    found = rerank.start([FRANCE, FRANCE])([[], [Candidate(row, sim_c=0.4)]])
     assert found[0] == [] and [c.row for c in found[1]] == [row]
-    found = sections([FRANCE, FRANCE], found)
+    found = sections.start([FRANCE, FRANCE])(found)
     assert found[0] == [] and len(found[1][0].sections) == 2
-    assert sections([], []) == rerank([], []) == []
+    assert sections.start([])([]) == rerank.start([])([]) == []
 
 
 def test_step_3_works_without_step_2(index: Index) -> None:
@@ -187,7 +188,7 @@ def test_equal_scores_keep_their_order(index: Index) -> None:
     row = next(row for row in range(len(index)) if index.entity(row).title == "France")
     step = FusionRerank(ColorFusion(), index, alpha=0.5)
     twins = [Candidate(row, sim_c=0.4, sections=[ScoredSection(9)]) for _ in range(3)]
-    [found] = step([FRANCE], [list(twins)])
+    [found] = step.start([FRANCE])([list(twins)])
     assert [id(c) for c in found] == [id(c) for c in twins]
 
 
@@ -195,14 +196,34 @@ def test_a_new_step_needs_nothing_of_the_others(index: Index) -> None:
     class Reverse:
         name = "reverse"
 
-        def __call__(self, queries: object, candidates: list[list[Candidate]]) -> list[list[Candidate]]:
-            return [found[::-1] for found in candidates]
+        def start(self, queries: object) -> Finish:
+            return lambda candidates: [found[::-1] for found in candidates]
 
     search = EntitySearch(ColorEncoder(), index, k=3)
     [found] = Retriever([search, Reverse()], index).retrieve([FRANCE])
     assert [row for row, _ in found.rankings["reverse"]] == [row for row, _ in found.rankings["step1"]][::-1]
     with pytest.raises(ValueError, match="name each"):
         Retriever([search, search], index)
+
+
+def test_every_step_starts_before_the_first_finishes(index: Index) -> None:
+    order: list[str] = []
+
+    class Noted:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def start(self, queries: object) -> Finish:
+            order.append(f"start {self.name}")
+
+            def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
+                order.append(f"finish {self.name}")
+                return candidates
+
+            return finish
+
+    Retriever([Noted("a"), Noted("b")], index).retrieve([FRANCE])
+    assert order == ["start a", "start b", "finish a", "finish b"]
 
 
 def test_no_gradients_are_kept(retriever: Retriever[Index]) -> None:

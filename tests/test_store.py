@@ -11,7 +11,8 @@ import torch
 from PIL import Image
 
 from indexes.build import build_index
-from indexes.store import Index, save_search
+from indexes.search import save_search
+from indexes.store import Index
 from retriever.protocols import EntityIndex
 from tests.small_kb import write_kb
 from tests.small_models import ColorEncoder, ColorFusion, FirstSentence
@@ -129,6 +130,7 @@ def test_models_that_do_not_fit(built: Path) -> None:
         "summaries.offsets.npy",
         "entities.faiss",
         "tokens.npy",
+        "token_scales.npy",
         "token_offsets.npy",
         "report.json",
     ],
@@ -173,7 +175,7 @@ def test_manifests_that_cannot_be_used(folder: Path, tmp_path: Path) -> None:
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps(manifest | {"format_version": 99}))
-    with pytest.raises(ValueError, match="format version 99, this release reads 1"):
+    with pytest.raises(ValueError, match="format version 99, this release reads 2"):
         Index.open(folder)
     path.write_text(json.dumps(manifest | {"dimension": "7"}))
     with pytest.raises(ValueError, match=r"manifest\.json: .*dimension"):

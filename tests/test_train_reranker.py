@@ -8,6 +8,7 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -17,7 +18,7 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.fusion import QFormerFusion
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig, SmallVision
-from retriever.types import Entity, Section
+from retriever.types import Entity, Section, StoredTokens
 from training import loop
 from training.candidates import Pair, draw_candidates, make_samples
 from training.mine import mine_negatives, read_negatives
@@ -259,8 +260,8 @@ class Lands:
     def section_rows(self, row: int) -> range:
         return range(0)
 
-    def tokens(self, rows):  # type: ignore[no-untyped-def]
-        return torch.zeros(0, 32, 8)
+    def gather(self, spans):  # type: ignore[no-untyped-def]
+        return StoredTokens(torch.zeros(0, 32, 8), None, np.zeros(len(spans), np.int64))
 
 
 def test_mining_writes_the_known_form_and_goes_on(world: World, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> None:
         fusion=build_fusion(profile),
         kb_format=args.kb_format,
         candidates=profile.search.candidates,
+        tokens=profile.fusion.tokens,
         name=args.name,
         overwrite=args.overwrite,
     )

@@ -1,0 +1,118 @@
+"""Exact entity search: by FAISS on the CPU, by matrix products where the vectors lie on a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import faiss
+import numpy as np
+import torch
+from torch import Tensor
+
+from indexes.files import replace_with
+from retriever.types import FloatArray, IntArray
+
+_SPARE = 64
+"""Vectors that the half-precision scan of `DeviceSearch` returns beyond `k`, so that its rounding loses none."""
+
+
+class Search(Protocol):
+    """Finds the vectors with the largest inner products."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of vectors and their length."""
+
+    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        """Returns inner products float32 and rows int64, both [B, k], best first; -1 and -inf where none is left."""
+
+
+class FaissSearch:
+    """Exact search by FAISS, in float32.
+
+    Args:
+        path: What `save_search` wrote.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._faiss: Any = faiss.read_index(str(path))
+        self.shape: tuple[int, int] = (self._faiss.ntotal, self._faiss.d)
+
+    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        """Returns inner products and rows, best first."""
+        scores, rows = self._faiss.search(vectors.float().contiguous().cpu().numpy(), k)
+        scores[rows < 0] = -np.inf
+        return scores, rows
+
+
+class DeviceSearch:
+    """Exact search over float16 vectors on a device: 5.1 GB for 2 million of length 1280, read once a batch.
+
+    A scan in float16 finds `k` and some spare vectors in blocks; their products are then summed in float32. For unit
+    vectors a score differs from one of float32 vectors by less than 1e-3, from rounding them to float16.
+
+    Args:
+        vectors: [N, dimension], normalized.
+        rows: Row of each, [N].
+        device: Where they are kept.
+        block: Vectors a matrix product; bounds the memory of its result.
+    """
+
+    def __init__(self, vectors: FloatArray, rows: IntArray, device: torch.device | str, block: int = 1 << 20) -> None:
+        self._vectors = torch.empty(vectors.shape, dtype=torch.float16, device=device)
+        for start in range(0, len(vectors), block):
+            self._vectors[start : start + block].copy_(torch.from_numpy(vectors[start : start + block]))
+        self._rows = torch.from_numpy(rows).to(device)
+        self._block = block
+        self.shape: tuple[int, int] = (len(vectors), vectors.shape[1])
+
+    @classmethod
+    def read(cls, path: Path, device: torch.device | str) -> DeviceSearch:
+        """Returns the search over what `save_search` wrote."""
+        index: Any = faiss.read_index(str(path))
+        flat: Any = faiss.downcast_index(index.index)
+        vectors = faiss.rev_swig_ptr(flat.get_xb(), flat.ntotal * flat.d).reshape(flat.ntotal, flat.d)
+        return cls(vectors, faiss.vector_to_array(index.id_map), device)
+
+    @torch.inference_mode()
+    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        """Returns inner products and rows, best first; both are the only results that wait for the device."""
+        queries = vectors.to(self._vectors.device).half()
+        found = [self._scan(queries, start, k + _SPARE) for start in range(0, max(len(self._rows), 1), self._block)]
+        coarse, places = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
+        kept = coarse.topk(min(k + _SPARE, coarse.shape[1]), dim=1).indices
+        places = places.gather(1, kept)
+        exact = torch.einsum("bd,bnd->bn", queries.float(), self._vectors[places].float())
+        best = exact.topk(min(k, exact.shape[1]), dim=1)
+        scores = np.full((len(queries), k), -np.inf, np.float32)
+        rows = np.full((len(queries), k), -1, np.int64)
+        scores[:, : best.values.shape[1]] = best.values.cpu().numpy()
+        rows[:, : best.values.shape[1]] = self._rows[places.gather(1, best.indices)].cpu().numpy()
+        return scores, rows
+
+    def _scan(self, queries: Tensor, start: int, k: int) -> tuple[Tensor, Tensor]:
+        block = self._vectors[start : start + self._block]
+        best = (queries @ block.T).topk(min(k, len(block)), dim=1)
+        return best.values, best.indices + start
+
+
+def open_search(path: Path, device: torch.device | str = "cpu") -> Search:
+    """Returns the search over what `save_search` wrote, on a device."""
+    return FaissSearch(path) if torch.device(device).type == "cpu" else DeviceSearch.read(path, device)
+
+
+def save_search(path: Path, vectors: FloatArray, rows: IntArray, block: int = 65536) -> None:
+    """Writes the FAISS index: exact inner products over the entities in `rows`; the others are never found.
+
+    Args:
+        path: The file.
+        vectors: Float32 [N, dimension], one for each entity.
+        rows: Int64 [M], the entities to search.
+        block: Vectors in memory at a time besides the index itself.
+    """
+    index = faiss.IndexIDMap2(faiss.IndexFlatIP(vectors.shape[1]))
+    for start in range(0, len(rows), block):
+        part = rows[start : start + block]
+        index.add_with_ids(np.ascontiguousarray(vectors[part]), part)
+    replace_with(path, lambda partial: faiss.write_index(index, str(partial)))

@@ -1,0 +1,70 @@
+"""The token store: what the fusion encoder made of every section, on disk, and on a GPU where it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from retriever.quantize import dequantize
+from torch import Tensor
+
+from retriever.types import IntArray, StoredTokens
+
+TokenType = Literal["float16", "int8"]
+"""How tokens are stored: 48 KiB a section of 32 tokens of length 768 as float16, 24.1 KiB as int8 with scales."""
+
+
+class TokenStore:
+    """Tokens by section row; any number of threads may read it.
+
+    On a GPU all of it is kept there if it takes at most half of the memory that is free when it is opened; else
+    sections are read from the memory-mapped files and sent there for every batch.
+
+    Args:
+        values: [R, M, H], float16 or int8.
+        scales: Float16 [R, M] for int8, else anything.
+        device: Where tokens are compared.
+    """
+
+    def __init__(self, values: NDArray[Any], scales: NDArray[np.float16], device: torch.device | str = "cpu") -> None:
+        self._values, self._device = values, torch.device(device)
+        self._scales = scales if values.dtype == np.int8 else None
+        self._resident: StoredTokens | None = None
+        if self._device.type == "cuda" and values.nbytes <= torch.cuda.mem_get_info(self._device)[0] // 2:
+            self._resident = self._on_device([slice(None)])
+
+    def gather(self, spans: Sequence[range]) -> StoredTokens:
+        """Returns the tokens of spans of rows, and where each begins."""
+        if self._resident is not None:
+            first = np.array([span.start for span in spans], np.int64)
+            return StoredTokens(self._resident.values, self._resident.scales, first)
+        lengths = np.array([0, *(len(span) for span in spans)], np.int64)
+        found = self._on_device([slice(span.start, span.stop) for span in spans])
+        return StoredTokens(found.values, found.scales, np.cumsum(lengths)[:-1])
+
+    def read(self, rows: IntArray) -> Tensor:
+        """Returns the tokens at `rows` as they are compared, float32 [len(rows), M, H].
+
+        Raises:
+            IndexError: A row is out of range.
+        """
+        rows = np.asarray(rows, dtype=np.int64)
+        if rows.size and not 0 <= rows.min() <= rows.max() < len(self._values):
+            raise IndexError(f"token rows must be within 0 to {len(self._values) - 1}")
+        values = torch.from_numpy(self._values[rows])
+        if self._scales is None:
+            return values.float()
+        return dequantize(values, torch.from_numpy(self._scales[rows]))
+
+    def _on_device(self, parts: Sequence[slice]) -> StoredTokens:
+        scales = None if self._scales is None else self._send(self._scales, parts)
+        return StoredTokens(self._send(self._values, parts), scales, np.zeros(1, np.int64))
+
+    def _send(self, array: NDArray[Any], parts: Sequence[slice]) -> Tensor:
+        gathered = torch.from_numpy(np.concatenate([array[part] for part in parts] or [array[:0]]))
+        if self._device.type == "cuda":
+            gathered = gathered.pin_memory()
+        return gathered.to(self._device, non_blocking=True)

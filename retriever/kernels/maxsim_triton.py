@@ -1,0 +1,146 @@
+"""Late interaction as one Triton kernel: scores of sections and the best of each pair in a single pass over the store.
+
+A section of the paper profile (32 tokens of 768) is 24 KiB as int8 and 48 KiB in 16 bits, and takes 2 * 32 * 32 * 768 =
+1.6 MFLOP: 64 and 32 operations a byte, where an H100 could do 295 (990 TFLOP/s by its data sheet over 3.35 TB/s). So
+reading is what counts, and all of the work goes into reading a stored byte once and nothing else.
+
+- A program takes `tile` sections of one pair: their rows are neighbors, and the query's 48 KiB, which come from the L2
+  cache, are read once for all of them. With one section a program they would be twice as many bytes as its tokens.
+- The grid is pairs x tiles of the longest pair; a program without sections leaves after one load. Programs that loop
+  over a whole pair would be fewer (20 at batch 1, for 132 processors), and one with 60 sections would end long after
+  those with 5. Pairs are the fast axis, so that programs with work start before those without.
+- Products are taken in float16, with float32 sums: int8 values are exact in it, and normalized bfloat16 tokens off by
+  2^-25 at most. A scale multiplies its token's products, N of them, instead of its H values. float32 stores are
+  multiplied in float32 ("ieee": no TF32).
+- Nothing is tuned at run time and nothing waits for the host: launches are alike and can be captured in a CUDA graph.
+
+Scores do not depend on what else is in the batch.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+TILE = 4
+"""Sections a program: 4 * 32 tokens are two full operands of the matrix unit, and the query costs a section 12 KiB."""
+_LINE = 128
+"""Bytes of each token that one turn of the loop reads: a line of the cache."""
+_WARPS, _STAGES = 4, 3
+
+
+def _max_sim(
+    queries: tl.tensor,
+    tokens: tl.tensor,
+    scales: tl.tensor,
+    query_of: tl.tensor,
+    first: tl.tensor,
+    counts: tl.tensor,
+    ends: tl.tensor,
+    scores: tl.tensor,
+    best: tl.tensor,
+    N: tl.constexpr,
+    M: tl.constexpr,
+    H: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+    TILE: tl.constexpr,
+) -> None:
+    pair = tl.program_id(0)
+    count = tl.load(counts + pair)
+    start = tl.program_id(1) * TILE
+    if start >= count:
+        return
+    section = start + tl.arange(0, TILE * BLOCK_M) // BLOCK_M
+    token = tl.arange(0, TILE * BLOCK_M) % BLOCK_M
+    column = tl.arange(0, BLOCK_N)
+    here = (section < count) & (token < M)
+    # In 64 bits: two million entities have more than 2^31 bytes of tokens.
+    stored = (tl.load(first + pair).to(tl.int64) + section) * M + token
+    asked = tl.load(query_of + pair).to(tl.int64) * N + column
+
+    products = tl.zeros((TILE * BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for at in range(0, H, BLOCK_H):
+        h = at + tl.arange(0, BLOCK_H)
+        left = tl.load(tokens + stored[:, None] * H + h[None, :], mask=here[:, None] & (h < H)[None, :], other=0)
+        right = tl.load(
+            queries + asked[None, :] * H + h[:, None], mask=(column < N)[None, :] & (h < H)[:, None], other=0
+        )
+        products = tl.dot(left.to(queries.dtype.element_ty), right, products, input_precision="ieee")
+    if scales is not None:
+        products *= tl.load(scales + stored, mask=here, other=0).to(tl.float32)[:, None]
+
+    products = tl.where((token < M)[:, None], products, float("-inf"))
+    nearest = tl.max(tl.reshape(products, (TILE, BLOCK_M, BLOCK_N)), axis=1)
+    sums = tl.sum(tl.where((column < N)[None, :], nearest, 0.0), axis=1)
+    place = start + tl.arange(0, TILE)
+    tl.store(scores + tl.load(ends + pair) - count + place, sums, mask=place < count)
+    tl.atomic_max(best + pair, tl.max(tl.where(place < count, sums, float("-inf")), axis=0))
+
+
+_kernel = triton.jit(_max_sim)
+
+
+def max_sim_pairs(
+    queries: torch.Tensor,
+    tokens: torch.Tensor,
+    scales: torch.Tensor | None,
+    query_of: torch.Tensor,
+    first: torch.Tensor,
+    counts: torch.Tensor,
+    *,
+    total: int,
+    most: int,
+    tile: int = TILE,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns section scores, float32 [total], and the best of each pair, float32 [P]: `retriever.kernels` says more.
+
+    Arguments are taken as they are; `retriever.kernels.max_sim_pairs` checks them.
+
+    Args:
+        queries: [B, N, H].
+        tokens: The store, [R, M, H].
+        scales: [R, M] for an int8 store.
+        query_of: [P].
+        first: [P].
+        counts: [P].
+        total: The sum of `counts`.
+        most: The largest of `counts`.
+        tile: Sections a program, a power of 2; for benchmarks.
+    """
+    (_, n, h), m = queries.shape, tokens.shape[1]
+    scores = queries.new_empty(total, dtype=torch.float32)
+    best = queries.new_full(counts.shape, float("-inf"), dtype=torch.float32)
+    if most == 0:
+        return scores, best
+    unit = queries.to(torch.float32 if tokens.dtype == torch.float32 else torch.float16).contiguous()
+    block_h = min(_LINE // tokens.element_size(), _block(h))
+    with torch.cuda.device_of(queries):
+        _kernel[(len(counts), triton.cdiv(most, tile))](
+            unit,
+            tokens,
+            scales,
+            query_of,
+            first,
+            counts,
+            counts.cumsum(0),
+            scores,
+            best,
+            N=n,
+            M=m,
+            H=h,
+            BLOCK_N=_block(n),
+            BLOCK_M=_block(m),
+            BLOCK_H=block_h,
+            TILE=tile,
+            num_warps=_WARPS,
+            num_stages=_STAGES,
+        )
+    return scores, best
+
+
+def _block(size: int) -> int:
+    """Returns the power of 2 that holds `size`, at least the 16 that a matrix product needs."""
+    return max(16, triton.next_power_of_2(size))
