@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = (
+    "doctor",
     "download",
     "build-index",
     "train-encoder",

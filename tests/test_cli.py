@@ -15,6 +15,7 @@ from tests.small_kb import write_kb
 ROOT = Path(__file__).resolve().parent.parent
 WEIGHTS = ROOT / "weights" / "embedded"
 FLAGS = {
+    "doctor": "--profile --set --index --json",
     "download": "--profile --set --dry-run --json",
     "build-index": "--profile --set --kb --kb-format --images --out --overwrite --json",
     "train-encoder": "--profile --set --kb --images --dataset --queries --query-images --out --steps --minutes --seed",

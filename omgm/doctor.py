@@ -1,0 +1,282 @@
+"""What a profile needs, and whether this machine, its disk, its servers and an index have it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from huggingface_hub import constants
+
+from omgm.fetch import free_bytes, gigabytes
+from omgm.hub import hub_model, is_folder, local_folder, named_models
+from omgm.machine import (
+    INSTALL,
+    Device,
+    Finding,
+    Status,
+    devices,
+    disk_findings,
+    extra_findings,
+    extras,
+    faiss_finding,
+    installed,
+    memory,
+    memory_finding,
+    nvidia_driver,
+    python_finding,
+    torch_findings,
+    torchvision_finding,
+)
+from omgm.profile import CONFIGS, Profile, load_profile
+
+PUBLISHED = {
+    "BAAI/EVA-CLIP-8B": (32.9, 8.2),
+    "BAAI/bge-reranker-base": (1.1, 0.28),
+    "BAAI/bge-reranker-v2-m3": (2.3, 0.57),
+    "Salesforce/blip2-itm-vit-g": (4.7, 1.17),
+    "google/siglip-so400m-patch14-384": (3.5, 0.88),
+    "openai/clip-vit-large-patch14": (1.7, 0.43),
+    "timm/eva02_large_patch14_clip_224.merged2b_s4b_b131k": (0.9, 0.43),
+}
+"""GB to download and billions of parameters of models that are not here, from the sizes that the hub lists."""
+
+_WIDTH = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+def examine(profile: Profile, shown: str = "", index: Path | None = None) -> list[Finding]:
+    """Returns the findings on this machine and on what a profile needs.
+
+    Args:
+        profile: The one that is to run here.
+        shown: What the user calls it; by default its name.
+        index: An index that it is to run on.
+    """
+    gpus = devices()
+    needed = needed_extras(profile)
+    cache = Path(constants.HF_HUB_CACHE)
+    findings = [python_finding(), *torch_findings(gpus, nvidia_driver()), memory_finding()]
+    findings += disk_findings({"working folder": Path.cwd(), "model cache": cache})
+    findings += [faiss_finding(), torchvision_finding(), *extra_findings(needed), *package_findings(profile)]
+    for path in sorted(CONFIGS.glob("*.toml")):
+        findings.append(config_finding(path.stem, gpus))
+    findings.append(_fit_finding(profile, gpus))
+    findings += weight_findings(profile, shown or profile.name)
+    findings += [server_finding(profile, "summarizer"), server_finding(profile, "generator")]
+    if index is not None:
+        findings += index_findings(profile, index)
+    return findings
+
+
+def needed_extras(profile: Profile) -> dict[str, str]:
+    """Returns the extras that a profile cannot do without, and which setting asks for them."""
+    needed = {}
+    if profile.sections.kind == "flag":
+        needed["flag"] = 'sections.kind = "flag"'
+    model = profile.encoder.model
+    folder = _here(model)
+    if (folder / "open_clip_config.json").is_file() if folder else model.startswith("timm/"):
+        needed["openclip"] = f"encoder.model {model}"
+    return needed
+
+
+def package_findings(profile: Profile) -> list[Finding]:
+    """Returns the findings on packages that a setting asks for and that are no extra."""
+    if profile.sections.kind != "cross_encoder":
+        return []
+    package, why = "sentence-transformers", 'sections.kind = "cross_encoder"'
+    version = installed(package)
+    if version is None:
+        return [Finding(package, "fail", f"not installed; {why} needs it", INSTALL.format(package))]
+    return [Finding(package, "ok", version)]
+
+
+def config_finding(name: str, gpus: Sequence[Device]) -> Finding:
+    """Returns whether a profile of `configs/` could run here, and if not, why."""
+    try:
+        problems = obstacles(load_profile(name), gpus)
+    except ValueError as error:
+        return Finding(f"profile {name}", "fail", str(error), "mend the file")
+    if not problems:
+        return Finding(f"profile {name}", "ok", "can run here")
+    return Finding(
+        f"profile {name}", "warn", "cannot run here yet: " + "; ".join(problems), f"omgm doctor --profile {name}"
+    )
+
+
+def obstacles(profile: Profile, gpus: Sequence[Device]) -> list[str]:
+    """Returns what keeps a profile from running on this machine: device, memory, packages, weights, disk."""
+    problems = [finding.found for finding in [_fit_finding(profile, gpus)] if finding.status == "fail"]
+    requirements = extras()
+    for extra, why in needed_extras(profile).items():
+        missing = [one.name for one in requirements[extra] if installed(one.name) is None]
+        problems += [f"{why} needs {', '.join(missing)}"] if missing else []
+    problems += [finding.found for finding in package_findings(profile) if finding.status == "fail"]
+    absent = [(model, weights) for _, model, weights in named_models(profile) if _here(model, weights) is None]
+    if absent:
+        problems.append(f"not here: {', '.join(model.partition('@')[0] for model, _ in absent)}")
+    size = sum(_published(model)[0] for model, weights in absent if weights) * 1e9
+    free = free_bytes(Path(constants.HF_HUB_CACHE))
+    if size > free:
+        problems.append(f"{gigabytes(size)} to download and {gigabytes(free)} of disk free")
+    return problems
+
+
+def weight_findings(profile: Profile, shown: str) -> list[Finding]:
+    """Returns whether the models that a profile names are here."""
+    findings = []
+    for key, model, weights in named_models(profile):
+        try:
+            folder = local_folder(model, weights=weights)
+        except ValueError as error:
+            found = str(error).split("; ")[0]
+            size = _published(model)[0] if weights else 0
+            found += f" ({size} GB to download)" if size else ""
+            mend = f"train it, or set {key}" if is_folder(model) else f"omgm download --profile {shown}"
+            findings.append(Finding(key, "fail", found, mend))
+        else:
+            bytes_ = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+            findings.append(Finding(key, "ok", f"{folder}: {gigabytes(bytes_)}"))
+    return findings
+
+
+def server_finding(profile: Profile, section: Literal["summarizer", "generator"]) -> Finding:
+    """Returns whether a server that a profile names answers and offers the model."""
+    settings = getattr(profile, section)
+    if settings.kind != "openai":
+        return Finding(section, "ok", f"{settings.kind}, needs no server")
+    for key in ("base_url", "model"):
+        if not getattr(settings, key):
+            return Finding(section, "fail", f"{section}.{key} is not set", f"--set {section}.{key}=...")
+    from indexes.chat import ChatClient, ChatError
+
+    async def check() -> str:
+        async with ChatClient(settings.base_url, settings.model, os.environ.get("OPENAI_API_KEY")) as client:
+            return await client.check()
+
+    try:
+        return Finding(section, "ok", asyncio.run(check()))
+    except (ChatError, ValueError) as error:
+        mend = f"start a server with {settings.model}, or set {section}.base_url and {section}.model to one that runs"
+        return Finding(section, "fail", str(error), mend)
+
+
+def index_findings(profile: Profile, folder: Path) -> list[Finding]:
+    """Returns whether an index is whole and was built with a profile's models and settings. Loads no model."""
+    from indexes.manifest import check_files, read_manifest
+    from retriever.models.encoder import folder_fingerprint
+
+    rebuild = "omgm build-index --overwrite, or the profile that the index was built with"
+    try:
+        manifest = read_manifest(folder)
+        check_files(folder, manifest, verify=False)
+    except ValueError as error:
+        return [Finding("index", "fail", str(error), rebuild)]
+    inputs, counts = manifest.inputs, manifest.counts
+    vectors = manifest.files["entities.faiss"].bytes
+    tokens = manifest.files["tokens.npy"].bytes
+    found = f"{manifest.name}: {counts.entities} entities, {counts.token_sections} sections with tokens; "
+    findings = [Finding("index", "ok", f"{found}vectors {gigabytes(vectors)}, tokens {gigabytes(tokens)}")]
+    compared: list[tuple[str, object, object]] = [
+        ("search.candidates", inputs.candidates, profile.search.candidates),
+        ("fusion.tokens", inputs.tokens, profile.fusion.tokens),
+    ]
+    if encoder := _here(profile.encoder.model):
+        compared.append(("encoder.model", inputs.encoder, folder_fingerprint(encoder)))
+    if fusion := _here(profile.fusion.model):
+        compared.append(("fusion.model", inputs.fusion, folder_fingerprint(fusion)))
+        compared.append(("token shape", manifest.token_shape, token_shape(fusion)))
+    for key, built_with, now in compared:
+        name = f"index, {key}"
+        if built_with == now:
+            findings.append(Finding(name, "ok", "as when it was built"))
+        else:
+            # An index of other token types still runs; it is only not what the profile says.
+            status: Status = "warn" if key == "fusion.tokens" else "fail"
+            findings.append(Finding(name, status, f"built with {built_with}, the profile has {now}", rebuild))
+    for key, model in (("encoder.model", encoder), ("fusion.model", fusion)):
+        if model is None:
+            findings.append(Finding(f"index, {key}", "warn", "cannot be compared while the model is not here"))
+    return findings
+
+
+def token_shape(folder: Path) -> tuple[int, int] | None:
+    """Returns number and length of the tokens that a fusion model's settings say, or `None` where they do not."""
+    path = folder / "config.json"
+    if not path.is_file():
+        return None
+    config = json.loads(path.read_text(encoding="utf-8"))
+    if "queries" in config:  # this project's own folders
+        return int(config["queries"]), int(config["qformer"]["hidden_size"])
+    # transformers leaves out what is as by default
+    return int(config.get("num_query_tokens", 32)), int(config.get("qformer_config", {}).get("hidden_size", 768))
+
+
+def parameters(folder: Path) -> int:
+    """Returns how many numbers the safetensors files of a folder hold, from their headers."""
+    count = 0
+    for path in folder.glob("*.safetensors"):
+        with path.open("rb") as file:
+            header: dict[str, Any] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        count += sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
+    return count
+
+
+def as_text(findings: Sequence[Finding], *, color: bool = False) -> str:
+    """Returns findings as aligned lines, what mends one below it."""
+    paint = {"ok": "32", "warn": "33", "fail": "31"} if color else {}
+    width = max(len(finding.name) for finding in findings)
+    lines = []
+    for finding in findings:
+        status = f"{finding.status:4}"
+        if finding.status in paint:
+            status = f"\033[{paint[finding.status]}m{status}\033[0m"
+        lines.append(f"{status}  {finding.name:{width}}  {' '.join(finding.found.split())}")
+        if finding.mend:
+            lines.append(f"{'':{6 + width}}  -> {finding.mend}")
+    return "\n".join(lines)
+
+
+def _fit_finding(profile: Profile, gpus: Sequence[Device]) -> Finding:
+    name = "device"
+    on_gpu = profile.device.startswith("cuda") or (profile.device == "auto" and bool(gpus))
+    dtype = profile.dtype if profile.dtype != "auto" else "bfloat16" if on_gpu else "float32"
+    counts = [_parameters(model) for _, model, weights in named_models(profile) if weights]
+    size = sum(count for count in counts if count is not None) * _WIDTH[dtype]
+    found = f"{gigabytes(size)} of weights as {dtype}" + (" and models of unknown size" if None in counts else "")
+    if on_gpu and not gpus:
+        mend = "run on a machine with an NVIDIA GPU, or pass --set device=cpu --set dtype=float32"
+        return Finding(name, "fail", f"{found}: torch sees no GPU", mend)
+    if on_gpu:
+        gpu = gpus[int(profile.device.partition(":")[2] or 0) % len(gpus)]
+        has, total, free = f"{gpu.name} with {gigabytes(gpu.total)}, {gigabytes(gpu.free)} free", gpu.total, gpu.free
+    else:
+        total, free = memory()
+        has = f"the CPU with {gigabytes(total)} of memory, {gigabytes(free)} available"
+    found = f"{found} on {has}"
+    if total and size > total:
+        return Finding(name, "fail", f"{found}: too little", "a smaller profile, or a device with more memory")
+    if total and size > free:
+        return Finding(name, "warn", f"{found}: too little is free", "stop what else holds the memory")
+    return Finding(name, "ok", found)
+
+
+def _here(model: str, weights: bool = True) -> Path | None:
+    try:
+        return local_folder(model, weights=weights)
+    except ValueError:
+        return None
+
+
+def _published(model: str) -> tuple[float, float]:
+    return (0.0, 0.0) if is_folder(model) else PUBLISHED.get(hub_model(model).repo, (0.0, 0.0))
+
+
+def _parameters(model: str) -> float | None:
+    """Returns the number of parameters of a model, `None` where neither its files nor the table tell."""
+    folder = _here(model)
+    return parameters(folder) if folder else _published(model)[1] * 1e9 or None

@@ -1,0 +1,218 @@
+"""What this machine has: Python, PyTorch, GPUs, memory, disk, packages. Nothing is assumed to be importable."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from packaging.requirements import Requirement
+
+from omgm.fetch import free_bytes, gigabytes
+
+PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
+INSTALL = 'pip install -c constraints.txt "{}"'
+LITTLE_DISK = 5_000_000_000
+"""Free bytes below which a disk is worth a word: an index of a few thousand entities with its build."""
+
+Status = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: what was found, and how to mend it where something is wrong."""
+
+    name: str
+    status: Status
+    found: str
+    mend: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU, memory in bytes."""
+
+    name: str
+    capability: str
+    total: int
+    free: int
+
+
+def python_finding() -> Finding:
+    """Returns the finding on Python."""
+    return Finding("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+
+
+def devices() -> list[Device]:
+    """Returns the GPUs that PyTorch can use; none where it is missing or built for the CPU."""
+    try:
+        import torch
+    except (ImportError, OSError):
+        return []
+    found = []
+    for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
+        properties = torch.cuda.get_device_properties(number)
+        free, total = torch.cuda.mem_get_info(number)
+        capability = f"{properties.major}.{properties.minor}"
+        found.append(Device(properties.name, capability, total, free))
+    return found
+
+
+def torch_findings(gpus: Iterable[Device], driver: str | None) -> list[Finding]:
+    """Returns the findings on PyTorch and the GPUs; `driver` is what `nvidia_driver` returned."""
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return [Finding("torch", "fail", f"does not import: {error}", INSTALL.format("torch"))]
+    build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built for the CPU"
+    findings = [Finding("torch", "ok", f"{torch.__version__}, {build}")]
+    for number, gpu in enumerate(gpus):
+        found = (
+            f"{gpu.name}, compute capability {gpu.capability}, {gigabytes(gpu.total)} of memory, "
+            f"{gigabytes(gpu.free)} free, driver {driver or 'unknown'}"
+        )
+        findings.append(Finding(f"gpu {number}", "ok", found))
+    if len(findings) > 1:
+        return findings
+    if driver and not torch.version.cuda:
+        mend = "install a CUDA build of torch in the version that constraints.txt names"
+        return [*findings, Finding("gpu", "warn", f"NVIDIA driver {driver}, but torch is built for the CPU", mend)]
+    if driver:
+        mend = "compare the driver's CUDA version (nvidia-smi) with torch's, and CUDA_VISIBLE_DEVICES"
+        return [*findings, Finding("gpu", "warn", f"NVIDIA driver {driver}, but torch sees no device", mend)]
+    return [*findings, Finding("gpu", "ok", "none; models run on the CPU")]
+
+
+def nvidia_driver() -> str | None:
+    """Returns the version of the NVIDIA driver, or `None` without one."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    command = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return next(iter(answer.stdout.split()), None)
+
+
+def memory() -> tuple[int, int]:
+    """Returns total and available bytes of main memory; zeros where the system does not say."""
+    try:
+        page = os.sysconf("SC_PAGE_SIZE")
+        total = page * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return 0, 0
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return total, total
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    return total, int(fields["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in fields else total
+
+
+def memory_finding() -> Finding:
+    """Returns the finding on main memory."""
+    total, available = memory()
+    found = f"{gigabytes(total)}, {gigabytes(available)} available; {os.cpu_count()} CPU cores"
+    return Finding("memory", "ok", found if total else "the system does not say")
+
+
+def disk_findings(folders: Mapping[str, Path]) -> list[Finding]:
+    """Returns a finding for each named folder on the disk that it is on."""
+    findings = []
+    for name, folder in folders.items():
+        free = free_bytes(folder)
+        little = free < LITTLE_DISK
+        mend = "make room" if little else ""
+        findings.append(Finding(f"disk, {name}", "warn" if little else "ok", f"{folder}: {gigabytes(free)} free", mend))
+    return findings
+
+
+def extras() -> dict[str, list[Requirement]]:
+    """Returns the packages of each extra of this project."""
+    if PROJECT.is_file():
+        listed = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+        return {extra: [Requirement(one) for one in packages] for extra, packages in listed.items()}
+    requirements = [Requirement(one) for one in metadata.requires("omgm") or []]
+    names = metadata.metadata("omgm").get_all("Provides-Extra") or []
+    return {
+        extra: [one for one in requirements if one.marker and not one.marker.evaluate({"extra": ""}) and
+                one.marker.evaluate({"extra": extra})]
+        for extra in names
+    }  # fmt: skip
+
+
+def installed(package: str) -> str | None:
+    """Returns the version of an installed package, or `None`."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def extra_findings(needed: Mapping[str, str]) -> list[Finding]:
+    """Returns a finding for each extra.
+
+    Args:
+        needed: The extras that must be there, and for what.
+    """
+    findings = []
+    for extra, requirements in extras().items():
+        versions = {one.name: installed(one.name) for one in requirements}
+        missing = [name for name, version in versions.items() if version is None]
+        wrong = [
+            f"{one.name} {versions[one.name]} where {one.specifier} is due"
+            for one in requirements
+            if versions[one.name] and not one.specifier.contains(str(versions[one.name]), prereleases=True)
+        ]
+        found = ", ".join(f"{name} {version}" for name, version in versions.items() if version) or "not installed"
+        problem = "; ".join(
+            [*wrong, *([f"without {', '.join(missing)}"] if missing and found != "not installed" else [])]
+        )
+        status: Status = "warn" if wrong else "ok"
+        if extra in needed and missing:
+            status, problem = "fail", f"{needed[extra]} needs {', '.join(missing)}"
+        mend = INSTALL.format(f"omgm[{extra}]") if status != "ok" else ""
+        findings.append(Finding(f"extra {extra}", status, f"{found}; {problem}" if problem else found, mend))
+    return findings
+
+
+def faiss_finding() -> Finding:
+    """Returns the finding on FAISS: exactly one of its packages, since all bring the same module."""
+    names = sorted({str(one.metadata["Name"]).lower() for one in metadata.distributions() if one.metadata["Name"]})
+    found = [f"{name} {installed(name)}" for name in names if name.startswith("faiss")]
+    if len(found) > 1:
+        packages = " ".join(one.split()[0] for one in found)
+        mend = f"pip uninstall -y {packages}, then {INSTALL.format('omgm[cpu]')} (or omgm[gpu])"
+        return Finding("faiss", "fail", f"{' and '.join(found)}: both install the same module", mend)
+    mend = INSTALL.format("omgm[cpu]")
+    if not found:
+        return Finding("faiss", "fail", "not installed; the entity search needs it", f"{mend}, or omgm[gpu] on a GPU")
+    return _importable("faiss", "faiss", found[0], mend)
+
+
+def torchvision_finding() -> Finding:
+    """Returns the finding on torchvision: where it is installed but broken, transformers breaks with it."""
+    version = installed("torchvision")
+    if version is None:
+        return Finding("torchvision", "ok", "not installed; only open_clip needs it")
+    importlib.import_module("retriever")  # prepares what a CPU build of torch lacks
+    mend = "pip uninstall -y torchvision, or install the version that constraints.txt names"
+    return _importable("torchvision", "torchvision", version, mend)
+
+
+def _importable(name: str, module: str, found: str, mend: str) -> Finding:
+    try:
+        importlib.import_module(module)
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+        return Finding(name, "fail", f"{found}, but does not import: {' '.join(str(error).split())}", mend)
+    return Finding(name, "ok", found)
