@@ -1,0 +1,286 @@
+"""Published EVA-CLIP weights into `retriever.models.eva_clip`, name by name, without running code from their folder.
+
+Two layouts are known: that of the model hub (`BAAI/EVA-CLIP-8B`), and that of EVA's own repository, whose `config.json`
+is its model configuration (`vision_cfg`, `text_cfg`) and whose checkpoint `retriever.models.checkpoints` converts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from retriever.models.checkpoints import INDEX_NAME
+from retriever.models.eva_clip import EvaCLIP, EvaCLIPConfig, TowerConfig
+
+_SHOWN = 8
+
+Sources = list[str | None]
+"""The published tensors that a parameter of ours is made of, one above the other; `None` is all zeros."""
+
+IGNORED = {"vision_model.embeddings.position_ids", "text_model.embeddings.position_ids"}
+"""Buffers that count from zero: they say nothing."""
+UNKNOWN = {
+    "hub": ("use_rope", "use_swiglu_mlp", "use_sub_ln"),
+    "eva": ("rope", "naiveswiglu", "subln", "global_average_pool", "ls_init_value", "hf_model_name"),
+}
+"""Settings of other EVA-CLIP models, which open_clip has."""
+
+_HUB = {
+    "vision.class_token": "vision_model.embeddings.class_embedding",
+    "vision.positions": "vision_model.embeddings.position_embedding.weight",
+    "vision.patches": "vision_model.embeddings.patch_embedding",
+    "vision.blocks": "vision_model.encoder.layers",
+    "vision.norm": "vision_model.post_layernorm",
+    "vision.projection": "visual_projection",
+    "text.tokens": "text_model.embeddings.token_embedding",
+    "text.positions": "text_model.embeddings.position_embedding.weight",
+    "text.blocks": "text_model.encoder.layers",
+    "text.norm": "text_model.final_layer_norm",
+    "text.projection": "text_projection",
+}
+_HUB_BLOCK = {
+    "norm1": "layer_norm1",
+    "out": "self_attn.out_proj",
+    "norm2": "layer_norm2",
+    "fc1": "mlp.fc1",
+    "fc2": "mlp.fc2",
+}
+_EVA = {
+    "vision.class_token": "visual.cls_token",
+    "vision.positions": "visual.pos_embed",
+    "vision.patches": "visual.patch_embed.proj",
+    "vision.blocks": "visual.blocks",
+    "vision.norm": "visual.norm",
+    "vision.projection": "visual.head",
+    "text.tokens": "text.token_embedding",
+    "text.positions": "text.positional_embedding",
+    "text.blocks": "text.transformer.resblocks",
+    "text.norm": "text.ln_final",
+}
+_EVA_BLOCK = {
+    "vision": {"norm1": "norm1", "out": "attn.proj", "norm2": "norm2", "fc1": "mlp.fc1", "fc2": "mlp.fc2"},
+    "text": {"norm1": "ln_1", "out": "attn.out_proj", "norm2": "ln_2", "fc1": "mlp.c_fc", "fc2": "mlp.c_proj"},
+}
+_TRANSPOSED = "text.text_projection"
+
+
+def load_eva_clip(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> EvaCLIP:
+    """Returns the model kept in `folder`, filled tensor by tensor, so that its memory is never needed twice.
+
+    Raises:
+        ValueError: A file, a setting or a weight is missing, unexpected or of another shape; the message names it.
+    """
+    settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    files = weight_files(folder)
+    stored = {name: file for file in files for name in _names(file)}
+    layout, read_config = (eva_sources, eva_config) if "vision_cfg" in settings else (hub_sources, hub_config)
+    try:
+        config = read_config(settings, stored)
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"{folder / 'config.json'}: {error}") from error
+    with torch.device("meta"):
+        model = EvaCLIP(config)
+    sources = {name: layout(name, config) for name in model.state_dict()}
+    _check(folder, {source for parts in sources.values() for source in parts if source}, set(stored) - IGNORED)
+    model = model.to(dtype).to_empty(device=device)
+    _fill(model, sources, stored)
+    return model.eval().requires_grad_(False)
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Returns the safetensors files of a model folder: those of its index, or all.
+
+    Raises:
+        ValueError: There is none, or one of the index is missing.
+    """
+    index = folder / INDEX_NAME
+    if index.is_file():
+        shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+        files = [folder / name for name in sorted(set(shards))]
+    else:
+        single = folder / "model.safetensors"
+        files = [single] if single.is_file() else sorted(folder.glob("*.safetensors"))
+    for file in files:
+        if not file.is_file():
+            raise ValueError(f"{file}: not found, but {INDEX_NAME} names it; fetch it again")
+    if not files:
+        raise ValueError(
+            f"{folder}: holds no .safetensors file; turn a PyTorch checkpoint into one with "
+            "retriever.models.checkpoints.convert_checkpoint"
+        )
+    return files
+
+
+def hub_config(settings: dict[str, Any], stored: Collection[str]) -> EvaCLIPConfig:
+    """Returns the sizes that the hub's `config.json` states; what it leaves open follows from the weights' names.
+
+    Raises:
+        ValueError: It is a model of another kind, or lacks a size.
+    """
+
+    def tower(kind: str, eps: float) -> TowerConfig:
+        values = settings[f"{kind}_config"]
+        _refuse(values, UNKNOWN["hub"], f"{kind}_config")
+        if values.get("hidden_act", "gelu") != "gelu":
+            raise ValueError(f"{kind}_config.hidden_act: expected gelu, got {values['hidden_act']!r}")
+        prefix = f"{kind}_model.encoder.layers."
+        names = [name.removeprefix(prefix).partition(".")[2] for name in stored if name.startswith(prefix)]
+        return TowerConfig(
+            values["hidden_size"],
+            values["num_hidden_layers"],
+            values["num_attention_heads"],
+            values["intermediate_size"],
+            values.get("layer_norm_eps", eps),
+            rms_norm=values.get("use_rms_norm", "layer_norm1.bias" not in names),
+            post_norm=bool(values.get("post_layernorm", False)),
+            biases=tuple(values.get(f"{x}_bias", f"self_attn.{x}_proj.bias" in names) for x in "qkv"),
+        )
+
+    vision, text = settings["vision_config"], settings["text_config"]
+    return EvaCLIPConfig(
+        tower("vision", 1e-6),
+        tower("text", 1e-5),
+        vision["image_size"],
+        vision["patch_size"],
+        text["vocab_size"],
+        text["max_position_embeddings"],
+        settings["projection_dim"],
+        image_bias="visual_projection.bias" in stored,
+    )
+
+
+def eva_config(settings: dict[str, Any], stored: Collection[str]) -> EvaCLIPConfig:
+    """Returns the sizes that a model configuration of EVA's repository states.
+
+    Raises:
+        ValueError: It is a model of another kind, or lacks a size.
+    """
+    vision, text = settings["vision_cfg"], settings["text_cfg"]
+    _refuse(vision, UNKNOWN["eva"], "vision_cfg")
+    _refuse(text, UNKNOWN["eva"], "text_cfg")
+    bias = vision.get("qkv_bias", True)
+    return EvaCLIPConfig(
+        TowerConfig(
+            vision["width"],
+            vision["layers"],
+            vision["width"] // vision.get("head_width", 64),
+            int(vision["width"] * vision.get("mlp_ratio", 4.0)),
+            1e-6,
+            rms_norm=vision.get("use_rms_norm", False),
+            post_norm=vision.get("postnorm", False),
+            biases=(bias, False, bias),
+        ),
+        TowerConfig(text["width"], text["layers"], text["heads"], 4 * text["width"], 1e-5),
+        vision["image_size"],
+        vision["patch_size"],
+        text["vocab_size"],
+        text["context_length"],
+        settings["embed_dim"],
+        image_bias=bias,
+    )
+
+
+def hub_sources(name: str, config: EvaCLIPConfig) -> Sources:
+    """Returns the hub's names for what makes up our parameter `name`."""
+    tower, block, suffix = _split(name)
+    if block is None:
+        return [_rename(name, _HUB)]
+    prefix = f"{_HUB[f'{tower}.blocks']}.{block}"
+    if suffix.startswith("qkv."):
+        present = getattr(config, tower).biases if suffix == "qkv.bias" else (True, True, True)
+        kind = suffix.removeprefix("qkv.")
+        return [
+            f"{prefix}.self_attn.{x}_proj.{kind}" if there else None for x, there in zip("qkv", present, strict=True)
+        ]
+    return [f"{prefix}.{_rename(suffix, _HUB_BLOCK)}"]
+
+
+def eva_sources(name: str, config: EvaCLIPConfig) -> Sources:
+    """Returns the names in EVA's repository for what makes up our parameter `name`."""
+    tower, block, suffix = _split(name)
+    if name == "text.projection.weight":
+        return [_TRANSPOSED]
+    if block is None:
+        return [_rename(name, _EVA)]
+    prefix = f"{_EVA[f'{tower}.blocks']}.{block}"
+    if suffix == "qkv.weight":
+        return [f"{prefix}.attn.qkv.weight" if tower == "vision" else f"{prefix}.attn.in_proj_weight"]
+    if suffix == "qkv.bias":
+        separate: Sources = [f"{prefix}.attn.q_bias", None, f"{prefix}.attn.v_bias"]
+        return separate if tower == "vision" else [f"{prefix}.attn.in_proj_bias"]
+    return [f"{prefix}.{_rename(suffix, _EVA_BLOCK[tower])}"]
+
+
+def _fill(model: EvaCLIP, sources: dict[str, Sources], stored: dict[str, Path]) -> None:
+    """Copies the stored tensors into the model's parameters, file by file."""
+    parameters = model.state_dict()
+    places: dict[str, Tensor] = {}
+    for name, parts in sources.items():
+        for source, place in zip(parts, _parts(parameters[name], len(parts)), strict=True):
+            if source is None:
+                place.zero_()
+            else:
+                places[source] = place
+    for file in sorted(set(stored.values())):
+        with safe_open(file, "pt") as weights:
+            for source in list(weights.keys()):
+                if source not in places:
+                    continue
+                tensor = weights.get_tensor(source)
+                tensor = tensor.T if source == _TRANSPOSED else tensor
+                # Class token and positions come with leading dimensions of one in one layout, without in the other.
+                if [n for n in tensor.shape if n != 1] != [n for n in places[source].shape if n != 1]:
+                    raise ValueError(
+                        f"{file}: {source}: expected {list(places[source].shape)} as config.json has it, "
+                        f"got {list(tensor.shape)}"
+                    )
+                places[source].copy_(tensor.reshape(places[source].shape))
+
+
+def _parts(parameter: Tensor, count: int) -> Sequence[Tensor]:
+    return parameter.chunk(count) if count > 1 else [parameter]
+
+
+def _check(folder: Path, expected: set[str], stored: set[str]) -> None:
+    problems = [("missing", expected - stored), ("unexpected", stored - expected)]
+    if said := [f"{what}: {_some(names)}" for what, names in problems if names]:
+        raise ValueError(f"{folder}: the weights do not fit config.json; {'; '.join(said)}")
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return ", ".join(listed[:_SHOWN]) + more
+
+
+def _refuse(values: dict[str, Any], settings: Iterable[str], where: str) -> None:
+    for setting in settings:
+        if values.get(setting):
+            raise ValueError(f"{where}.{setting}: EVA-CLIP models of this kind are loaded by open_clip, not here")
+
+
+def _split(name: str) -> tuple[str, str | None, str]:
+    """Returns tower, number of the block and the rest of "vision.blocks.3.fc1.bias"; no number outside blocks."""
+    parts = name.split(".")
+    if len(parts) > 2 and parts[1] == "blocks":
+        return parts[0], parts[2], ".".join(parts[3:])
+    return parts[0], None, name
+
+
+def _rename(name: str, table: dict[str, str]) -> str:
+    """Returns `name` as `table` has it: whole, or its part before `.weight` or `.bias`."""
+    stem, _, kind = name.rpartition(".")
+    if name in table or stem not in table:
+        return table.get(name, name)
+    return f"{table[stem]}.{kind}"
+
+
+def _names(file: Path) -> list[str]:
+    with safe_open(file, "pt") as weights:
+        return list(weights.keys())
