@@ -1,0 +1,232 @@
+"""Step 3's cross-encoders: a transformer reads question and passage together and says how well they fit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from retriever.types import FloatArray, IntArray
+
+logger = logging.getLogger(__name__)
+
+MAX_TOKENS = 1024
+"""Longest pair by default, special tokens counted."""
+BATCH_TOKENS = 16384
+"""Tokens of a forward pass by default, padding counted."""
+_FORWARD_COST = {"cpu": 16, "cuda": 2048}
+"""What one more forward pass costs, in tokens: estimated from FLOPs and launches of 24 layers of width 1024."""
+
+
+class CrossEncoderReranker:
+    """Scores of any one-label sequence classifier of transformers (fulfils `retriever.protocols.TextReranker`).
+
+    They are those of sentence-transformers' `CrossEncoder` with a sigmoid, as bge rerankers are read. Of a pair that
+    is too long the passage is cut at its end; the question only where it alone takes more than half of the room.
+
+    Args:
+        model: Gives `logits` [B, 1].
+        tokenizer: The model's.
+        max_tokens: Longest pair, special tokens counted, at least 16; lowered to what the model takes.
+        batch_tokens: Rows times longest row of a forward pass; a single row may be longer.
+
+    Raises:
+        ValueError: `max_tokens` is too low.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        max_tokens: int = MAX_TOKENS,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> None:
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self.max_tokens = _longest(model, tokenizer, max_tokens)
+        self.batch_tokens = batch_tokens
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path,
+        device: str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        max_tokens: int = MAX_TOKENS,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> CrossEncoderReranker:
+        """Returns the reranker kept in `folder` (config, safetensors, tokenizer).
+
+        Raises:
+            ValueError: The folder or one of its files is missing, it holds no classifier of one label, some of its
+                weights are missing, or `max_tokens` is too low.
+        """
+        _check(folder)
+        model, found = AutoModelForSequenceClassification.from_pretrained(
+            folder, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+        )
+        if found["missing_keys"]:  # transformers would go on with random ones
+            raise ValueError(f"{folder}: weights of {', '.join(sorted(found['missing_keys']))} are missing")
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        return cls(model.to(device), tokenizer, max_tokens, batch_tokens)
+
+    def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
+        """Returns, per question, one score in [0, 1] for each of its passages, float32 [len(passages[i])].
+
+        Raises:
+            ValueError: There are not as many lists of passages as questions.
+        """
+        return _by_question(self._score_pairs, questions, passages)
+
+    @torch.inference_mode()
+    def _score_pairs(self, questions: list[str], passages: list[str]) -> FloatArray:
+        encoded = self.tokenizer(questions, passages, truncation="longest_first", max_length=self.max_tokens)
+        lengths = np.array([len(ids) for ids in encoded["input_ids"]])
+        device = self.model.device
+        packed = pack(lengths, self.batch_tokens, _FORWARD_COST.get(device.type, 0))
+        logits = []
+        for rows in packed:
+            batch = self.tokenizer.pad({key: [values[i] for i in rows] for key, values in encoded.items()}, True)
+            inputs = {key: _moved(torch.tensor(values), device) for key, values in batch.items()}
+            logits.append(self.model(**inputs).logits[:, 0])
+        scores = np.empty(len(lengths), np.float32)
+        scores[np.concatenate(packed)] = torch.cat(logits).float().sigmoid().cpu().numpy()
+        return scores
+
+
+class FlagReranker:
+    """The same scores by FlagEmbedding, BAAI's own library for bge rerankers (the `flag` extra).
+
+    Args:
+        model: `FlagEmbedding.FlagReranker`, which batches by itself.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path,
+        device: str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        max_tokens: int = MAX_TOKENS,
+    ) -> FlagReranker:
+        """Returns the reranker kept in `folder` (config, safetensors, tokenizer).
+
+        Raises:
+            ValueError: FlagEmbedding is not installed, the folder or one of its files is missing, it holds no
+                classifier of one label, or `max_tokens` is too low.
+        """
+        _check(folder)
+        try:
+            library = import_module("FlagEmbedding")
+        except ModuleNotFoundError as error:
+            raise ValueError(
+                'sections.kind = "flag" needs FlagEmbedding: install the extra `flag`, or set "cross_encoder", which '
+                "gives the same scores"
+            ) from error
+        model = library.FlagReranker(str(folder), devices=[device], normalize=True)
+        model.model.to(dtype)
+        model.max_length = _longest(model.model, model.tokenizer, max_tokens)
+        return cls(model)
+
+    def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
+        """Returns, per question, one score in [0, 1] for each of its passages, float32 [len(passages[i])].
+
+        Raises:
+            ValueError: There are not as many lists of passages as questions.
+        """
+        return _by_question(self._score_pairs, questions, passages)
+
+    def _score_pairs(self, questions: list[str], passages: list[str]) -> FloatArray:
+        pairs = list(zip(questions, passages, strict=True))
+        return np.asarray(self.model.compute_score(pairs), np.float32)
+
+
+def pack(lengths: IntArray, batch_tokens: int, forward_cost: int) -> list[IntArray]:
+    """Returns the positions of `lengths` in batches, longest first, so that all batches together cost least.
+
+    Args:
+        lengths: Tokens of each row, int64 [N].
+        batch_tokens: What rows times longest row may be where a batch has more than one row.
+        forward_cost: What a batch costs beside its rows times longest row, in tokens.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    longest = lengths[order]
+    cost, begins = np.zeros(len(order) + 1), [0]
+    for end in range(1, len(order) + 1):  # the cheapest way to batch the first `end` rows, by where its last one begins
+        sizes = np.arange(end, 0, -1) * longest[:end]
+        costs = np.where(sizes <= batch_tokens, cost[:end] + sizes + forward_cost, np.inf)
+        costs[-1] = cost[end - 1] + sizes[-1] + forward_cost
+        begins.append(int(costs.argmin()))
+        cost[end] = costs[begins[end]]
+    batches: list[IntArray] = []
+    end = len(order)
+    while end:
+        batches.append(order[begins[end] : end])
+        end = begins[end]
+    return batches[::-1]
+
+
+def _by_question(
+    score_pairs: Callable[[list[str], list[str]], FloatArray],
+    questions: Sequence[str],
+    passages: Sequence[Sequence[str]],
+) -> list[FloatArray]:
+    """Returns the scores of all pairs, scored together, as one list for each question."""
+    if len(questions) != len(passages):
+        raise ValueError(f"{len(questions)} questions need as many lists of passages, got {len(passages)}")
+    flat = [text for texts in passages for text in texts]
+    asked = [question for question, texts in zip(questions, passages, strict=True) for _ in texts]
+    scores = score_pairs(asked, flat) if flat else np.empty(0, np.float32)
+    ends = np.cumsum([len(texts) for texts in passages])
+    return [scores[end - len(texts) : end] for end, texts in zip(ends, passages, strict=True)]
+
+
+def _check(folder: Path) -> None:
+    """Raises ValueError where `folder` holds no sequence classifier of one label."""
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"{folder}: holds no config.json; sections.model should be a folder with a cross-encoder")
+    if not any(folder.glob("*.safetensors")):
+        raise ValueError(f"{folder}: holds no .safetensors file; other formats of weights are not read")
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    architecture = (config.architectures or ["no model"])[0]
+    if not architecture.endswith("ForSequenceClassification") or config.num_labels != 1:
+        raise ValueError(
+            f"{folder}: config.json: a cross-encoder is a sequence classifier of one label, this is {architecture} of "
+            f"{config.num_labels}; set sections.model to a reranker such as BAAI/bge-reranker-v2-m3"
+        )
+
+
+def _longest(model: nn.Module, tokenizer: PreTrainedTokenizerBase, max_tokens: int) -> int:
+    """Returns `max_tokens`, lowered to what tokenizer and position embeddings allow."""
+    if max_tokens < 16:
+        raise ValueError(f"max_tokens: {max_tokens} leaves no room for a question and a passage; set 16 or more")
+    longest = min(max_tokens, tokenizer.model_max_length)
+    for name, table in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
+            # RoBERTa and its kin count positions from behind the padding's.
+            unused = 0 if table.padding_idx is None else table.padding_idx + 1
+            longest = min(longest, table.num_embeddings - unused)
+    if longest < max_tokens:
+        logger.info("pairs are cut at %d tokens, not %d: the model takes no more", longest, max_tokens)
+    return longest
+
+
+def _moved(tensor: Tensor, device: torch.device) -> Tensor:
+    # From pinned memory the copy does not wait for the batch before it.
+    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
