@@ -1,4 +1,4 @@
-"""Late interaction of queries with ragged lists of candidates, by plain PyTorch: one matrix product a pair."""
+"""Late interaction with PyTorch alone: one matrix product a pair, for CPUs and where Triton is missing."""
 
 from __future__ import annotations
 
@@ -17,15 +17,34 @@ def max_sim_pairs(
     total: int,
     most: int,
 ) -> tuple[Tensor, Tensor]:
-    """Returns the score of every section of every pair, float32 [total], and the best of each pair, float32 [P]."""
-    scores, best = [], []
-    for query, start, count in zip(query_of.tolist(), first.tolist(), counts.tolist(), strict=True):
-        block = tokens[start : start + count].float()
-        if scales is not None:
-            block = block * scales[start : start + count, :, None].float()
-        products = block.flatten(0, 1) @ queries[query].float().T
-        found = products.view(count, -1, len(queries[query])).amax(1).sum(1) if count else products.new_zeros(0)
-        scores.append(found)
-        best.append(found.max() if count else found.new_tensor(float("-inf")))
-    empty = queries.new_zeros(0, dtype=torch.float32)
-    return torch.cat([empty, *scores]), torch.stack(best) if best else empty
+    """Returns section scores, float32 [total], and the best of each pair, float32 [P]: `retriever.kernels` says more.
+
+    Products and sums are float32. int8 tokens are scaled after the product, which has N columns where they have H.
+
+    Raises:
+        ValueError: A pair's rows are not all in the store, or `total` or `most` do not fit `counts`.
+    """
+    sizes: list[int] = counts.tolist()
+    if min(sizes, default=0) < 0 or sum(sizes) != total or max(sizes, default=0) != most:
+        raise ValueError(f"counts are 0 or more, {total} in all and {most} at most, as total and most say; got {sizes}")
+    scores = queries.new_empty(total, dtype=torch.float32)
+    best = queries.new_full((len(sizes),), float("-inf"), dtype=torch.float32)
+    unit, at = queries.float(), 0
+    for pair, (query, start, size) in enumerate(zip(query_of.tolist(), first.tolist(), sizes, strict=True)):
+        if size == 0:
+            continue
+        if not 0 <= start <= len(tokens) - size:
+            raise ValueError(f"first: pair {pair} has rows {start} to {start + size - 1}, the store {len(tokens)}")
+        rows = slice(start, start + size)
+        found = _nearest(unit[query], tokens[rows], None if scales is None else scales[rows]).sum(dim=-1)
+        scores[at : at + size], best[pair] = found, found.max()
+        at += size
+    return scores, best
+
+
+def _nearest(query: Tensor, sections: Tensor, scales: Tensor | None) -> Tensor:
+    """Returns the largest inner product of each query token [N, H] with a section's [S, M, H], float32 [S, N]."""
+    products: Tensor = sections.float().flatten(0, 1) @ query.T
+    if scales is not None:
+        products *= scales.float().reshape(-1, 1)
+    return products.view(*sections.shape[:2], -1).amax(dim=1)

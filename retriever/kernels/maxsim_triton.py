@@ -22,12 +22,13 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 TILE = 4
 """Sections a program: 4 * 32 tokens are two full operands of the matrix unit, and the query costs a section 12 KiB."""
 _LINE = 128
 """Bytes of each token that one turn of the loop reads: a line of the cache."""
-_WARPS, _STAGES = 4, 3
+WARPS, STAGES = 4, 3
 
 
 def _max_sim(
@@ -80,21 +81,21 @@ def _max_sim(
     tl.atomic_max(best + pair, tl.max(tl.where(place < count, sums, float("-inf")), axis=0))
 
 
-_kernel = triton.jit(_max_sim)
+kernel = triton.jit(_max_sim)
 
 
 def max_sim_pairs(
-    queries: torch.Tensor,
-    tokens: torch.Tensor,
-    scales: torch.Tensor | None,
-    query_of: torch.Tensor,
-    first: torch.Tensor,
-    counts: torch.Tensor,
+    queries: Tensor,
+    tokens: Tensor,
+    scales: Tensor | None,
+    query_of: Tensor,
+    first: Tensor,
+    counts: Tensor,
     *,
     total: int,
     most: int,
     tile: int = TILE,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor]:
     """Returns section scores, float32 [total], and the best of each pair, float32 [P]: `retriever.kernels` says more.
 
     Arguments are taken as they are; `retriever.kernels.max_sim_pairs` checks them.
@@ -116,9 +117,8 @@ def max_sim_pairs(
     if most == 0:
         return scores, best
     unit = queries.to(torch.float32 if tokens.dtype == torch.float32 else torch.float16).contiguous()
-    block_h = min(_LINE // tokens.element_size(), _block(h))
     with torch.cuda.device_of(queries):
-        _kernel[(len(counts), triton.cdiv(most, tile))](
+        kernel[(len(counts), triton.cdiv(most, tile))](
             unit,
             tokens,
             scales,
@@ -128,19 +128,19 @@ def max_sim_pairs(
             counts.cumsum(0),
             scores,
             best,
-            N=n,
-            M=m,
-            H=h,
-            BLOCK_N=_block(n),
-            BLOCK_M=_block(m),
-            BLOCK_H=block_h,
-            TILE=tile,
-            num_warps=_WARPS,
-            num_stages=_STAGES,
+            **blocks(n, m, h, tokens.element_size(), tile),
+            num_warps=WARPS,
+            num_stages=STAGES,
         )
     return scores, best
 
 
+def blocks(n: int, m: int, h: int, item: int, tile: int = TILE) -> dict[str, int]:
+    """Returns the kernel's constants for N query tokens, M stored ones of length H and `item` bytes a value."""
+    sizes = {"N": n, "M": m, "H": h, "TILE": tile}
+    return sizes | {"BLOCK_N": _block(n), "BLOCK_M": _block(m), "BLOCK_H": min(_LINE // item, _block(h))}
+
+
 def _block(size: int) -> int:
     """Returns the power of 2 that holds `size`, at least the 16 that a matrix product needs."""
-    return max(16, triton.next_power_of_2(size))
+    return max(16, 1 << (size - 1).bit_length())
