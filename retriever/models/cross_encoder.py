@@ -100,7 +100,7 @@ class CrossEncoderReranker:
         logits = []
         for rows in packed:
             batch = self.tokenizer.pad({key: [values[i] for i in rows] for key, values in encoded.items()}, True)
-            inputs = {key: _moved(torch.tensor(values), device) for key, values in batch.items()}
+            inputs = {key: _moved(torch.from_numpy(np.array(values)), device) for key, values in batch.items()}
             logits.append(self.model(**inputs).logits[:, 0])
         scores = np.empty(len(lengths), np.float32)
         scores[np.concatenate(packed)] = torch.cat(logits).float().sigmoid().cpu().numpy()
