@@ -15,6 +15,8 @@ from retriever.types import FloatArray, IntArray
 
 _SPARE = 64
 """Vectors that the half-precision scan of `DeviceSearch` returns beyond `k`, so that its rounding loses none."""
+_COPIED = 1 << 18
+"""Vectors that go to a device at a time."""
 
 
 class Search(Protocol):
@@ -53,19 +55,14 @@ class DeviceSearch:
     vectors a score differs from one of float32 vectors by less than 1e-3, from rounding them to float16.
 
     Args:
-        vectors: [N, dimension], normalized.
-        rows: Row of each, [N].
-        device: Where they are kept.
+        vectors: Float16 [N, dimension], normalized, where they are to be searched.
+        rows: Row of each, int64 [N], in the same place.
         block: Vectors a matrix product; bounds the memory of its result.
     """
 
-    def __init__(self, vectors: FloatArray, rows: IntArray, device: torch.device | str, block: int = 1 << 20) -> None:
-        self._vectors = torch.empty(vectors.shape, dtype=torch.float16, device=device)
-        for start in range(0, len(vectors), block):
-            self._vectors[start : start + block].copy_(torch.from_numpy(vectors[start : start + block]))
-        self._rows = torch.from_numpy(rows).to(device)
-        self._block = block
-        self.shape: tuple[int, int] = (len(vectors), vectors.shape[1])
+    def __init__(self, vectors: Tensor, rows: Tensor, block: int = 1 << 20) -> None:
+        self._vectors, self._rows, self._block = vectors, rows, block
+        self.shape: tuple[int, int] = (vectors.shape[0], vectors.shape[1])
 
     @classmethod
     def read(cls, path: Path, device: torch.device | str) -> DeviceSearch:
@@ -73,7 +70,10 @@ class DeviceSearch:
         index: Any = faiss.read_index(str(path))
         flat: Any = faiss.downcast_index(index.index)
         vectors = faiss.rev_swig_ptr(flat.get_xb(), flat.ntotal * flat.d).reshape(flat.ntotal, flat.d)
-        return cls(vectors, faiss.vector_to_array(index.id_map), device)
+        halves = torch.empty(vectors.shape, dtype=torch.float16, device=device)
+        for start in range(0, len(vectors), _COPIED):
+            halves[start : start + _COPIED].copy_(torch.from_numpy(vectors[start : start + _COPIED]))
+        return cls(halves, torch.from_numpy(faiss.vector_to_array(index.id_map)).to(device))
 
     @torch.inference_mode()
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
