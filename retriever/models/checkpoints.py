@@ -13,10 +13,15 @@ INDEX_NAME = "model.safetensors.index.json"
 SHARD_BYTES = 4 << 30
 
 
-def convert_checkpoint(checkpoint: Path, folder: Path) -> None:
-    """Writes a PyTorch checkpoint (`.pt`, `.bin`) as safetensors into `folder`; nothing but tensors is unpickled.
+def convert_checkpoint(checkpoint: Path, target: Path) -> None:
+    """Writes a PyTorch checkpoint (`.pt`, `.bin`) as safetensors; nothing but tensors is unpickled.
 
-    The names stay as they are; a wrapping (`module.`, `model`, `state_dict`) comes off. The index is written last.
+    The names stay as they are; a wrapping (`module.`, `model`, `state_dict`) comes off.
+
+    Args:
+        checkpoint: What is read, mapped into memory.
+        target: One file, if its name ends in `.safetensors`; else a folder for files of a few GB with an index, which
+            is written last.
 
     Raises:
         ValueError: The file holds no tensors by name.
@@ -26,19 +31,28 @@ def convert_checkpoint(checkpoint: Path, folder: Path) -> None:
         state = state[key] if isinstance(state, dict) and isinstance(state.get(key), dict) else state
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()) or not state:
         raise ValueError(f"{checkpoint}: expected a state dict, names with a tensor each")
+    state = {name.removeprefix("module."): tensor for name, tensor in state.items()}
+    if target.suffix == ".safetensors":
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _write(state, target)
+        return
     shards: list[dict[str, Tensor]] = [{}]
     for name, tensor in state.items():
         if shards[-1] and sum(t.nbytes for t in shards[-1].values()) + tensor.nbytes > SHARD_BYTES:
             shards.append({})
-        shards[-1][name.removeprefix("module.")] = tensor
-    folder.mkdir(parents=True, exist_ok=True)
+        shards[-1][name] = tensor
+    target.mkdir(parents=True, exist_ok=True)
     weight_map: dict[str, str] = {}
     for number, shard in enumerate(shards, 1):
-        file = folder / f"model-{number:05}-of-{len(shards):05}.safetensors"
-        temporary = file.with_suffix(".tmp")
-        save_file({name: tensor.contiguous().clone() for name, tensor in shard.items()}, temporary)
-        temporary.replace(file)
+        file = target / f"model-{number:05}-of-{len(shards):05}.safetensors"
+        _write(shard, file)
         weight_map |= dict.fromkeys(shard, file.name)
-    temporary = folder / (INDEX_NAME + ".tmp")
+    temporary = target / (INDEX_NAME + ".tmp")
     temporary.write_text(json.dumps({"metadata": {}, "weight_map": weight_map}, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(folder / INDEX_NAME)
+    temporary.replace(target / INDEX_NAME)
+
+
+def _write(state: dict[str, Tensor], file: Path) -> None:
+    temporary = file.with_suffix(".tmp")
+    save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, temporary)
+    temporary.replace(file)

@@ -7,6 +7,7 @@ text tower is CLIP's. Sizes and the facts behind each choice: the published conf
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -52,6 +53,8 @@ class EvaCLIPConfig:
         projection_dim: Length of the shared vectors.
         image_bias: Whether the image's projection has a bias.
     """
+
+    model_type: ClassVar[str] = "evaclip"
 
     vision: TowerConfig
     text: TowerConfig

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 CONFIG_NAME = "preprocessor_config.json"
+_OWN_PROCESSOR = "CLIPImageProcessor"
+_THREADS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,70 +32,131 @@ class PixelPreparation:
             the middle, as CLIP does.
         mean: Per-channel mean to subtract, of values in 0..1.
         std: Per-channel deviation to divide by.
+        exact: True resamples a squashed picture in one go, as published models had it; False takes a shortcut on big
+            pictures that is several times as fast and moves no value by more than a few of 255. With `crop`, which is
+            only used by published models, the resampling is always exact.
+        resample: Pillow's filter.
+        target_ratio: The most that one side is longer than the other before a picture is cut; a longer one gets black
+            beside its shorter side, as OMGM and EchoSight prepare pictures. Needs `crop`.
     """
 
     size: int
     crop: bool = False
     mean: tuple[float, float, float] = CLIP_MEAN
     std: tuple[float, float, float] = CLIP_STD
+    exact: bool = False
+    resample: Image.Resampling = Image.Resampling.BICUBIC
+    target_ratio: float | None = None
 
     def resize(self, image: Image.Image) -> Image.Image:
-        """Returns the picture as RGB at `size` x `size`, resampled bicubically."""
+        """Returns the picture as RGB at `size` x `size`."""
         image = image.convert("RGB")
         if not self.crop:
-            return image.resize((self.size, self.size), Image.Resampling.BICUBIC, reducing_gap=3.0)
-        scale = self.size / min(image.size)
-        width, height = (max(self.size, round(side * scale)) for side in image.size)
-        image = image.resize((width, height), Image.Resampling.BICUBIC, reducing_gap=3.0)
+            return image.resize((self.size, self.size), self.resample, reducing_gap=None if self.exact else 3.0)
+        if self.target_ratio is not None:
+            image = _padded(image, self.target_ratio)
+        shorter = min(image.size)
+        # Rounded down and cut at the lower middle: what transformers does, to the pixel.
+        width, height = (int(self.size * side / shorter) for side in image.size)
         left, top = (width - self.size) // 2, (height - self.size) // 2
-        return image.crop((left, top, left + self.size, top + self.size))
+        if self.target_ratio is not None:  # torchvision rounds halves to the even side
+            left, top = round((width - self.size) / 2), round((height - self.size) / 2)
+        return image.resize((width, height), self.resample).crop((left, top, left + self.size, top + self.size))
 
     def to_uint8(self, images: Sequence[Image.Image]) -> torch.Tensor:
-        """Returns pictures at the model's size, uint8 [N, 3, size, size]."""
+        """Returns pictures at the model's size, uint8 [N, 3, size, size]; several are resized at the same time."""
         if not images:
             return torch.empty(0, 3, self.size, self.size, dtype=torch.uint8)
-        arrays = [np.asarray(self.resize(image)) for image in images]
-        return torch.from_numpy(np.stack(arrays)).permute(0, 3, 1, 2).contiguous()
+        # Pillow lets other threads run while it decodes and resizes.
+        resized = _threads().map(self._array, images) if len(images) > 1 else map(self._array, images)
+        return torch.from_numpy(np.stack(list(resized))).permute(0, 3, 1, 2).contiguous()
+
+    def _array(self, image: Image.Image) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        return np.asarray(self.resize(image))
 
     def normalize(self, pixels: torch.Tensor) -> torch.Tensor:
         """Returns float pixels in 0..1, [N, 3, H, W], shifted and scaled per channel."""
-        mean = torch.tensor(self.mean, device=pixels.device).view(1, 3, 1, 1)
-        std = torch.tensor(self.std, device=pixels.device).view(1, 3, 1, 1)
+        mean, std = _channels(self.mean, pixels.device), _channels(self.std, pixels.device)
         return (pixels - mean) / std
+
+    def to_device(self, images: Sequence[Image.Image], device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+        """Returns the model's input, [N, 3, size, size], on its device; bytes travel there, a quarter of the floats."""
+        pixels = self.to_uint8(images)
+        if device.type == "cuda":
+            pixels = pixels.pin_memory().to(device, non_blocking=True)
+        return self.normalize(pixels.float() / 255).to(dtype)
 
     def __call__(self, images: Sequence[Image.Image]) -> torch.Tensor:
         """Returns the model's input, float32 [N, 3, size, size]."""
-        return self.normalize(self.to_uint8(images).float() / 255)
+        return self.to_device(images, torch.device("cpu"), torch.float32)
 
     @classmethod
     def load(cls, folder: Path) -> PixelPreparation:
         """Returns what `preprocessor_config.json` in `folder` says, as transformers writes it for CLIP and SigLIP.
 
         Raises:
-            ValueError: The file is missing or has no usable size.
+            ValueError: The file is missing, or asks for what is not a square of one size.
         """
         path = folder / CONFIG_NAME
         if not path.is_file():
             raise ValueError(f"{path}: not found; a model folder needs its {CONFIG_NAME}")
         config = json.loads(path.read_text(encoding="utf-8"))
-        size = config.get("crop_size") if config.get("do_center_crop") else config.get("size")
-        if isinstance(size, dict):
-            size = size.get("height") or size.get("shortest_edge")
-        if not isinstance(size, int):
-            raise ValueError(f"{path}: size: expected a number of pixels, got {size!r}")
-        mean = tuple(config.get("image_mean", CLIP_MEAN))
-        std = tuple(config.get("image_std", CLIP_STD))
-        return cls(size, bool(config.get("do_center_crop", False)), mean, std)
+        crop = bool(config.get("do_center_crop", False))
+        sides = _sides(config.get("size"), crop) | (_sides(config.get("crop_size"), False) if crop else set())
+        if len(sides) != 1:
+            raise ValueError(
+                f"{path}: size, crop_size: expected one number of pixels for all sides, got {sides or None}"
+            )
+        return cls(
+            sides.pop(),
+            crop,
+            tuple(config.get("image_mean", CLIP_MEAN)),
+            tuple(config.get("image_std", CLIP_STD)),
+            # This project's own models are squashed under CLIP's name; published ones that squash have another.
+            config.get("image_processor_type") != _OWN_PROCESSOR,
+            Image.Resampling(config.get("resample", Image.Resampling.BICUBIC)),
+            config.get("target_ratio"),
+        )
 
     def save(self, folder: Path) -> None:
-        """Writes `preprocessor_config.json`, which transformers' CLIP image processor reads too."""
+        """Writes `preprocessor_config.json`, which transformers' image processors read too."""
         config = {
-            "image_processor_type": "CLIPImageProcessor",
+            "image_processor_type": "SiglipImageProcessor" if self.exact and not self.crop else _OWN_PROCESSOR,
             "do_resize": True,
             "size": {"shortest_edge": self.size} if self.crop else {"height": self.size, "width": self.size},
             "do_center_crop": self.crop,
             "crop_size": {"height": self.size, "width": self.size},
             "image_mean": list(self.mean),
             "image_std": list(self.std),
+            "resample": int(self.resample),
+            **({} if self.target_ratio is None else {"target_ratio": self.target_ratio}),
         }
         (folder / CONFIG_NAME).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def _padded(image: Image.Image, ratio: float) -> Image.Image:
+    """Returns the picture with black on both ends of its shorter side, until the longer is `ratio` times as long."""
+    longer = max(image.size)
+    if longer / min(image.size) < ratio:
+        return image
+    across, down = (max(int((longer / ratio - side) / 2), 0) for side in image.size)
+    return ImageOps.expand(image, (across, down))
+
+
+def _sides(size: object, crop: bool) -> set[int]:
+    """Returns the lengths that a size names: a number, or a mapping of height and width or of the shorter edge."""
+    if isinstance(size, dict):
+        size = {side: size[side] for side in (("shortest_edge",) if crop else ("height", "width")) if side in size}
+        return {side for side in size.values() if isinstance(side, int)}
+    return {size} if isinstance(size, int) else set()
+
+
+@functools.cache
+def _channels(values: tuple[float, float, float], device: torch.device) -> torch.Tensor:
+    """Returns three values as [1, 3, 1, 1], made once: a copy to a GPU for each batch would hold it up."""
+    return torch.tensor(values, device=device).view(1, 3, 1, 1)
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1), "pictures")

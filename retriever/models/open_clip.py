@@ -1,0 +1,140 @@
+"""Models of open_clip (EVA02-CLIP and hundreds more) behind the interface of `retriever.models.encoder`.
+
+Their folder is open_clip's own: `open_clip_config.json` and `open_clip_model.safetensors`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from retriever.models.pixels import PixelPreparation
+
+CONFIG_NAME = "open_clip_config.json"
+WEIGHTS_NAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors")
+_PRECISION = {torch.float32: "fp32", torch.bfloat16: "pure_bf16", torch.float16: "pure_fp16"}
+
+
+class OpenClip(nn.Module):
+    """An open_clip model by the method names of transformers.
+
+    Args:
+        model: Has `encode_image` and `encode_text`.
+        dimension: Length of a vector.
+    """
+
+    def __init__(self, model: nn.Module, dimension: int):
+        super().__init__()
+        self.model: Any = model
+        self.config = SimpleNamespace(model_type="open_clip", projection_dim=dimension)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Their type."""
+        return next(self.parameters()).dtype
+
+    def get_image_features(self, pixel_values: Tensor) -> Tensor:
+        """Returns image vectors [B, D], not normalized, of prepared pixels [B, 3, size, size]."""
+        features: Tensor = self.model.encode_image(pixel_values)
+        return features
+
+    def get_text_features(self, input_ids: Tensor) -> Tensor:
+        """Returns text vectors [B, D], not normalized, of token ids [B, context length], padded as open_clip does."""
+        features: Tensor = self.model.encode_text(input_ids)
+        return features
+
+
+class OpenClipTokenizer:
+    """open_clip's tokenizer, called as one of transformers is.
+
+    Args:
+        tokenizer: A `SimpleTokenizer` or `HFTokenizer` of open_clip.
+    """
+
+    def __init__(self, tokenizer: Any):
+        self._tokenizer = tokenizer
+        # Padded by transformers' tokenizer where there is one inside, so that this number is not used there.
+        self.pad_token_id = 0
+
+    def __call__(
+        self, texts: Sequence[str], truncation: bool, max_length: int, return_overflowing_tokens: bool
+    ) -> dict[str, Any]:
+        """Returns `input_ids`, a list of ids for each piece, and `overflow_to_sample_mapping`, the text of each piece.
+
+        Raises:
+            ValueError: Pieces are asked for and the tokenizer cannot cut any.
+        """
+        if not hasattr(self._tokenizer, "sot_token_id") or self._tokenizer.reduction_fn:
+            if return_overflowing_tokens:
+                raise ValueError('encoder.long_texts: this model\'s tokenizer has no windows; set it to "cut"')
+            rows = self._tokenizer(list(texts), context_length=max_length).tolist()
+            return {"input_ids": rows, "overflow_to_sample_mapping": list(range(len(rows)))}
+        pieces, owners = [], []
+        room = max_length - 2
+        for number, text in enumerate(texts):
+            ids = self._tokenizer.encode(text)
+            for start in range(0, max(len(ids), 1) if return_overflowing_tokens else 1, room):
+                inner = ids[start : start + room]
+                pieces.append([self._tokenizer.sot_token_id, *inner, self._tokenizer.eot_token_id])
+                owners.append(number)
+        return {"input_ids": pieces, "overflow_to_sample_mapping": owners}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenClipPixels(PixelPreparation):
+    """open_clip's own way to the size; `steps` are its transforms of a picture."""
+
+    steps: tuple[Callable[[Image.Image], Image.Image], ...] = ()
+
+    def resize(self, image: Image.Image) -> Image.Image:
+        """Returns the picture as RGB at `size` x `size`."""
+        image = image.convert("RGB")
+        for step in self.steps:
+            image = step(image)
+        return image
+
+
+def load_open_clip(
+    folder: Path, device: str, dtype: torch.dtype
+) -> tuple[OpenClip, OpenClipTokenizer, OpenClipPixels, int]:
+    """Returns model, tokenizer, preparation of pictures and the longest text in tokens.
+
+    Raises:
+        ValueError: open_clip is not installed, the weights are not there, or pictures are not square.
+    """
+    try:
+        import open_clip
+    except ImportError as error:
+        raise ValueError(f"{folder}: is a model of open_clip; install it: pip install 'omgm[openclip]'") from error
+    if not any((folder / name).is_file() for name in WEIGHTS_NAMES):
+        raise ValueError(
+            f"{folder / WEIGHTS_NAMES[0]}: not found; a checkpoint of another form (open_clip_pytorch_model.bin) is "
+            "turned into it with retriever.models.checkpoints.convert_checkpoint"
+        )
+    source = f"local-dir:{folder}"
+    model, _, transform = open_clip.create_model_and_transforms(source, device=device, precision=_PRECISION[dtype])
+    tokenizer = open_clip.get_tokenizer(source)
+    settings = json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))["model_cfg"]
+    prepared = model.visual.preprocess_cfg
+    sides = {prepared["size"]} if isinstance(prepared["size"], int) else set(prepared["size"])
+    if len(sides) != 1:
+        raise ValueError(f"{folder / CONFIG_NAME}: size: expected square pictures, got {prepared['size']}")
+    # What comes before the picture becomes RGB and then a tensor: the part that this project does elsewhere.
+    names = [type(step).__name__ for step in transform.transforms]
+    steps = tuple(transform.transforms[: names.index("MaybeConvertMode")])
+    mean, std = (tuple(prepared[name]) for name in ("mean", "std"))
+    pixels = OpenClipPixels(sides.pop(), mean=mean, std=std, steps=steps)
+    return OpenClip(model, settings["embed_dim"]), OpenClipTokenizer(tokenizer), pixels, tokenizer.context_length
