@@ -226,7 +226,7 @@ def _metrics(
 ) -> dict[str, Any]:
     figures = summarize(outcomes, style)
     named = {"dataset": header["dataset"], "profile": header["profile"]}
-    tail = {"latency_ms": latency, "settings": header["settings"], "index": header["index"], "commit": _commit()}
+    tail = {"latency_ms": latency, "settings": header["settings"], "index": header["index"], "commit": commit()}
     return named | figures | tail
 
 
@@ -255,7 +255,7 @@ def _claim(out: Path, header: Mapping[str, Any], questions: Sequence[Question]) 
         write_whole(path, json.dumps(identity, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None

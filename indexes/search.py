@@ -63,6 +63,7 @@ class DeviceSearch:
     def __init__(self, vectors: Tensor, rows: Tensor, block: int = 1 << 20) -> None:
         self._vectors, self._rows, self._block = vectors, rows, block
         self.shape: tuple[int, int] = (vectors.shape[0], vectors.shape[1])
+        self.nbytes: int = vectors.nbytes
 
     @classmethod
     def read(cls, path: Path, device: torch.device | str) -> DeviceSearch:

@@ -15,6 +15,7 @@ COMMANDS = (
     "train-encoder",
     "mine-negatives",
     "train-reranker",
+    "import-reranker",
     "evaluate",
     "sweep",
     "ask",

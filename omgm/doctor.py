@@ -15,7 +15,6 @@ from huggingface_hub import constants
 from omgm.fetch import free_bytes, gigabytes
 from omgm.hub import hub_model, is_folder, local_folder, named_models
 from omgm.machine import (
-    INSTALL,
     Device,
     Finding,
     Status,
@@ -61,7 +60,7 @@ def examine(profile: Profile, shown: str = "", index: Path | None = None) -> lis
     cache = Path(constants.HF_HUB_CACHE)
     findings = [python_finding(), *torch_findings(gpus, nvidia_driver()), memory_finding()]
     findings += disk_findings({"working folder": Path.cwd(), "model cache": cache})
-    findings += [faiss_finding(), torchvision_finding(), *extra_findings(needed), *package_findings(profile)]
+    findings += [faiss_finding(), torchvision_finding(), *extra_findings(needed)]
     for path in sorted(CONFIGS.glob("*.toml")):
         findings.append(config_finding(path.stem, gpus))
     findings.append(_fit_finding(profile, gpus))
@@ -84,17 +83,6 @@ def needed_extras(profile: Profile) -> dict[str, str]:
     return needed
 
 
-def package_findings(profile: Profile) -> list[Finding]:
-    """Returns the findings on packages that a setting asks for and that are no extra."""
-    if profile.sections.kind != "cross_encoder":
-        return []
-    package, why = "sentence-transformers", 'sections.kind = "cross_encoder"'
-    version = installed(package)
-    if version is None:
-        return [Finding(package, "fail", f"not installed; {why} needs it", INSTALL.format(package))]
-    return [Finding(package, "ok", version)]
-
-
 def config_finding(name: str, gpus: Sequence[Device]) -> Finding:
     """Returns whether a profile of `configs/` could run here, and if not, why."""
     try:
@@ -115,7 +103,6 @@ def obstacles(profile: Profile, gpus: Sequence[Device]) -> list[str]:
     for extra, why in needed_extras(profile).items():
         missing = [one.name for one in requirements[extra] if installed(one.name) is None]
         problems += [f"{why} needs {', '.join(missing)}"] if missing else []
-    problems += [finding.found for finding in package_findings(profile) if finding.status == "fail"]
     absent = [(model, weights) for _, model, weights in named_models(profile) if _here(model, weights) is None]
     if absent:
         problems.append(f"not here: {', '.join(model.partition('@')[0] for model, _ in absent)}")

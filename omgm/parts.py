@@ -10,6 +10,7 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from indexes.chat import ChatClient
+from indexes.context import Cut, cut_characters, token_cut
 from indexes.store import Index
 from indexes.summarize import Summarizer
 from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer
@@ -19,6 +20,7 @@ from omgm.profile import Profile
 from omgm.profile import Summarizer as SummarizerSettings
 from retriever.lexical import load_synonyms
 from retriever.models.bm25 import BM25
+from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
 from retriever.models.encoder import ClipEncoder
 from retriever.models.fusion import QFormerFusion
 from retriever.pipeline import Retriever
@@ -46,7 +48,10 @@ def build_fusion(profile: Profile) -> FusionEncoder:
 
 def build_text_reranker(profile: Profile) -> TextReranker:
     """Returns step 3's model."""
-    return BM25(synonyms=load_synonyms())
+    if profile.sections.kind == "bm25":
+        return BM25(synonyms=load_synonyms())
+    load = CrossEncoderReranker.load if profile.sections.kind == "cross_encoder" else FlagReranker.load
+    return load(model_folder(profile, "sections"), *placement(profile), profile.sections.max_tokens)
 
 
 def build_summarizer(profile: Profile) -> Summarizer:
@@ -57,7 +62,8 @@ def build_summarizer(profile: Profile) -> Summarizer:
     """
     settings = profile.summarizer
     if settings.kind == "openai":
-        return ChatSummarizer(_client(settings, "summarizer"))
+        client, cut = _client(settings, "summarizer"), _cut(settings, "summarizer")
+        return ChatSummarizer(client, settings.max_tokens, settings.max_context_tokens, cut)
     return ExtractiveSummarizer(settings.max_words)
 
 
@@ -69,7 +75,10 @@ def build_generator(profile: Profile) -> Generator:
     """
     settings = profile.generator
     if settings.kind == "openai":
-        return OpenAIGenerator(_client(settings, "generator"), settings.style, settings.multimodal)
+        client, cut = _client(settings, "generator"), _cut(settings, "generator")
+        return OpenAIGenerator(
+            client, settings.style, settings.multimodal, settings.max_tokens, settings.max_context_tokens, cut
+        )
     return ExtractiveReader()
 
 
@@ -128,4 +137,21 @@ def _client(settings: GeneratorSettings | SummarizerSettings, section: str) -> C
     for key in ("base_url", "model"):
         if not getattr(settings, key):
             raise ValueError(f'{section}.{key} is not set; {section}.kind = "openai" needs it')
-    return ChatClient(settings.base_url, settings.model, os.environ.get("OPENAI_API_KEY"))
+    return ChatClient(
+        settings.base_url,
+        settings.model,
+        os.environ.get("OPENAI_API_KEY"),
+        timeout=settings.timeout_s,
+        retries=settings.retries,
+        concurrency=settings.concurrency,
+        system_role=settings.system_role,
+    )
+
+
+def _cut(settings: GeneratorSettings | SummarizerSettings, section: str) -> Cut:
+    if not settings.tokenizer:
+        return cut_characters
+    try:
+        return token_cut(local_folder(settings.tokenizer, weights=False))
+    except ValueError as error:
+        raise ValueError(f"{section}.tokenizer: {error}") from error

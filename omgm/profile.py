@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from serving.settings import Settings
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
-MODELS = {"encoder.model", "fusion.model", "sections.model", "generator.tokenizer"}
+MODELS = {"encoder.model", "fusion.model", "sections.model", "summarizer.tokenizer", "generator.tokenizer"}
 """Settings that name a model: a folder if they begin with ".", "/" or "~", else a name on the Hugging Face hub."""
 PATHS = MODELS | {"serving.examples_dir"}
 """Settings that are or may be paths: relative to the file that names them, or to the working folder after `--set`."""
@@ -58,22 +58,32 @@ class Sections(_Part):
     beta: float = Field(ge=0, le=1)
 
 
-class Summarizer(_Part):
-    """What writes summaries; `openai` is any compatible server, its key in OPENAI_API_KEY."""
-
-    kind: Literal["extractive", "openai"] = "extractive"
-    max_words: int = Field(default=64, ge=1)
-    base_url: str = ""
-    model: str = ""
-
-
-class Generator(_Part):
-    """What answers; `openai` is any compatible server, its key in OPENAI_API_KEY."""
+class _Server(_Part):
+    """A chat model behind a server; `openai` is any compatible one, its key in OPENAI_API_KEY."""
 
     kind: Literal["extractive", "openai"] = "extractive"
     base_url: str = ""
     model: str = ""
     tokenizer: str = ""
+    max_tokens: int = Field(default=128, ge=1)
+    max_context_tokens: int = Field(default=3072, ge=1)
+    system_role: bool = True
+    timeout_s: float = Field(default=60, gt=0)
+    retries: int = Field(default=3, ge=0)
+    concurrency: int = Field(default=8, ge=1)
+
+
+class Summarizer(_Server):
+    """What writes summaries; `max_words` is the extractive one's."""
+
+    max_words: int = Field(default=64, ge=1)
+    max_tokens: int = Field(default=256, ge=1)
+    max_context_tokens: int = Field(default=6144, ge=1)
+
+
+class Generator(_Server):
+    """What answers."""
+
     style: Literal["evqa", "infoseek"] = "evqa"
     multimodal: bool = False
 

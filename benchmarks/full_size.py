@@ -1,0 +1,210 @@
+"""Models of a profile's true sizes with random weights, and an index that exists in memory alone: nothing to download.
+
+What they answer is noise; what they cost is what the real ones cost, but for pictures and texts that are made up.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import retriever  # noqa: F401  # isort: skip  # before transformers: it looks after torchvision
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from transformers import (
+    Blip2QFormerConfig,
+    Blip2VisionConfig,
+    PreTrainedTokenizerBase,
+    XLMRobertaConfig,
+    XLMRobertaForSequenceClassification,
+)
+
+from indexes.search import DeviceSearch
+from retriever.models.blip2 import vision_tower
+from retriever.models.cross_encoder import CrossEncoderReranker
+from retriever.models.encoder import ClipEncoder
+from retriever.models.eva_clip import EVA_CLIP_8B, EvaCLIP, EvaCLIPConfig
+from retriever.models.fusion import QFormerFusion
+from retriever.models.pixels import PixelPreparation
+from retriever.types import Entity, FloatArray, IntArray, Query, Section, StoredTokens
+from training.tokenizer import train_tokenizer
+
+WORDS: list[str] = """
+the of and a in to was is for as by on with that it from at his an were are which this be has also had not first its or
+but their one after they been two who most new all into during other may city river species mountain church built
+century large small north south east west world war found used known about between under over state national flower
+leaf tree plant bird island lake temple bridge castle museum tower garden forest height year
+""".split()  # noqa: SIM905
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is measured.
+
+    Attributes:
+        encoder: Step 1's model.
+        vision: Step 2's image tower, as BLIP-2's configuration says it.
+        qformer: Step 2's Q-Former.
+        reranker: Step 3's model.
+        entities: Vectors that step 1 searches.
+        stored: Sections in the token store; entities share them.
+        most_sections: An entity has 1 to so many sections.
+        section_words: Median words of a section.
+    """
+
+    encoder: EvaCLIPConfig
+    vision: dict[str, Any]
+    qformer: dict[str, Any]
+    reranker: dict[str, Any]
+    entities: int
+    stored: int
+    most_sections: int
+    section_words: int
+
+
+PAPER = Sizes(
+    encoder=EVA_CLIP_8B,
+    vision={},
+    qformer={"encoder_hidden_size": 1408},
+    reranker={"vocab_size": 250002, "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16,
+              "intermediate_size": 4096, "max_position_embeddings": 8194},
+    entities=2_000_000,
+    stored=200_000,
+    most_sections=60,
+    section_words=120,
+)  # fmt: skip
+"""EVA-CLIP-8B, BLIP-2's ViT-g and Q-Former, bge-reranker-v2-m3, and the 2 million entities of E-VQA."""
+
+_TINY_TOWER = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+TINY = Sizes(
+    encoder=replace(
+        EVA_CLIP_8B,
+        vision=replace(EVA_CLIP_8B.vision, width=32, layers=2, heads=2, mlp_width=64),
+        text=replace(EVA_CLIP_8B.text, width=32, layers=1, heads=2, mlp_width=64),
+        image_size=28,
+        projection_dim=48,
+    ),
+    vision=_TINY_TOWER | {"image_size": 28, "patch_size": 14},
+    qformer=_TINY_TOWER | {"encoder_hidden_size": 32},
+    reranker=_TINY_TOWER | {"vocab_size": 4000, "max_position_embeddings": 1026},
+    entities=2_000,
+    stored=500,
+    most_sections=6,
+    section_words=12,
+)
+"""The same code on a machine without a GPU, in seconds."""
+
+
+class SyntheticIndex:
+    """Entities with random vectors, sections with random tokens (fulfils `retriever.protocols.EntityIndex`).
+
+    Args:
+        sizes: How many.
+        token_shape: Tokens of a section and their length.
+        device: Where vectors and tokens are.
+    """
+
+    def __init__(self, sizes: Sizes, token_shape: tuple[int, int], device: str) -> None:
+        self._sizes, self._entities = sizes, sizes.entities
+        vectors = torch.empty(sizes.entities, sizes.encoder.projection_dim, dtype=torch.float16, device=device)
+        vectors.normal_(std=sizes.encoder.projection_dim**-0.5)
+        self.search_on_device = DeviceSearch(vectors, torch.arange(sizes.entities, device=device))
+        shape = (sizes.stored, *token_shape)
+        self.values = torch.randint(-127, 128, shape, dtype=torch.int8, device=device)
+        self.scales = torch.full(shape[:2], token_shape[1] ** -0.5 / 64, dtype=torch.float16, device=device)
+
+    def __len__(self) -> int:
+        """Number of entities."""
+        return self._entities
+
+    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        """Returns scores and rows, best first."""
+        return self.search_on_device.search(vectors, k)
+
+    def entity(self, row: int) -> Entity:
+        """Returns made-up sections; always the same for one row."""
+        rng = random.Random(row)
+        sections = tuple(
+            Section(f"Section {i}", words(rng, self._sizes.section_words), i)
+            for i in range(len(self.section_rows(row)))
+        )
+        return Entity(str(row), f"Entity {row}", sections)
+
+    def section_rows(self, row: int) -> range:
+        """Returns 1 to `most_sections` rows, few for most entities (the square of a uniform draw)."""
+        rng = random.Random(row)
+        count = 1 + int(rng.random() ** 2 * self._sizes.most_sections)
+        start = rng.randrange(self._sizes.stored - count)
+        return range(start, start + count)
+
+    def gather(self, spans: Sequence[range]) -> StoredTokens:
+        """Returns the whole store and where the spans begin."""
+        return StoredTokens(self.values, self.scales, np.array([span.start for span in spans], np.int64))
+
+
+def tokenizer() -> PreTrainedTokenizerBase:
+    """Returns a fast tokenizer of the made-up words."""
+    rng = random.Random(0)
+    return train_tokenizer([words(rng, 50) for _ in range(200)], 3000, 512)
+
+
+def build_encoder(sizes: Sizes, device: str, dtype: torch.dtype) -> ClipEncoder:
+    """Returns step 1's model with random weights."""
+    with _placed(device, dtype):
+        model = EvaCLIP(sizes.encoder)
+    pixels = PixelPreparation(sizes.encoder.image_size, crop=True)
+    return ClipEncoder(model, tokenizer(), pixels, sizes.encoder.context_length, "random")
+
+
+def build_fusion(sizes: Sizes, device: str, dtype: torch.dtype) -> QFormerFusion:
+    """Returns step 2's model with random weights."""
+    vision = Blip2VisionConfig(**sizes.vision).to_diff_dict()
+    qformer = Blip2QFormerConfig(use_qformer_text_input=True, **sizes.qformer)
+    pixels = PixelPreparation(sizes.vision.get("image_size", 224))
+    longest = qformer.max_position_embeddings
+    with _placed(device, dtype):
+        return QFormerFusion(
+            vision_tower(vision), {"kind": "blip2", "config": vision}, qformer, 32, tokenizer(), pixels, longest
+        )
+
+
+def build_reranker(sizes: Sizes, device: str, dtype: torch.dtype) -> CrossEncoderReranker:
+    """Returns step 3's model with random weights."""
+    with _placed(device, dtype):
+        model = XLMRobertaForSequenceClassification(XLMRobertaConfig(num_labels=1, **sizes.reranker))
+    return CrossEncoderReranker(model, tokenizer(), max_tokens=1024)
+
+
+def queries(count: int) -> list[Query]:
+    """Returns made-up photographs of 640 x 480 with questions of ten words."""
+    rng = np.random.default_rng(0)
+    noise = rng.integers(0, 256, (count, 60, 80, 3), dtype=np.uint8)
+    pictures = [Image.fromarray(pixels).resize((640, 480), Image.Resampling.BICUBIC) for pixels in noise]
+    return [Query(picture, words(random.Random(i), 10) + "?", str(i)) for i, picture in enumerate(pictures)]
+
+
+def words(rng: random.Random, median: int) -> str:
+    """Returns a made-up text, its length log-normal around a median in words."""
+    return " ".join(rng.choices(WORDS, k=max(3, round(median * rng.lognormvariate(0, 0.6 if median > 20 else 0.2)))))
+
+
+@contextmanager
+def _placed(device: str, dtype: torch.dtype) -> Iterator[None]:
+    """Makes new tensors on a device and of a type."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device(device):
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def weight_bytes(module: nn.Module) -> int:
+    """Returns the bytes of a module's weights."""
+    return sum(weight.nbytes for weight in module.parameters())
