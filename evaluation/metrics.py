@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from evaluation.judge import NOTES
+
 CUTOFFS = (1, 5, 10, 20)
-METRIC_NAMES = {"evqa": "evqa_exact_match", "infoseek": "infoseek"}
+METRIC_NAMES = {
+    "evqa": "evqa_exact_match",
+    "infoseek": "infoseek",
+    "okvqa": "vqa_accuracy",
+    "dynvqa": "f1_recall",
+    "plain": "exact_match",
+}
+"""By the style of a data set, its metric where no answer was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +36,12 @@ class Outcome:
         unanswered: The generator abstained.
         failed: Why the query failed, if it did.
         gold_missing: The index has none of the right entities.
+        section_ranks: The rank (from 1) of the first right section, and under `pseudo` of the first section that
+            contains an answer, in the order in which the run would read sections; `None` when there is none. `section`
+            is absent where the data set names no section.
+        answer_scores: What the answer is worth by each metric's name, the data set's own first; empty when no
+            generator was asked.
+        confidence: The generator's, where it has one.
     """
 
     id: str
@@ -36,6 +52,9 @@ class Outcome:
     unanswered: bool = False
     failed: str | None = None
     gold_missing: bool = False
+    section_ranks: Mapping[str, int | None] = field(default_factory=dict)
+    answer_scores: Mapping[str, float] = field(default_factory=dict)
+    confidence: float | None = None
 
 
 def ranked(scores: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
@@ -83,7 +102,7 @@ def summarize(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
 
     Args:
         outcomes: One a query.
-        style: Whose rules judged the answers, `evqa` or `infoseek`.
+        style: Whose rules judged the answers, a key of `METRIC_NAMES`.
 
     Raises:
         ValueError: There are no outcomes.
@@ -91,8 +110,13 @@ def summarize(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
     if not outcomes:
         raise ValueError("no queries to summarize; the question file holds none that are kept")
     steps: dict[str, dict[str, Any]] = {step: _recalls(outcomes, step) for step in _steps(outcomes)}
-    labelled = [o.section_correct for o in outcomes if o.section_correct is not None]
-    steps["step3"] = {"section_recall@1": _share(labelled), "n_with_section": len(labelled)}  # it chooses a section
+    labelled = [o for o in outcomes if o.section_correct is not None]
+    steps["step3"] = {
+        **_section_recalls("section", labelled),
+        "section_recall@1": _share([bool(o.section_correct) for o in labelled]),  # step 3 chooses a section
+        "n_with_section": len(labelled),
+        **_section_recalls("pseudo", outcomes),
+    }
     return {
         "n_queries": len(outcomes),
         "n_failed": sum(o.failed is not None for o in outcomes),
@@ -104,6 +128,16 @@ def summarize(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
         "failed": [{"id": o.id, "reason": o.failed} for o in outcomes if o.failed is not None],
         "unanswered": [o.id for o in outcomes if o.unanswered],
     }
+
+
+def metric_names(outcomes: Sequence[Outcome]) -> list[str]:
+    """Returns the names of the metrics that judged the answers, the data set's own first."""
+    return list(dict.fromkeys(name for outcome in outcomes for name in outcome.answer_scores))
+
+
+def is_unseen_question(outcome: Outcome) -> bool:
+    """Returns whether a query is of InfoSeek's half of unseen questions; all others are of unseen entities."""
+    return outcome.groups.get("split", "").endswith("unseen_question")
 
 
 def recall_curve(outcomes: Sequence[Outcome], step: str, k: int = 20) -> list[float]:
@@ -121,12 +155,23 @@ def _recalls(outcomes: Sequence[Outcome], step: str) -> dict[str, Any]:
     return {f"recall@{k}": recall_at_k(ranks, k) if ran else None for k in CUTOFFS}
 
 
+def _section_recalls(name: str, outcomes: Sequence[Outcome]) -> dict[str, float | None]:
+    known = any(name in o.section_ranks for o in outcomes)
+    ranks = [o.section_ranks.get(name) for o in outcomes]
+    return {f"{name}_recall@{k}": recall_at_k(ranks, k) if known else None for k in CUTOFFS}
+
+
 def _answers(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
-    figures: dict[str, Any] = {"metric": METRIC_NAMES.get(style, style), "accuracy": _accuracy(outcomes)}
+    names = metric_names(outcomes)
+    metric = names[0] if names else METRIC_NAMES.get(style, style)
+    figures: dict[str, Any] = {"metric": metric, "accuracy": _accuracy(outcomes)}
+    figures |= {name: _mean([o.answer_scores.get(name, 0.0) for o in outcomes]) for name in names[1:]}
+    if names and metric in NOTES:
+        figures["note"] = NOTES[metric]
     if style != "infoseek":
         return figures
-    unseen_question = [o for o in outcomes if o.groups.get("split", "").endswith("unseen_question")]
-    unseen_entity = [o for o in outcomes if not o.groups.get("split", "").endswith("unseen_question")]
+    unseen_question = [o for o in outcomes if is_unseen_question(o)]
+    unseen_entity = [o for o in outcomes if not is_unseen_question(o)]
     parts = _accuracy(unseen_question), _accuracy(unseen_entity)
     both = None if parts[0] is None or parts[1] is None else harmonic_mean(parts[0], parts[1])
     return figures | {"unseen_question": parts[0], "unseen_entity": parts[1], "harmonic_mean": both}
@@ -152,8 +197,17 @@ def _figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def _accuracy(outcomes: Sequence[Outcome]) -> float | None:
-    return _share([o.answer_correct for o in outcomes if o.answer_correct is not None])
+    """Returns the mean of the data set's own score over the queries whose answer was asked for."""
+    return _mean([_score(o) for o in outcomes if o.answer_correct is not None])
+
+
+def _score(outcome: Outcome) -> float:
+    return next(iter(outcome.answer_scores.values()), float(bool(outcome.answer_correct)))
 
 
 def _share(flags: Sequence[bool]) -> float | None:
     return sum(flags) / len(flags) if flags else None
+
+
+def _mean(scores: Sequence[float]) -> float | None:
+    return math.fsum(scores) / len(scores) if scores else None

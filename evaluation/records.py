@@ -5,18 +5,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from evaluation.answers import is_correct
+import numpy as np
+
 from evaluation.datasets import Question
+from evaluation.judge import judge
 from evaluation.metrics import Outcome, rank_of, ranked
+from evaluation.passages import contains_answer, reading_order
 from retriever.protocols import EntityIndex
 from retriever.types import Candidate, Evidence, Generation, Retrieved
 
 Line = dict[str, Any]
+RIGHT = 0.5  # a score of so much counts as a right answer where one has to say yes or no
+_RUN_DEPTH = 20  # sections of a query in the run file
 
 
 class NamedIndex(EntityIndex, Protocol):
@@ -35,6 +40,7 @@ def make_line(
     asked: bool,
     failed: str | None,
     timings_ms: dict[str, float],
+    scores: Mapping[str, float] | None = None,
 ) -> Line:
     """Returns the record of one query, ready for JSON.
 
@@ -49,6 +55,7 @@ def make_line(
         asked: Whether a generator takes part in this run.
         failed: Why the query failed, if it did.
         timings_ms: Milliseconds of retrieval and generation, of the whole batch.
+        scores: What the answer is worth (`judge.judge_all`), where a model has to judge it; else `judge.judge` does.
     """
     candidates = [] if retrieved is None else retrieved.candidates
     evidence, section = evidence_of(index, candidates)
@@ -57,6 +64,8 @@ def make_line(
     for step, ranking in ({} if retrieved is None else retrieved.rankings).items():
         rankings[step] = [(index.entity(row).id, float(score)) for row, score in ranking]
     right_entity = evidence is not None and evidence.entity_id in question.entity_ids
+    if asked and scores is None:
+        scores = judge(question, answer)
     return {
         "id": question.id,
         "question": question.question,
@@ -73,11 +82,13 @@ def make_line(
         "section_correct": None
         if question.section_index is None
         else right_entity and section == question.section_index,
+        "section_ranks": _section_ranks(question, index, candidates),
         "answer": answer,
         "confidence": None if generation is None else _number(generation.confidence),
         "span": None if generation is None else generation.span,
         "unanswered": asked and failed is None and answer is None,
-        "answer_correct": is_correct(question, answer) if asked else None,
+        "answer_scores": dict(scores) if asked and scores else {},
+        "answer_correct": next(iter(scores.values())) >= RIGHT if asked and scores else None,
         "timings_ms": timings_ms,
     }
 
@@ -109,28 +120,53 @@ def outcome_of(line: Line) -> Outcome:
         unanswered=line["unanswered"],
         failed=line["failed"],
         gold_missing=line["gold"]["missing"],
+        section_ranks=line.get("section_ranks", {}),  # records of older versions lack these two
+        answer_scores=line.get("answer_scores", {}),
+        confidence=line["confidence"],
     )
 
 
 def write_trec(lines: Iterable[Line], out: Path, tag: str) -> None:
-    """Writes `qrels.txt` and one `<step>.run` per step, in TREC's format; equal scores stand in the order of their ids.
+    """Writes TREC's files: `qrels.txt` with one `<step>.run` per step, `qrels.sections.txt` with `sections.run`.
 
-    White space inside an id is written as `%20`, for columns are separated by it.
+    Equal scores stand in the order of their ids, the later ones written a trifle lower: trec_eval reads scores in
+    single precision, ignores ranks and has an order of its own for what is equal. A section is named
+    `<entity>#<its index>`; sections have 1 / rank for a score, and the first `_RUN_DEPTH` are listed. White space
+    inside an id is written as `%20`, for columns are separated by it.
     """
     with contextlib.ExitStack() as stack:
-        files: dict[str, TextIO] = {"qrels.txt": stack.enter_context(_replacing(out / "qrels.txt"))}
+        files: dict[str, TextIO] = {}
+        for name in ("qrels.txt", "qrels.sections.txt", "sections.run"):
+            files[name] = stack.enter_context(_replacing(out / name))
         for line in lines:
-            query = _token(line["id"])
-            files["qrels.txt"].writelines(f"{query} 0 {_token(entity)} 1\n" for entity in line["gold"]["entities"])
+            query, gold = _token(line["id"]), line["gold"]
+            files["qrels.txt"].writelines(f"{query} 0 {_token(entity)} 1\n" for entity in gold["entities"])
             for step, ranking in line["rankings"].items():
                 name = f"{step}.run"
                 if name not in files:
                     files[name] = stack.enter_context(_replacing(out / name))
                 pairs = ranked([(_token(entity), score) for entity, score in ranking])
+                falling = _falling([score for _, score in pairs])
                 files[name].writelines(
-                    f"{query} Q0 {entity} {rank} {score!r} {_token(tag)}\n"
-                    for rank, (entity, score) in enumerate(pairs, start=1)
+                    f"{query} Q0 {entity} {rank} {score} {_token(tag)}\n"
+                    for rank, ((entity, _), score) in enumerate(zip(pairs, falling, strict=True), start=1)
                 )
+            if gold["section"] is not None:
+                right = (f"{query} 0 {_token(entity)}#{gold['section']} 1\n" for entity in gold["entities"])
+                files["qrels.sections.txt"].writelines(right)
+            found = [(c["entity"], [section[0] for section in c["sections"]]) for c in line["candidates"]]
+            files["sections.run"].writelines(
+                f"{query} Q0 {_token(entity)}#{'' if section is None else section} {rank} {1 / rank!r} {_token(tag)}\n"
+                for rank, (entity, section) in enumerate(reading_order(found)[:_RUN_DEPTH], start=1)
+            )
+
+
+def _falling(scores: Sequence[float]) -> Iterator[np.float32]:
+    """Yields falling scores in single precision, each below the one before."""
+    bound = np.float32(np.inf)
+    for score in scores:
+        bound = min(np.float32(score), np.nextafter(bound, np.float32(-np.inf)))
+        yield bound
 
 
 @contextlib.contextmanager
@@ -160,6 +196,24 @@ def _candidate(index: EntityIndex, candidate: Candidate) -> Line:
         "lead": entity.sections[0].index if entity.sections else None,
         "sections": sections,
     }
+
+
+def _section_ranks(question: Question, index: EntityIndex, candidates: Sequence[Candidate]) -> dict[str, int | None]:
+    entities = [index.entity(candidate.row) for candidate in candidates]
+    found = [
+        (entity.id, [entity.sections[section.position] for section in candidate.sections])
+        for entity, candidate in zip(entities, candidates, strict=True)
+    ]
+    order = reading_order(found)
+    ranks = {"pseudo": _first(s is not None and contains_answer(s.text, question.answers) for _, s in order)}
+    if question.section_index is not None:
+        right = (s is not None and s.index == question.section_index and e in question.entity_ids for e, s in order)
+        ranks["section"] = _first(right)
+    return ranks
+
+
+def _first(hits: Iterable[bool]) -> int | None:
+    return next((rank for rank, hit in enumerate(hits, start=1) if hit), None)
 
 
 def _gold(question: Question, index: NamedIndex) -> Line:

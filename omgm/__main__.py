@@ -17,6 +17,7 @@ COMMANDS = (
     "train-reranker",
     "import-reranker",
     "evaluate",
+    "compare",
     "sweep",
     "ask",
     "serve",

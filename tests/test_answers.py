@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.answers import evqa_match, is_correct, numeric_match, read_numbers, text_match
-from evaluation.datasets import Question
+from evaluation.answers import evqa_match, numeric_match, read_numbers, text_match
 
 
 @pytest.mark.parametrize(
@@ -29,6 +28,7 @@ from evaluation.datasets import Question
         ("red\nwhite", ["red white"], True),
         ("a", ["the"], False),  # nothing is left of either
         ("anything", ["a"], False),
+        ("<extra_id_0>\nParis", ["Paris"], True),  # what T5 puts before its answers
     ],
 )
 def test_evqa_single_answers(answer: str, references: list[str], right: bool) -> None:
@@ -50,6 +50,7 @@ def test_evqa_single_answers(answer: str, references: list[str], right: bool) ->
         ("red;white", ["red&&white"], False),
         ("gin", ["rum", "gin&&rum"], True),  # the best reference counts
         ("", ["red"], False),
+        ("x & and red", ["x&&red"], True),  # " and " goes first
         ("red", ["a&&the"], False),
     ],
 )
@@ -120,29 +121,11 @@ def test_numbers_in_a_text(text: str, numbers: tuple[float, ...]) -> None:
         ("2,381,740 km2", (2143566, 2619914), True),  # the 2 of "km2" is a number, but the pair falls
         ("1 km2", (0.9, 1.1), False),  # here it makes a range from 1 to 2, as in the official script
         ("2,381,740", (2143566, 2619914), True),
-        ("none", (-1, 1), False),  # no number is never right, not even where zero is
+        ("none", (-1, 1), True),  # no number is read as zero, as in the official script
+        ("none", (1, 2), False),
         ("0", (0, 0), True),
         ("5", (5, 5), True),
     ],
 )
 def test_infoseek_numbers(answer: str, accepted: tuple[float, float], right: bool) -> None:
     assert numeric_match(answer, accepted) is right
-
-
-def question(**changes: object) -> Question:
-    fields = {"id": "q", "question": "?", "image_id": "i", "answers": ("2",), "entity_ids": ("e",)} | changes
-    return Question(**fields)  # type: ignore[arg-type]
-
-
-def test_each_question_is_judged_by_its_own_rules() -> None:
-    assert is_correct(question(), "two")
-    assert not is_correct(question(style="infoseek", question_type="string"), "two")
-    assert is_correct(question(style="infoseek", question_type="numerical", numeric_range=(1.8, 2.2)), "about 2.1 m")
-    assert is_correct(question(question_type="multi_answer", answers=("a1&&b1",)), "b1 and a1")
-    assert not is_correct(question(question_type="templated", answers=("a1&&b1",)), "b1 and a1")
-
-
-@pytest.mark.parametrize("answer", [None, "", "  "])
-def test_no_answer_is_wrong(answer: str | None) -> None:
-    assert not is_correct(question(style="infoseek", answers=("the",)), answer)
-    assert not is_correct(question(style="infoseek", numeric_range=(0, 0)), answer)

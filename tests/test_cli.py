@@ -22,6 +22,7 @@ FLAGS = {
     "mine-negatives": "--profile --set --index --dataset --queries --query-images --out",
     "train-reranker": "--profile --set --kb --images --dataset --queries --query-images --negatives --out --steps",
     "evaluate": "--profile --set --index --dataset --queries --query-images --out --json --only-split --limit",
+    "compare": "--out --resamples --seed --json RUN",
     "sweep": "--profile --set --index --dataset --queries --query-images --out --json --alphas --betas",
     "ask": "--profile --set --index --json IMAGE QUESTION",
     "serve": "--profile --set --index --host --port --examples",

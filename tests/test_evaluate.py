@@ -198,8 +198,11 @@ def test_a_whole_run(tmp_path: Path, pictures: Path) -> None:
     # of ten queries three fail before retrieval and one asks for an entity that the index lacks
     recalls = {"recall@1": 0.6, "recall@5": 0.6, "recall@10": 0.6, "recall@20": 0.6}
     assert metrics["step1"] == metrics["step2"] == recalls
-    assert metrics["step3"] == {"section_recall@1": 5 / 9, "n_with_section": 9}
-    assert metrics["answer"] == {"metric": "evqa_exact_match", "accuracy": 0.4}
+    # the answers of five stand in the first section read, q9's in that of another entity; "999" and "1" stand nowhere
+    sections = {f"section_recall@{k}": 5 / 9 for k in (1, 5, 10, 20)} | {"n_with_section": 9}
+    assert metrics["step3"] == sections | {f"pseudo_recall@{k}": 0.5 for k in (1, 5, 10, 20)}
+    assert (metrics["answer"]["metric"], metrics["answer"]["accuracy"]) == ("evqa_exact_match", 0.4)
+    assert "BEM is missing" in metrics["answer"]["note"]
     assert metrics["by_category"]["other"] == {
         "n": 1,
         "step1_recall@1": 1.0,
@@ -274,6 +277,14 @@ def test_run_files(tmp_path: Path, pictures: Path) -> None:
         "q0 0 https://kb/red 1\nq1 0 https://kb/blue 1\nq3 0 https://kb/absent 1\n"
     )
     assert (tmp_path / "run" / "step2.run").is_file()
+    assert (
+        (tmp_path / "run" / "sections.run")
+        .read_text()
+        .startswith("q0 Q0 https://kb/red#2 1 1.0 omgm-colors\nq0 Q0 https://kb/red#0 2 0.5 omgm-colors\n")
+    )
+    assert (tmp_path / "run" / "qrels.sections.txt").read_text() == (
+        "q0 0 https://kb/red#2 1\nq1 0 https://kb/blue#2 1\nq3 0 https://kb/absent#2 1\n"
+    )
 
 
 def without_times(out: Path) -> dict[str, bytes]:

@@ -62,6 +62,7 @@ def test_a_run_adds_up() -> None:
     assert figures["step1"] == {"recall@1": 1 / 6, "recall@5": 2 / 6, "recall@10": 3 / 6, "recall@20": 4 / 6}
     assert figures["step2"] == {"recall@1": 2 / 6, "recall@5": 3 / 6, "recall@10": 4 / 6, "recall@20": 4 / 6}
     assert (figures["step3"]["section_recall@1"], figures["step3"]["n_with_section"]) == (2 / 5, 5)
+    assert figures["step3"]["pseudo_recall@5"] is None  # records of an older version do not know it
     assert figures["answer"] == {
         "metric": "infoseek",
         "accuracy": 3 / 6,
@@ -114,3 +115,47 @@ def test_curve() -> None:
         1.0,
         1.0,
     ]
+
+
+def scored(id: str, scores: dict[str, float], sections: dict[str, int | None], labelled: bool = True) -> Outcome:
+    named = {"question_type": "templated", "split": "", "category": ""}
+    right = next(iter(scores.values())) >= 0.5
+    section = sections.get("section") == 1 if labelled else None
+    return Outcome(id, named, {"step1": 1}, section, right, section_ranks=sections, answer_scores=scores)
+
+
+def test_scores_and_section_ranks_add_up() -> None:
+    figures = summarize(
+        [
+            scored("a", {"evqa_bem": 1.0, "evqa_exact_match": 1.0}, {"section": 1, "pseudo": 1}),
+            scored("b", {"evqa_bem": 1.0, "evqa_exact_match": 0.0}, {"section": 6, "pseudo": 3}),
+            scored("c", {"evqa_bem": 0.0, "evqa_exact_match": 0.0}, {"section": None, "pseudo": None}),
+            scored("d", {"evqa_bem": 0.0, "evqa_exact_match": 0.0}, {"pseudo": 20}, labelled=False),
+        ],
+        "evqa",
+    )
+    assert figures["answer"] == {"metric": "evqa_bem", "accuracy": 0.5, "evqa_exact_match": 0.25}
+    assert figures["step3"] == {
+        "section_recall@1": 1 / 3,
+        "section_recall@5": 1 / 3,
+        "section_recall@10": 2 / 3,
+        "section_recall@20": 2 / 3,
+        "n_with_section": 3,
+        "pseudo_recall@1": 0.25,
+        "pseudo_recall@5": 0.5,
+        "pseudo_recall@10": 0.5,
+        "pseudo_recall@20": 0.75,
+    }
+
+
+def test_without_bem_the_figures_say_so() -> None:
+    answer = summarize([scored("a", {"evqa_exact_match": 1.0}, {})], "evqa")["answer"]
+    assert (answer["metric"], answer["accuracy"]) == ("evqa_exact_match", 1.0)
+    assert "BEM is missing" in answer["note"]
+
+
+def test_graded_scores_are_averaged() -> None:
+    graded = [scored("a", {"vqa_accuracy": 0.3}, {}), scored("b", {"vqa_accuracy": 1.0}, {})]
+    figures = summarize(graded, "okvqa")
+    assert figures["answer"] == {"metric": "vqa_accuracy", "accuracy": pytest.approx(0.65)}
+    assert figures["by_question_type"]["templated"]["accuracy"] == pytest.approx(0.65)

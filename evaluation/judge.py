@@ -1,0 +1,94 @@
+"""Is an answer right? The scores of an answer by the rules of its question's data set, whatever that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from evaluation.answers import evqa_match, numeric_match, text_match
+from evaluation.overlap import can_segment, f1_recall, language_of, token_f1
+from evaluation.vqa import relaxed_match, vqa_accuracy
+
+if TYPE_CHECKING:
+    from evaluation.bem import Bem
+    from evaluation.datasets import Question
+
+Scores = dict[str, float]
+"""Scores of one answer, 0 to 1, by the metric's name. The first is the data set's own, what `accuracy` reports."""
+
+NOTES = {
+    "evqa_exact_match": "BEM is missing, so this is exact match alone: a lower bound of E-VQA's own figure.",
+    "token_f1": "The tokenizers of F1-Recall are missing (pip install 'omgm[dynvqa]'), so this is token F1 alone.",
+}
+"""By main metric, what a report has to say beside it."""
+
+
+def judge(question: Question, answer: str | None) -> Scores:
+    """Returns the scores of one answer that need no model; no answer and an empty one score 0 by every metric."""
+    scores = _RULES[question.style](question, answer or "")
+    return scores if answer is not None and answer.strip() else dict.fromkeys(scores, 0.0)
+
+
+def judge_all(questions: Sequence[Question], answers: Sequence[str | None], bem: Bem | None = None) -> list[Scores]:
+    """Returns the scores of many answers; with `bem`, E-VQA's own score comes first, else exact match does.
+
+    BEM is asked of all answers at once, each with every reference, where exact match said no; the best one counts.
+    """
+    scores = [judge(question, answer) for question, answer in zip(questions, answers, strict=True)]
+    if bem is None:
+        return scores
+    asked = [
+        (place, answer, _bem_reference(question, reference), question.question)
+        for place, (question, answer) in enumerate(zip(questions, answers, strict=True))
+        if question.style == "evqa" and answer and answer.strip() and not scores[place]["evqa_exact_match"]
+        for reference in question.answers
+    ]
+    verdicts = bem.equivalent([row[1:] for row in asked])
+    said_yes = {row[0] for row, verdict in zip(asked, verdicts, strict=True) if verdict}
+    return [
+        {"evqa_bem": max(found["evqa_exact_match"], float(place in said_yes)), **found}
+        if "evqa_exact_match" in found
+        else found
+        for place, found in enumerate(scores)
+    ]
+
+
+def _bem_reference(question: Question, reference: str) -> str:
+    return reference.replace("&&", ",") if question.question_type == "multi_answer" else reference
+
+
+def _evqa(question: Question, answer: str) -> Scores:
+    multiple = question.question_type == "multi_answer"
+    return {"evqa_exact_match": float(evqa_match(answer, question.answers, multi_answer=multiple))}
+
+
+def _infoseek(question: Question, answer: str) -> Scores:
+    accepted = question.numeric_range
+    right = text_match(answer, question.answers) if accepted is None else numeric_match(answer, accepted)
+    return {"infoseek": float(right)}
+
+
+def _okvqa(question: Question, answer: str) -> Scores:
+    return {"vqa_accuracy": vqa_accuracy(answer, question.answers)}
+
+
+def _dynvqa(question: Question, answer: str) -> Scores:
+    scores = {"token_f1": token_f1(answer, question.answers)}
+    if not can_segment():
+        return scores
+    return {"f1_recall": f1_recall(answer, question.answers, language_of(question.question))} | scores
+
+
+def _plain(question: Question, answer: str) -> Scores:
+    relaxed = any(relaxed_match(answer.strip(), reference) for reference in question.answers)
+    right = text_match(answer, question.answers)
+    return {"exact_match": float(right), "relaxed_accuracy": float(right or relaxed)}
+
+
+_RULES: Mapping[str, Callable[[Question, str], Scores]] = {
+    "evqa": _evqa,
+    "infoseek": _infoseek,
+    "okvqa": _okvqa,
+    "dynvqa": _dynvqa,
+    "plain": _plain,
+}

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.compare import HARMONIC, as_markdown, compare
+from omgm.__main__ import main
+
+
+def line(id: str, rank: int | None, score: float | None = None, **changes: Any) -> dict[str, Any]:
+    fields = {
+        "id": id,
+        "question": f"What of {id}?",
+        "image_id": id,
+        "question_type": "templated",
+        "split": "",
+        "category": "",
+        "gold": {"missing": False},
+        "failed": None,
+        "ranks": {"step1": rank},
+        "section_ranks": {"section": rank, "pseudo": rank},
+        "section_correct": rank == 1,
+        "answer_scores": {} if score is None else {"evqa_exact_match": score},
+        "answer_correct": None if score is None else score >= 0.5,
+        "unanswered": False,
+        "confidence": None,
+    }
+    return fields | changes
+
+
+def write(folder: Path, lines: list[dict[str, Any]], dataset: str = "evqa", **changes: Any) -> Path:
+    folder.mkdir(parents=True)
+    latency = {"retrieve_p50": 17.4, "answer_p50": None}
+    metrics = {"dataset": dataset, "profile": "colors", "commit": "0123456789abcdef", "latency_ms": latency} | changes
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    (folder / "queries.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    return folder
+
+
+def by_name(comparison: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in comparison["metrics"]}
+
+
+def test_two_runs_by_hand(tmp_path: Path) -> None:
+    first = write(tmp_path / "first", [line(f"q{i}", 1 if i < 2 else 7, float(i < 2)) for i in range(6)])
+    lost = line("q0", None, 0.0, failed="picture: lost", ranks={}, section_ranks={"section": None, "pseudo": None})
+    second = write(tmp_path / "second", [lost, *(line(f"q{i}", 1, 1.0) for i in range(1, 6)), line("extra", 1, 1.0)])
+    found = compare([first, second])
+    assert (found["dataset"], found["n_common"]) == ("evqa", 6)
+    assert [(run["name"], run["n_queries"], run["n_not_common"], run["n_failed"]) for run in found["runs"]] == [
+        ("first", 6, 0, 0),
+        ("second", 7, 1, 1),
+    ]
+    assert found["runs"][1]["failed"] == ["q0"]
+    recall = by_name(found)["step1 recall@1"]
+    assert recall["n"] == 6
+    assert [figure["value"] for figure in recall["figures"]] == [pytest.approx(2 / 6), pytest.approx(5 / 6)]
+    # one lost, four won: |difference| is 3 or 5 in 2 * (5 + 1) of 32 ways
+    assert recall["differences"][0]["value"] == pytest.approx(3 / 6)
+    assert recall["differences"][0]["p_value"] == 12 / 32
+    assert [figure["value"] for figure in by_name(found)["step1 recall@10"]["figures"]] == [1, pytest.approx(5 / 6)]
+    assert [figure["value"] for figure in by_name(found)["evqa_exact_match"]["figures"]] == [
+        pytest.approx(2 / 6),
+        pytest.approx(5 / 6),
+    ]
+    assert set(by_name(found)) == {
+        *(f"{name} recall@{k}" for name in ("step1", "section", "pseudo") for k in (1, 5, 10, 20)),
+        "evqa_exact_match",
+    }
+
+
+def test_a_question_without_a_section_is_not_asked_for_it(tmp_path: Path) -> None:
+    unlabelled = line("q2", 3, section_correct=None, section_ranks={"pseudo": 3})
+    folders = [write(tmp_path / name, [line("q0", 1), line("q1", 2), unlabelled]) for name in "ab"]
+    rows = by_name(compare(folders, resamples=100))
+    assert (rows["section recall@1"]["n"], rows["pseudo recall@1"]["n"]) == (2, 3)
+    assert rows["section recall@1"]["figures"][0]["value"] == 0.5
+
+
+def test_infoseek_has_its_harmonic_mean(tmp_path: Path) -> None:
+    def lines(scores: str) -> list[dict[str, Any]]:
+        splits = ["val_unseen_question", "val_unseen_entity"] * 3
+        return [
+            line(f"q{i}", 1, split=split, answer_scores={"infoseek": float(score)})
+            for i, (split, score) in enumerate(zip(splits, scores, strict=True))
+        ]
+
+    first = write(tmp_path / "a", lines("110110"), "infoseek")  # questions 1 0 1, entities 1 1 0
+    second = write(tmp_path / "b", lines("101000"), "infoseek")  # questions 1 1 0, entities 0 0 0
+    row = by_name(compare([first, second], resamples=100))[HARMONIC]
+    assert [figure["value"] for figure in row["figures"]] == [pytest.approx(2 / 3), 0]
+    assert row["differences"][0]["value"] == pytest.approx(-2 / 3)
+
+
+def test_what_not_all_runs_have_is_listed(tmp_path: Path) -> None:
+    judged = line("q0", 1, answer_scores={"evqa_bem": 1.0, "evqa_exact_match": 0.0})
+    folders = [write(tmp_path / "with", [judged]), write(tmp_path / "without", [line("q0", 1, 0.0)])]
+    found = compare(folders, resamples=100)
+    assert found["not_compared"] == [{"name": "evqa_bem", "only_in": ["with"]}]
+    assert "evqa_exact_match" in by_name(found)
+    assert "Not in all runs: evqa_bem (with)" in as_markdown(found)
+
+
+def test_folders_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    folders = [write(tmp_path / name / "run", [line("q0", 1)]) for name in "ab"]
+    assert [run["name"] for run in compare(folders, resamples=10)["runs"]] == ["a/run", "b/run"]
+    again = compare([folders[0], folders[0]], resamples=10)
+    assert [run["name"] for run in again["runs"]] == ["run (1)", "run (2)"]
+    assert by_name(again)["step1 recall@1"]["differences"][0]["p_value"] == 1
+
+
+def test_refusals(tmp_path: Path) -> None:
+    first = write(tmp_path / "first", [line("q0", 1)])
+    with pytest.raises(ValueError, match="two runs or more"):
+        compare([first])
+    with pytest.raises(ValueError, match=r"other is a run over infoseek, .*first one over evqa"):
+        compare([first, write(tmp_path / "other", [line("q0", 1)], "infoseek")])
+    with pytest.raises(ValueError, match="no question in common"):
+        compare([first, write(tmp_path / "apart", [line("q0", 1, question="Another?")])])
+    with pytest.raises(ValueError, match=r"no metrics\.json; it is not a finished run"):
+        compare([first, tmp_path])
+    with pytest.raises(ValueError, match="broken: not a run of omgm evaluate"):
+        compare([first, write(tmp_path / "broken", [{"id": "q0"}])])
+    with pytest.raises(ValueError, match="empty: a run without questions"):
+        compare([first, write(tmp_path / "empty", [])])
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = write(tmp_path / "first", [line(f"q{i}", 1 if i < 2 else 7) for i in range(6)])
+    second = write(tmp_path / "second", [line(f"q{i}", 1) for i in range(6)])
+    out = tmp_path / "tables" / "compare.md"
+    command = ["compare", str(first), str(second), "--out", str(out), "--resamples", "500"]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert shown == out.read_text()
+    assert "# evqa: 2 runs over 6 common questions" in shown
+    assert "| first | colors | 0123456789 | 6 | 0 | 0 | 0 | 17 ms | - |" in shown
+    row = next(text for text in shown.splitlines() if text.startswith("| step1 recall@1 |")).split(" | ")
+    assert row[1] == "6" and row[2].startswith("33.3 [") and row[3] == "100.0 [100.0, 100.0]"
+    assert row[4].startswith("+66.7 [") and row[5] == "0.125 |"  # 2 of 16
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(out.with_suffix(".json").read_text())
+    assert main(["compare", str(first), str(second), "--out", str(tmp_path / "x.txt")]) == 2
+    assert "--out" in capsys.readouterr().err
+    assert main(["compare", str(first), str(tmp_path / "gone")]) == 2
+    assert "does not exist" in capsys.readouterr().err
