@@ -105,9 +105,10 @@ def measures(run: Run, keys: Sequence[Key]) -> Measures:
     outcomes = {key: run.outcomes[key] for key in keys}
     members = list(outcomes.values())
     table: Measures = {}
-    for step in sorted({step for outcome in members for step in outcome.ranks}):
+    known = {key: outcome for key, outcome in outcomes.items() if outcome.entity_known}
+    for step in sorted({step for outcome in known.values() for step in outcome.ranks}):
         for k in CUTOFFS:
-            hits = {key: _within(outcome.ranks.get(step), k) for key, outcome in outcomes.items()}
+            hits = {key: _within(outcome.ranks.get(step), k) for key, outcome in known.items()}
             table[f"{step} recall@{k}"] = hits
     labelled = {key: outcome for key, outcome in outcomes.items() if outcome.section_correct is not None}
     if labelled:

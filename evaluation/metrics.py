@@ -42,6 +42,7 @@ class Outcome:
         answer_scores: What the answer is worth by each metric's name, the data set's own first; empty when no
             generator was asked.
         confidence: The generator's, where it has one.
+        entity_known: The data set names the right entity; without it a query has no part in Recall@K.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Outcome:
     section_ranks: Mapping[str, int | None] = field(default_factory=dict)
     answer_scores: Mapping[str, float] = field(default_factory=dict)
     confidence: float | None = None
+    entity_known: bool = True
 
 
 def ranked(scores: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
@@ -141,8 +143,9 @@ def is_unseen_question(outcome: Outcome) -> bool:
 
 
 def recall_curve(outcomes: Sequence[Outcome], step: str, k: int = 20) -> list[float]:
-    """Returns Recall@1 to Recall@`k` after a step."""
-    return [recall_at_k([o.ranks.get(step) for o in outcomes], cutoff) for cutoff in range(1, k + 1)]
+    """Returns Recall@1 to Recall@`k` after a step, of the queries whose right entity is known."""
+    ranks = [o.ranks.get(step) for o in outcomes if o.entity_known]
+    return [recall_at_k(ranks, cutoff) for cutoff in range(1, k + 1)]
 
 
 def _steps(outcomes: Sequence[Outcome]) -> list[str]:
@@ -150,8 +153,9 @@ def _steps(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _recalls(outcomes: Sequence[Outcome], step: str) -> dict[str, Any]:
-    ran = any(step in o.ranks for o in outcomes)
-    ranks = [o.ranks.get(step) for o in outcomes]
+    asked = [o for o in outcomes if o.entity_known]
+    ran = any(step in o.ranks for o in asked)
+    ranks = [o.ranks.get(step) for o in asked]
     return {f"recall@{k}": recall_at_k(ranks, k) if ran else None for k in CUTOFFS}
 
 

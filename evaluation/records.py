@@ -123,6 +123,7 @@ def outcome_of(line: Line) -> Outcome:
         section_ranks=line.get("section_ranks", {}),  # records of older versions lack these two
         answer_scores=line.get("answer_scores", {}),
         confidence=line["confidence"],
+        entity_known=bool(line["gold"]["entities"]),
     )
 
 
@@ -223,7 +224,7 @@ def _gold(question: Question, index: NamedIndex) -> Line:
     return {
         "entities": list(question.entity_ids),
         "titles": [entity.title for entity in entities],
-        "missing": not entities,
+        "missing": bool(question.entity_ids) and not entities,
         "section": question.section_index,
         "section_title": section,
         "answers": list(question.answers),

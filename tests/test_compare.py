@@ -18,7 +18,7 @@ def line(id: str, rank: int | None, score: float | None = None, **changes: Any) 
         "question_type": "templated",
         "split": "",
         "category": "",
-        "gold": {"missing": False},
+        "gold": {"missing": False, "entities": [id]},
         "failed": None,
         "ranks": {"step1": rank},
         "section_ranks": {"section": rank, "pseudo": rank},
@@ -78,6 +78,12 @@ def test_a_question_without_a_section_is_not_asked_for_it(tmp_path: Path) -> Non
     rows = by_name(compare(folders, resamples=100))
     assert (rows["section recall@1"]["n"], rows["pseudo recall@1"]["n"]) == (2, 3)
     assert rows["section recall@1"]["figures"][0]["value"] == 0.5
+
+
+def test_a_data_set_without_entities_has_no_entity_recall(tmp_path: Path) -> None:
+    lines = [line("q0", None, 1.0, gold={"missing": False, "entities": []}, section_correct=None)]
+    rows = by_name(compare([write(tmp_path / name, lines) for name in "ab"], resamples=100))
+    assert set(rows) == {"evqa_exact_match", *(f"pseudo recall@{k}" for k in (1, 5, 10, 20))}
 
 
 def test_infoseek_has_its_harmonic_mean(tmp_path: Path) -> None:

@@ -159,3 +159,14 @@ def test_graded_scores_are_averaged() -> None:
     figures = summarize(graded, "okvqa")
     assert figures["answer"] == {"metric": "vqa_accuracy", "accuracy": pytest.approx(0.65)}
     assert figures["by_question_type"]["templated"]["accuracy"] == pytest.approx(0.65)
+
+
+def test_a_question_without_entity_has_no_part_in_recall() -> None:
+    named = {"question_type": "other", "split": "", "category": ""}
+    known = Outcome("a", named, {"step1": 1}, None, None)
+    unknown = Outcome("b", named, {"step1": None}, None, None, entity_known=False)
+    assert summarize([known, unknown], "plain")["step1"]["recall@1"] == 1.0
+    assert recall_curve([known, unknown], "step1", 2) == [1.0, 1.0]
+    figures = summarize([unknown], "okvqa")
+    assert figures["step1"]["recall@1"] is None
+    assert figures["answer"]["metric"] == "vqa_accuracy"
