@@ -101,7 +101,7 @@ def cut(parts: Sequence[list[int]], budget: int) -> list[list[int]]:
 
     Example:
         >>> cut([[1, 2, 3, 4], [5], [6, 7, 8]], 6)
-        [[1, 2, 3], [5], [6, 7]]
+        [[1, 2], [5], [6, 7, 8]]
     """
     lengths = [len(part) for part in parts]
     while sum(lengths) > budget:
@@ -160,7 +160,7 @@ def _bert(folder: Path, device: str) -> Logits:
     from transformers import BertForSequenceClassification
 
     load: Any = BertForSequenceClassification.from_pretrained
-    model, report = load(folder, use_safetensors=True, output_loading_info=True)
+    model, report = load(folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True)
     if report["missing_keys"] or model.config.num_labels != 2:
         lacking = ", ".join(sorted(report["missing_keys"])) or "a head of two classes"
         raise ValueError(f"{folder}: not a BERT classifier of two classes, it lacks {lacking}")
