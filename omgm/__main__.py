@@ -11,11 +11,13 @@ from collections.abc import Sequence
 COMMANDS = (
     "doctor",
     "download",
+    "images",
     "build-index",
     "train-encoder",
     "mine-negatives",
     "train-reranker",
     "import-reranker",
+    "dataset",
     "evaluate",
     "compare",
     "sweep",

@@ -1,0 +1,58 @@
+"""Encyclopedic VQA: a CSV file, its columns found by their header."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from evaluation.datasets.question import Item, LeftOut, Question
+from evaluation.datasets.rows import alternatives, csv_rows, questions, text
+
+EVQA_TYPES = ("templated", "automatic", "multi_answer", "2_hop")
+EVQA_COLUMNS = ("question", "answer", "dataset_image_ids", "question_type", "wikipedia_url")
+
+
+def read_evqa(path: Path, *, two_hop: bool = False) -> Iterator[Item]:
+    """Yields the questions of an E-VQA file; ids count the rows that are kept, as in the paper's code.
+
+    Args:
+        path: A CSV file with at least the columns `EVQA_COLUMNS`.
+        two_hop: Keep questions of type `2_hop` too; their evidence lies in two articles, so they get no section.
+
+    Raises:
+        ValueError: A column is missing, or the file is no CSV.
+    """
+    kept = 0
+
+    def make(row: Mapping[str, str], where: str) -> Question | LeftOut:
+        nonlocal kept
+        question = _question(row, f"E-VQA_{kept}", where)
+        if question.question_type == "2_hop" and not two_hop:
+            return LeftOut(where, "a question of two hops")
+        kept += 1
+        return question
+
+    return questions(csv_rows(path, EVQA_COLUMNS), make)
+
+
+def _question(row: Mapping[str, str], question_id: str, where: str) -> Question:
+    question_type = text(row, "question_type", where)
+    if question_type not in EVQA_TYPES:
+        raise ValueError(f"{where}: field question_type: {question_type!r} is none of {', '.join(EVQA_TYPES)}")
+    section = "" if question_type == "2_hop" else row.get("evidence_section_id", "").strip()
+    if section and not section.isdecimal():
+        raise ValueError(f"{where}: field evidence_section_id: {section!r} is not a whole number, 0 or more")
+    image_id, *others = alternatives(row, "dataset_image_ids", where)
+    return Question(
+        id=question_id,
+        question=text(row, "question", where),
+        image_id=image_id,
+        answers=alternatives(row, "answer", where),
+        entity_ids=alternatives(row, "wikipedia_url", where),
+        section_index=int(section) if section else None,
+        question_type=question_type,
+        data_split=row.get("encyclopedic_vqa_split", "").strip(),
+        category=row.get("dataset_name", "").strip(),
+        style="evqa",
+        other_image_ids=tuple(others),
+    )
