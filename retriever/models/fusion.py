@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from PIL import Image
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoTokenizer, Blip2QFormerConfig, Blip2QFormerModel, PreTrainedTokenizerBase
 from transformers.models.blip_2.modeling_blip_2 import Blip2TextEmbeddings
 
 from retriever.models.encoder import folder_fingerprint
+from retriever.models.fusion_folder import read_layout, small_settings, write_folder
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
+from retriever.models.weights import check_shapes, read_weights
 
-CONFIG_NAME = "config.json"
-WEIGHTS_NAME = "model.safetensors"
 UNSAVED = "unsaved"
-
-VISION_KINDS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {
-    "small_clip": lambda config: SmallVision(SmallCLIPConfig(**config)),
-}
-"""How the image tower of each kind is built from its settings; it gives `last_hidden_state` [B, cells, width]."""
-
-_VISION_SETTINGS = ("image_size", "channels", "vision_heads")
 
 
 class QFormerFusion(nn.Module):
@@ -35,7 +26,7 @@ class QFormerFusion(nn.Module):
 
     Args:
         vision: The image tower; gives `last_hidden_state` [B, cells, width] of pixel values [B, 3, H, W].
-        vision_settings: `{"kind", "config"}`, a key of `VISION_KINDS` and what it is built from.
+        vision_settings: `{"kind", "config"}`, see `retriever.models.fusion_folder`.
         config: Sizes of the Q-Former.
         queries: Number of query tokens, and of fused tokens.
         tokenizer: Of the texts.
@@ -43,6 +34,7 @@ class QFormerFusion(nn.Module):
         max_text_tokens: Longest text; the rest is cut.
         fingerprint: Hash of all of it.
         batch_size: Pairs a forward pass.
+        vision_norm_eps: Of the norm between tower and Q-Former.
     """
 
     def __init__(
@@ -56,6 +48,7 @@ class QFormerFusion(nn.Module):
         max_text_tokens: int,
         fingerprint: str = UNSAVED,
         batch_size: int = 64,
+        vision_norm_eps: float = 1e-5,
     ):
         super().__init__()
         self.vision = vision
@@ -66,7 +59,7 @@ class QFormerFusion(nn.Module):
         self.max_text_tokens = max_text_tokens
         self.fingerprint = fingerprint
         self.batch_size = batch_size
-        self.vision_norm = nn.LayerNorm(config.encoder_hidden_size)
+        self.vision_norm = nn.LayerNorm(config.encoder_hidden_size, vision_norm_eps)
         self.query_tokens = nn.Parameter(torch.randn(1, queries, config.hidden_size) * config.initializer_range)
         self.embeddings = Blip2TextEmbeddings(config)
         for table in (self.embeddings.word_embeddings, self.embeddings.position_embeddings):
@@ -105,60 +98,59 @@ class QFormerFusion(nn.Module):
             encoder_hidden_size=vision_config.vision_width,
             use_qformer_text_input=True,
         )
-        return cls(vision, _small_settings(vision_config), config, queries, tokenizer, pixels, max_text_tokens)
+        return cls(vision, small_settings(vision_config), config, queries, tokenizer, pixels, max_text_tokens)
 
     @classmethod
-    def load(cls, folder: Path, device: str = "cpu", batch_size: int = 64) -> QFormerFusion:
-        """Returns the encoder kept in `folder`, in float32.
+    def load(
+        cls, folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32, batch_size: int = 64
+    ) -> QFormerFusion:
+        """Returns the encoder kept in `folder`: one of ours, or a BLIP-2 of transformers for image-text retrieval.
+
+        Weights go straight to `device` and `dtype`; they are never held twice.
 
         Raises:
-            ValueError: The folder or one of its files is missing, or they do not belong together.
+            ValueError: A file is missing, or a weight is missing, unexpected or of a wrong shape.
         """
         fingerprint = folder_fingerprint(folder)
-        path = folder / CONFIG_NAME
-        if not path.is_file():
-            raise ValueError(f"{path}: not found; a fusion model's folder needs it")
-        settings = json.loads(path.read_text(encoding="utf-8"))
-        kind = settings.get("vision", {}).get("kind")
-        if kind not in VISION_KINDS:
-            raise ValueError(f"{path}: vision.kind: {kind!r} is not known; known are {', '.join(VISION_KINDS)}")
-        model = cls(
-            VISION_KINDS[kind](settings["vision"]["config"]),
-            settings["vision"],
-            Blip2QFormerConfig(**settings["qformer"]),
-            settings["queries"],
-            AutoTokenizer.from_pretrained(folder),
-            PixelPreparation.load(folder),
-            settings["max_text_tokens"],
-            fingerprint,
-            batch_size,
-        )
-        try:
-            model.load_state_dict(load_file(folder / WEIGHTS_NAME))
-        except RuntimeError as error:
-            raise ValueError(f"{folder / WEIGHTS_NAME}: does not fit {CONFIG_NAME}: {error}") from error
-        return model.to(device)
+        layout = read_layout(folder)
+        pixels, tokenizer = PixelPreparation.load(folder), AutoTokenizer.from_pretrained(folder)
+        with torch.device("meta"):
+            model = cls(
+                layout.vision(),
+                layout.settings["vision"],
+                layout.qformer(),
+                layout.settings["queries"],
+                tokenizer,
+                pixels,
+                layout.settings["max_text_tokens"],
+                fingerprint,
+                batch_size,
+                layout.settings.get("vision_norm_eps", 1e-5),
+            )
+        empty = model.state_dict()
+        sources = {name: layout.stored_name(name) for name in empty}
+        tensors = read_weights(folder, sources, device, dtype, layout.ignored)
+        check_shapes(folder, tensors, empty)
+        model.load_state_dict(tensors, assign=True)
+        positions = torch.arange(model.config.max_position_embeddings, device=device)
+        model.embeddings.position_ids = nn.Buffer(positions[None], persistent=False)  # in no file
+        return model
 
     def save(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
-        """Writes the folder that `load` reads; matrices are stored as `dtype`, vectors always as float32."""
-        folder.mkdir(parents=True, exist_ok=True)
-        self.tokenizer.save_pretrained(folder)
-        self.pixels.save(folder)
-        config = {
+        """Writes the folder that `load` reads; matrices are stored as `dtype`, vectors as they are."""
+        tensors = {
+            # Variances of batch norm may lie below float16's range.
+            name: tensor.detach().to("cpu", dtype if tensor.ndim > 1 else tensor.dtype)
+            for name, tensor in self.state_dict().items()
+        }
+        settings = {
             "qformer": self.config.to_diff_dict(),
             "vision": self.vision_settings,
             "queries": self.query_tokens.shape[1],
             "max_text_tokens": self.max_text_tokens,
+            "vision_norm_eps": self.vision_norm.eps,
         }
-        (folder / CONFIG_NAME).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        tensors = {
-            # Variances of batch norm may lie below float16's range.
-            name: (tensor.to(dtype) if tensor.ndim > 1 else tensor).detach().cpu().contiguous().clone()
-            for name, tensor in self.state_dict().items()
-        }
-        temporary = folder / (WEIGHTS_NAME + ".tmp")
-        save_file(tensors, temporary)
-        temporary.replace(folder / WEIGHTS_NAME)
+        write_folder(folder, settings, tensors, self.tokenizer, self.pixels)
 
     def use_vision(self, vision: SmallVision, vision_config: SmallCLIPConfig, pixels: PixelPreparation) -> None:
         """Replaces the image tower and its preparation; the Q-Former must then be trained for it.
@@ -172,7 +164,7 @@ class QFormerFusion(nn.Module):
                 f"this one gives {vision_config.vision_width}"
             )
         self.vision = vision.to(self.query_tokens.device).eval()
-        self.vision_settings = _small_settings(vision_config)
+        self.vision_settings = small_settings(vision_config)
         self.pixels = pixels
 
     @property
@@ -184,16 +176,18 @@ class QFormerFusion(nn.Module):
         """Returns token ids and their mask, int64 [N, T], padded to the longest and cut at `max_tokens`."""
         limit = min(max_tokens or self.max_text_tokens, self.max_text_tokens)
         encoded = self.tokenizer(list(texts), padding=True, truncation=True, max_length=limit, return_tensors="pt")
-        device = self.query_tokens.device
-        return encoded["input_ids"].to(device), encoded["attention_mask"].to(device)
+        return self._moved(encoded["input_ids"]), self._moved(encoded["attention_mask"])
 
     def vision_features(self, pixels: Tensor) -> Tensor:
-        """Returns the image tower's output, float [B, cells, width], of pixel values [B, 3, H, W]."""
-        features: Tensor = self.vision(pixels).last_hidden_state
+        """Returns the image tower's output, [B, cells, width] of the model's dtype, of pixel values [B, 3, H, W]."""
+        features: Tensor = self.vision(pixels.to(self.query_tokens.dtype)).last_hidden_state
         return features
 
     def fuse_tokens(self, features: Tensor, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Returns fused tokens [B, 32, H] of `vision_features` and texts (ids and mask [B, T])."""
+        """Returns fused tokens [B, 32, H] of `vision_features` and texts (ids and mask [B, T]).
+
+        Text positions count from 0; query tokens have none. Padding is masked, so its amount changes nothing.
+        """
         count = len(input_ids)
         queries = self.query_tokens.expand(count, -1, -1)
         joint = self.embeddings(input_ids=input_ids, query_embeds=queries)
@@ -201,7 +195,8 @@ class QFormerFusion(nn.Module):
         output = self.qformer(
             query_embeds=joint,
             query_length=queries.shape[1],
-            attention_mask=mask,
+            # Of two dimensions it would be looked at for padding, for which the host waits.
+            attention_mask=mask[:, None, None].bool(),
             encoder_hidden_states=self.vision_norm(features),
         )
         fused: Tensor = output.last_hidden_state[:, : queries.shape[1]]
@@ -216,30 +211,38 @@ class QFormerFusion(nn.Module):
         """
         if len(images) != len(texts):
             raise ValueError(f"images and texts: expected as many of each, got {len(images)} and {len(texts)}")
-        parts = [torch.empty(0, *self.token_shape, device=self.query_tokens.device)]
-        for start in range(0, len(texts), self.batch_size):
-            part = slice(start, start + self.batch_size)
-            features = self.vision_features(self.pixels(images[part]).to(self.query_tokens.device))
-            parts.append(self.fuse_tokens(features, *self.tokenize(texts[part])).float())
-        return torch.cat(parts)
+        return self._fuse(texts, lambda part: self._features([images[i] for i in part]))
 
     @torch.inference_mode()
     def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> Tensor:
-        """Returns fused tokens of one image with each text, float32 [N, 32, H]; the image is encoded once.
+        """Returns fused tokens of one image with each text, float32 [N, 32, H] on the model's device.
 
-        Texts of like length share a batch, so that little is spent on padding.
+        The image is encoded once.
         """
-        fused = torch.empty(len(texts), *self.token_shape, device=self.query_tokens.device)
-        if not texts:
-            return fused
-        features = self.vision_features(self.pixels([image]).to(self.query_tokens.device))
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        features = self._features([image] if texts else [])
+        return self._fuse(texts, lambda part: features.expand(len(part), -1, -1))
+
+    def _features(self, images: Sequence[Image.Image]) -> Tensor:
+        queries = self.query_tokens
+        return self.vision_features(self.pixels.to_device(images, queries.device, queries.dtype))
+
+    def _fuse(self, texts: Sequence[str], features_of: Callable[[list[int]], Tensor]) -> Tensor:
+        """Returns fused tokens of each text with its features; texts of like length share a batch."""
+        order = list(range(len(texts)))
+        if len(order) > self.batch_size:
+            order.sort(key=lambda i: len(texts[i]))
+        parts = [torch.empty(0, *self.token_shape, device=self.query_tokens.device)]
         for start in range(0, len(order), self.batch_size):
             part = order[start : start + self.batch_size]
+            features = features_of(part)  # first: a GPU is at it while the texts are cut into tokens
             ids, mask = self.tokenize([texts[i] for i in part])
-            fused[part] = self.fuse_tokens(features.expand(len(part), -1, -1), ids, mask).float()
+            parts.append(self.fuse_tokens(features, ids, mask).float())
+        fused = torch.cat(parts)
+        if len(order) > self.batch_size:
+            fused = fused[self._moved(torch.tensor(order).argsort())]
         return fused
 
-
-def _small_settings(config: SmallCLIPConfig) -> dict[str, Any]:
-    return {"kind": "small_clip", "config": {key: getattr(config, key) for key in _VISION_SETTINGS}}
+    def _moved(self, tensor: Tensor) -> Tensor:
+        """Returns a small tensor on the model's device; the host does not wait for a GPU."""
+        device = self.query_tokens.device
+        return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

@@ -1,0 +1,95 @@
+"""What a fusion encoder's folder holds: our own layout, or that of a BLIP-2 checkpoint of transformers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from transformers import Blip2QFormerConfig, PreTrainedTokenizerBase
+
+from retriever.models import blip2
+from retriever.models.pixels import PixelPreparation
+from retriever.models.small_clip import SmallCLIPConfig, SmallVision
+from retriever.models.weights import WEIGHTS_NAME
+
+CONFIG_NAME = "config.json"
+
+VISION_KINDS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {
+    "small_clip": lambda config: SmallVision(SmallCLIPConfig(**config)),
+    "blip2": blip2.vision_tower,
+}
+"""How the image tower of each kind is built from its settings; it gives `last_hidden_state` [B, cells, width]."""
+
+_SMALL_SETTINGS = ("image_size", "channels", "vision_heads")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Settings of a folder and the names of its tensors.
+
+    Attributes:
+        settings: `qformer` (of a `Blip2QFormerConfig`), `vision` (`kind`, a key of `VISION_KINDS`, and `config`),
+            `queries`, `max_text_tokens`, and maybe `vision_norm_eps`.
+        stored_name: Gives what the folder calls our tensor.
+        ignored: Tells which of the folder's tensors are known and not needed.
+    """
+
+    settings: dict[str, Any]
+    stored_name: Callable[[str], str] = lambda name: name
+    ignored: Callable[[str], bool] = lambda name: False
+
+    def vision(self) -> nn.Module:
+        """Returns the image tower, not filled."""
+        return VISION_KINDS[self.settings["vision"]["kind"]](self.settings["vision"]["config"])
+
+    def qformer(self) -> Blip2QFormerConfig:
+        """Returns the sizes of the Q-Former."""
+        return Blip2QFormerConfig(**self.settings["qformer"])
+
+
+def read_layout(folder: Path) -> Layout:
+    """Returns what `config.json` in `folder` says.
+
+    Raises:
+        ValueError: There is none, or the model is of a kind that is not known.
+    """
+    path = folder / CONFIG_NAME
+    if not path.is_file():
+        raise ValueError(f"{path}: not found; a fusion model's folder needs it")
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    if settings.get("model_type") == blip2.MODEL_TYPE:
+        try:
+            return Layout(blip2.settings_of(settings), blip2.stored_name, blip2.ignored)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+    kind = settings.get("vision", {}).get("kind")
+    if kind not in VISION_KINDS:
+        raise ValueError(f"{path}: vision.kind: {kind!r} is not known; known are {', '.join(VISION_KINDS)}")
+    return Layout(settings)
+
+
+def write_folder(
+    folder: Path,
+    settings: Mapping[str, Any],
+    tensors: Mapping[str, Tensor],
+    tokenizer: PreTrainedTokenizerBase,
+    pixels: PixelPreparation,
+) -> None:
+    """Writes a folder of our layout; the weights come last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save_pretrained(folder)
+    pixels.save(folder)
+    (folder / CONFIG_NAME).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    temporary = folder / (WEIGHTS_NAME + ".tmp")
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary)
+    temporary.replace(folder / WEIGHTS_NAME)
+
+
+def small_settings(config: SmallCLIPConfig) -> dict[str, Any]:
+    """Returns the settings of a `SmallVision` tower."""
+    return {"kind": "small_clip", "config": {key: getattr(config, key) for key in _SMALL_SETTINGS}}

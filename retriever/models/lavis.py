@@ -1,0 +1,146 @@
+"""The names that LAVIS, and with it OMGM and EchoSight, give to BLIP-2's weights, in both directions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from retriever.models.weights import some
+
+VISION_HEAD, TEXT_HEAD = 88, 64
+"""Width of an attention head in ViT-g and in BERT: what a checkpoint does not tell."""
+
+IGNORED = ("Qformer.cls.", "vision_proj.", "text_proj.", "itm_head.", "temp", "prompt_tokens")
+"""Heads, temperature and prompts: they score or write text in other ways and are not needed here."""
+
+_COUNTING = "Qformer.bert.embeddings.position_ids"
+_PARTS = {
+    "vision_norm.": "ln_vision.",
+    "embeddings.": "Qformer.bert.embeddings.",
+    "qformer.layernorm.": "Qformer.bert.embeddings.LayerNorm.",
+    "qformer.encoder.": "Qformer.bert.encoder.",
+    "vision.embeddings.class_embedding": "visual_encoder.cls_token",
+    "vision.embeddings.position_embedding": "visual_encoder.pos_embed",
+    "vision.embeddings.patch_embedding.": "visual_encoder.patch_embed.proj.",
+    "vision.encoder.layers.": "visual_encoder.blocks.",
+}
+_INSIDE = {
+    ".attention.attention.": ".attention.self.",
+    ".crossattention.attention.": ".crossattention.self.",
+    ".layer_norm1.": ".norm1.",
+    ".layer_norm2.": ".norm2.",
+    ".self_attn.qkv.": ".attn.qkv.",
+    ".self_attn.projection.": ".attn.proj.",
+}
+_QKV_BIAS = ".attn.qkv.bias"
+
+
+def lavis_name(name: str) -> str:
+    """Returns what LAVIS calls our tensor `name`."""
+    for ours, theirs in _PARTS.items():
+        if name.startswith(ours):
+            name = theirs + name.removeprefix(ours)
+            break
+    for ours, theirs in _INSIDE.items():
+        name = name.replace(ours, theirs)
+    return name
+
+
+def lavis_sources(name: str) -> tuple[str, ...]:
+    """Returns the LAVIS tensors that our tensor `name` is made of: one, or the biases of queries and values."""
+    theirs = lavis_name(name)
+    if theirs.endswith(_QKV_BIAS):
+        stem = theirs.removesuffix("qkv.bias")
+        return f"{stem}q_bias", f"{stem}v_bias"
+    return (theirs,)
+
+
+def from_lavis(sources: tuple[str, ...], state: Mapping[str, Tensor]) -> Tensor:
+    """Returns our tensor of its LAVIS tensors; LAVIS's image tower has no bias for keys, so ours is zero."""
+    if len(sources) == 1:
+        return state[sources[0]]
+    queries, values = (state[source] for source in sources)
+    return torch.cat([queries, torch.zeros_like(queries), values])
+
+
+def export_lavis(model: nn.Module) -> dict[str, Tensor]:
+    """Returns the weights of a `QFormerFusion` with a ViT-g tower under LAVIS's names, on the CPU.
+
+    A bias for keys is left out: it adds the same to all scores of a query, which softmax takes away again.
+    """
+    state: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict().items():
+        sources = lavis_sources(name)
+        queries, _, values = tensor.chunk(3) if len(sources) == 2 else (tensor, None, tensor)
+        state |= {source: part.detach().cpu() for source, part in zip(sources, (queries, values), strict=False)}
+    state[_COUNTING] = torch.arange(len(state["Qformer.bert.embeddings.position_embeddings.weight"]))[None]
+    return state
+
+
+def is_ignored(name: str) -> bool:
+    """Tells whether a tensor of a LAVIS checkpoint is known and not needed."""
+    return name.startswith(IGNORED) or name == _COUNTING
+
+
+def lavis_settings(state: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Returns our settings for a whole checkpoint: sizes from its tensors, head widths those of ViT-g and BERT.
+
+    Raises:
+        ValueError: A tensor that tells a size is missing, or the sizes are not those of ViT-g and BERT.
+    """
+    vision, text = "visual_encoder.", "Qformer.bert."
+    needed = (
+        f"{vision}patch_embed.proj.weight",
+        f"{vision}pos_embed",
+        f"{vision}blocks.0.mlp.fc1.weight",
+        f"{text}embeddings.word_embeddings.weight",
+        f"{text}embeddings.position_embeddings.weight",
+        f"{text}encoder.layer.0.intermediate.dense.weight",
+        "query_tokens",
+    )
+    if absent := [name for name in needed if name not in state]:
+        raise ValueError(f"missing: {some(absent)}; pass --base with the folder of a whole model to take them from")
+    patches, positions, vision_mlp, words, places, text_mlp, queries = (state[name].shape for name in needed)
+    width, hidden, grid = patches[0], words[1], math.isqrt(positions[1] - 1)
+    if width % VISION_HEAD or hidden % TEXT_HEAD:
+        raise ValueError(
+            f"widths {width} and {hidden} are not those of ViT-g and BERT, so the number of attention heads is not "
+            "known; pass --base with the folder of a model of these sizes"
+        )
+    layers = _count(state, f"{text}encoder.layer.")
+    crossed = [i for i in range(layers) if f"{text}encoder.layer.{i}.crossattention.self.query.weight" in state]
+    return {
+        "qformer": {
+            "vocab_size": words[0],
+            "hidden_size": hidden,
+            "num_hidden_layers": layers,
+            "num_attention_heads": hidden // TEXT_HEAD,
+            "intermediate_size": text_mlp[0],
+            "max_position_embeddings": places[0],
+            "cross_attention_frequency": crossed[1] - crossed[0] if len(crossed) > 1 else max(1, layers),
+            "encoder_hidden_size": width,
+            "use_qformer_text_input": True,
+        },
+        "vision": {
+            "kind": "blip2",
+            "config": {
+                "hidden_size": width,
+                "intermediate_size": vision_mlp[0],
+                "num_hidden_layers": _count(state, f"{vision}blocks."),
+                "num_attention_heads": width // VISION_HEAD,
+                "patch_size": patches[-1],
+                "image_size": grid * patches[-1],
+            },
+        },
+        "queries": queries[1],
+        "max_text_tokens": places[0],
+    }
+
+
+def _count(state: Mapping[str, Tensor], prefix: str) -> int:
+    """Returns how many numbered layers there are below `prefix`."""
+    return len({name.removeprefix(prefix).partition(".")[0] for name in state if name.startswith(prefix)})

@@ -1,0 +1,101 @@
+"""Stored tensors into models of ours, name by name: what is missing or unexpected is said, nothing is loaded twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from retriever.models.checkpoints import INDEX_NAME
+
+WEIGHTS_NAME = "model.safetensors"
+_SHOWN = 8
+
+
+def stored_names(folder: Path) -> dict[str, Path]:
+    """Returns the file of each tensor of a model folder, of its index where it has one.
+
+    Raises:
+        ValueError: There are no weights, or a file that the index names is missing.
+    """
+    index = folder / INDEX_NAME
+    if index.is_file():
+        weight_map: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        files = sorted({folder / name for name in weight_map.values()})
+    else:
+        files = [folder / WEIGHTS_NAME]
+    for file in files:
+        if not file.is_file():
+            raise ValueError(f"{file}: not found; a model folder needs it")
+    names: dict[str, Path] = {}
+    for file in files:
+        with safe_open(file, "pt") as weights:
+            names |= dict.fromkeys(weights.keys(), file)
+    return names
+
+
+def read_weights(
+    folder: Path,
+    sources: Mapping[str, str],
+    device: str = "cpu",
+    dtype: torch.dtype | None = None,
+    ignored: Callable[[str], bool] = lambda name: False,
+) -> dict[str, Tensor]:
+    """Returns the tensors of a model folder by our names, read file by file straight to their device.
+
+    Args:
+        folder: Holds them as safetensors.
+        sources: For each of our names the stored one.
+        device: Where they go.
+        dtype: Of what is floating point; as stored where left out.
+        ignored: Tells which stored names are not ours and may be there.
+
+    Raises:
+        ValueError: A name is missing or unexpected; the message names it.
+    """
+    stored = stored_names(folder)
+    check_names(folder, set(sources.values()), {name for name in stored if not ignored(name)})
+    ours = {source: name for name, source in sources.items()}
+    tensors: dict[str, Tensor] = {}
+    for file in sorted(set(stored.values())):
+        with safe_open(file, "pt", device=device) as weights:
+            for source in weights.keys():  # noqa: SIM118  it is no mapping
+                if source in ours:
+                    tensor = weights.get_tensor(source)
+                    cast = dtype if tensor.is_floating_point() else None
+                    tensors[ours[source]] = tensor.to(cast or tensor.dtype)
+    return tensors
+
+
+def check_names(where: Path, expected: set[str], found: set[str]) -> None:
+    """Checks that the right tensors are there.
+
+    Raises:
+        ValueError: A name is missing or unexpected.
+    """
+    problems = {"missing": expected - found, "unexpected": found - expected}
+    if said := [f"{what}: {some(names)}" for what, names in problems.items() if names]:
+        raise ValueError(f"{where}: the weights do not fit the settings; {'; '.join(said)}")
+
+
+def check_shapes(where: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """Checks that tensors have the shapes of those they are to replace.
+
+    Raises:
+        ValueError: One has another shape; the message names it.
+    """
+    for name, tensor in tensors.items():
+        if tensor.shape != expected[name].shape:
+            shapes = f"expected {list(expected[name].shape)}, got {list(tensor.shape)}"
+            raise ValueError(f"{where}: {name}: {shapes}; the weights do not fit the settings")
+
+
+def some(names: Iterable[str]) -> str:
+    """Returns the first few names and how many more there are."""
+    listed = sorted(names)
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return ", ".join(listed[:_SHOWN]) + more

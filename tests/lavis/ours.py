@@ -1,0 +1,69 @@
+"""A tiny model of ours with random weights, exported under LAVIS's names for LAVIS to run: see README.md."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+from transformers import BertTokenizerFast, Blip2QFormerConfig
+
+from retriever.models.blip2 import vision_tower
+from retriever.models.fusion import QFormerFusion
+from retriever.models.lavis import export_lavis
+from retriever.models.pixels import PixelPreparation
+
+VISION = {
+    "hidden_size": 32,
+    "intermediate_size": 67,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "image_size": 16,
+    "patch_size": 4,
+}
+"""The oracle's sizes."""
+QFORMER = {
+    "vocab_size": 28,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 40,
+    "encoder_hidden_size": 32,
+    "use_qformer_text_input": True,
+}
+
+
+def tiny_model(tokenizer: BertTokenizerFast, seed: int = 1) -> QFormerFusion:
+    """Returns a fusion encoder of the oracle's sizes in which every weight counts."""
+    torch.manual_seed(seed)
+    model = QFormerFusion(
+        vision_tower(VISION),
+        {"kind": "blip2", "config": VISION},
+        Blip2QFormerConfig(**QFORMER),
+        32,
+        tokenizer,
+        PixelPreparation(16, crop=True, target_ratio=1.25),
+        40,
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model
+
+
+def tiny_tokenizer(words: list[str], folder: Path) -> BertTokenizerFast:
+    """Returns BERT's tokenizer with a vocabulary of a few words, and BLIP-2's word beyond it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+    tokenizer = BertTokenizerFast(str(folder / "vocab.txt"))
+    tokenizer.add_special_tokens({"bos_token": "[DEC]"})
+    return tokenizer
+
+
+if __name__ == "__main__":
+    out = Path(sys.argv[1])
+    out.mkdir(parents=True, exist_ok=True)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    model = tiny_model(tiny_tokenizer(words, out / "words"))
+    torch.save({"model": export_lavis(model)}, out / "ours.pth")
