@@ -17,6 +17,7 @@ WEIGHTS = ROOT / "weights" / "embedded"
 FLAGS = {
     "doctor": "--profile --set --index --json",
     "download": "--profile --set --dry-run --json",
+    "images": "fetch --kb --kb-format --images --all --contact --per-host --max-bytes --max-side --thumbnails --json",
     "build-index": "--profile --set --kb --kb-format --images --out --overwrite --json",
     "train-encoder": "--profile --set --kb --images --dataset --queries --query-images --out --steps --minutes --seed",
     "mine-negatives": "--profile --set --index --dataset --queries --query-images --out",

@@ -1,0 +1,1 @@
+"""Downloading a knowledge base's pictures. Start at fetch.py."""

@@ -1,0 +1,77 @@
+"""How pictures are asked for: who asks, how often, and what is too much."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from dataclasses import dataclass
+
+import httpx
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The defaults for one host are what Wikimedia asks of robots for its media: two connections, 25 Mbit/s.
+
+    Attributes:
+        user_agent: Names the software and a contact.
+        per_host: Requests under way at one host.
+        per_second: Requests started at one host in a second.
+        megabits: Mbit/s read from one host.
+        hosts: Hosts that are asked at once.
+        retries: Further tries after the first.
+        give_up_after: Pictures that fail in a row by the host's fault before it is given up for this run.
+        max_redirects: Redirects that are followed.
+        max_bytes: Bytes of a picture as sent.
+        max_side: Longer side of a picture as stored, in pixels.
+        silence_s: Seconds that a host may stay silent.
+        attempt_s: Seconds that one request may take in all.
+        backoff_s: Seconds before the first further try; doubled each time, with jitter.
+        max_wait_s: Longest wait; a host that asks to be left alone for longer is given up for this run.
+        allow_private: Hosts (`name` or `name:port`) that may be on a private network.
+        robots: Whether to keep to robots.txt.
+        thumbnails: Whether to ask Wikimedia for its scaled pictures.
+    """
+
+    user_agent: str
+    per_host: int = 2
+    per_second: float = 10
+    megabits: float = 25
+    hosts: int = 16
+    retries: int = 4
+    give_up_after: int = 10
+    max_redirects: int = 5
+    max_bytes: int = 32 << 20
+    max_side: int = 1024
+    silence_s: float = 20
+    attempt_s: float = 120
+    backoff_s: float = 1
+    max_wait_s: float = 300
+    allow_private: frozenset[str] = frozenset()
+    robots: bool = True
+    thumbnails: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses what no header may hold."""
+        if not self.user_agent.strip() or not self.user_agent.isascii() or not self.user_agent.isprintable():
+            raise ValueError(f"--user-agent: {self.user_agent!r} is not printable ASCII text")
+
+
+def user_agent(contact: str) -> str:
+    """Returns the user agent: this software, who runs it, and its HTTP library.
+
+    Args:
+        contact: An e-mail address or the URL of a page that leads to the operator.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    if not contact.isascii() or not contact.isprintable() or not ("@" in contact or "://" in contact):
+        raise ValueError(
+            f"--contact: {contact!r} is neither an e-mail address nor a URL; hosts such as Wikimedia refuse software "
+            "that does not say who can be asked about it"
+        )
+    try:
+        version = importlib.metadata.version("omgm")
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree that is not installed
+        version = "source"
+    return f"omgm/{version} ({contact}) httpx/{httpx.__version__}"

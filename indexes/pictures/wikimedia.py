@@ -1,0 +1,25 @@
+"""Wikimedia's own scaled pictures: fewer bytes, and SVG drawings as pixels."""
+
+from __future__ import annotations
+
+import re
+
+STEPS = (250, 330, 500, 960, 1280, 1920, 3840)
+"""Widths that Wikimedia serves (mediawiki.org, "Common thumbnail sizes"); it refuses others."""
+
+_PICTURE = re.compile(
+    r"(?P<head>https?://upload\.wikimedia\.org/wikipedia/[\w-]+/)(?:thumb/)?"
+    r"(?P<hash>[0-9a-f]/[0-9a-f]{2}/)(?P<file>[^/?#]+\.(?P<kind>jpe?g|png|svg|gif))(?:/[^/?#]+)?",
+    re.IGNORECASE,
+)
+
+
+def scaled(url: str, side: int) -> str | None:
+    """Returns the URL of a Wikimedia picture at the widest step up to `side`; `None` where it has no such form."""
+    found = _PICTURE.fullmatch(url)
+    widths = [step for step in STEPS if step <= side]
+    if found is None or not widths:
+        return None
+    file = found["file"]
+    drawn = ".png" if found["kind"].lower() == "svg" else ""
+    return f"{found['head']}thumb/{found['hash']}{file}/{widths[-1]}px-{file}{drawn}"
