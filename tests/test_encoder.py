@@ -1,14 +1,32 @@
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from transformers import CLIPConfig, CLIPModel
+from safetensors.torch import save_file
+from transformers import (
+    BertConfig,
+    BertModel,
+    CLIPConfig,
+    CLIPModel,
+    CLIPTokenizer,
+    SiglipConfig,
+    SiglipModel,
+    SiglipTokenizer,
+)
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
-from retriever.models.encoder import ClipEncoder
+from retriever.models.encoder import ClipEncoder, folder_fingerprint
+from retriever.models.eva_clip import EvaCLIP
+from retriever.models.eva_weights import eva_config, eva_sources
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 from training.tokenizer import train_tokenizer
@@ -62,34 +80,6 @@ def test_nothing_in_nothing_out_and_long_text_is_cut() -> None:
     assert encoder.tokenize(["red " * 50])["input_ids"].shape == (1, 8)
 
 
-def test_a_clip_model_of_transformers_loads_by_the_same_code(tmp_path: Path) -> None:
-    tokenizer = train_tokenizer(TEXTS * 3, 200, 16)
-    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
-    torch.manual_seed(0)
-    model = CLIPModel(
-        CLIPConfig(
-            text_config={
-                **sizes,
-                "vocab_size": len(tokenizer),
-                "max_position_embeddings": 16,
-                "eos_token_id": tokenizer.sep_token_id,
-            },
-            vision_config={**sizes, "image_size": 32, "patch_size": 8},
-            projection_dim=24,
-        )
-    ).eval()
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    PixelPreparation(32, crop=True).save(tmp_path)
-    encoder = ClipEncoder.load(tmp_path)
-    pixels = PixelPreparation(32, crop=True)(pictures())
-    with torch.no_grad():
-        expected = model.visual_projection(model.vision_model(pixels).pooler_output)
-    expected = expected / expected.norm(dim=-1, keepdim=True)
-    np.testing.assert_allclose(encoder.encode_images(pictures()), expected.numpy(), atol=1e-5)
-    assert encoder.encode_texts(TEXTS).shape == (3, 24)
-
-
 def test_a_folder_without_weights_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"holds no \.safetensors file"):
         ClipEncoder.load(tmp_path)
@@ -108,3 +98,238 @@ def test_squash_keeps_all_and_crop_keeps_the_middle(tmp_path: Path) -> None:
     assert gray[0, 0, 0, 0].item() == pytest.approx((0.5 - 0.48145466) / 0.26862954)
     PixelPreparation(30, crop=True).save(tmp_path)
     assert PixelPreparation.load(tmp_path) == PixelPreparation(30, crop=True)
+
+
+def random_pictures() -> list[Image.Image]:
+    """Returns odd sizes, panoramas, gray and palette pictures."""
+    rng = np.random.default_rng(0)
+    sizes = [(224, 224), (301, 223), (97, 411), (1200, 130), (130, 1200), (1023, 767), (2, 3)]
+    color = [Image.fromarray(rng.integers(0, 255, (h, w, 3), dtype=np.uint8)) for w, h in sizes]
+    return [*color, color[1].convert("L"), color[2].convert("P")]
+
+
+def test_pictures_are_prepared_as_transformers_does() -> None:
+    pictures = random_pictures()
+    clip = torch.from_numpy(np.stack(CLIPImageProcessorPil()(pictures)["pixel_values"]))
+    torch.testing.assert_close(PixelPreparation(224, crop=True)(pictures), clip, atol=1e-6, rtol=0)
+    siglip = torch.from_numpy(np.stack(SiglipImageProcessorPil()(pictures)["pixel_values"]))
+    half = (0.5, 0.5, 0.5)
+    torch.testing.assert_close(PixelPreparation(224, False, half, half, True)(pictures), siglip, atol=1e-6, rtol=0)
+    # Transparency is dropped, as transformers 4 did; 5 pastes the picture on white.
+    clear = pictures[1].convert("RGBA")
+    clear.putalpha(100)
+    assert torch.equal(PixelPreparation(224, crop=True)([clear]), PixelPreparation(224, crop=True)(pictures[1:2]))
+
+
+def test_the_shortcut_of_the_embedded_models_stays_near() -> None:
+    big = random_pictures()[5].resize((3000, 2000), Image.Resampling.BICUBIC)
+    exact, quick = (PixelPreparation(64, exact=exact).to_uint8([big]).int() for exact in (True, False))
+    assert 0 < (exact - quick).abs().max() <= 5
+
+
+def test_preparations_are_read_from_what_transformers_writes(tmp_path: Path) -> None:
+    CLIPImageProcessorPil().save_pretrained(tmp_path)
+    assert PixelPreparation.load(tmp_path) == PixelPreparation(
+        224, crop=True, exact=PixelPreparation.load(tmp_path).exact
+    )
+    SiglipImageProcessorPil(size={"height": 256, "width": 256}, resample=2).save_pretrained(tmp_path)
+    half = (0.5, 0.5, 0.5)
+    assert PixelPreparation.load(tmp_path) == PixelPreparation(256, False, half, half, True, Image.Resampling.BILINEAR)
+    for given in (PixelPreparation(32), PixelPreparation(32, exact=True), PixelPreparation(32, crop=True)):
+        given.save(tmp_path)
+        assert PixelPreparation.load(tmp_path) == given
+    (tmp_path / "preprocessor_config.json").write_text(
+        json.dumps({"do_center_crop": True, "size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}})
+    )
+    with pytest.raises(ValueError, match=r"size, crop_size: expected one number of pixels for all sides"):
+        PixelPreparation.load(tmp_path)
+
+
+def clip_tokenizer() -> CLIPTokenizer:
+    """Returns a tokenizer of CLIP's kind that knows letters; as in CLIP, the end of text has the highest id."""
+    letters = [chr(c) for c in range(33, 127)]
+    pieces = [*letters, *(letter + "</w>" for letter in letters), "<|startoftext|>", "<|endoftext|>"]
+    return CLIPTokenizer({piece: number for number, piece in enumerate(pieces)}, [], model_max_length=16)
+
+
+def unit(features: Any) -> torch.Tensor:
+    features = getattr(features, "pooler_output", features)
+    return features / features.norm(dim=-1, keepdim=True)
+
+
+SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+
+
+def test_transformers_own_pipeline_for_clip_gives_the_same_vectors(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    tokenizer = clip_tokenizer()
+    text = {
+        **SIZES,
+        "vocab_size": len(tokenizer),
+        "max_position_embeddings": 16,
+        "eos_token_id": tokenizer.eos_token_id,
+    }
+    text |= {"bos_token_id": tokenizer.bos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    vision = {**SIZES, "image_size": 32, "patch_size": 8}
+    model = CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=24)).eval()
+    processor = CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size=32)
+    for part in (model, tokenizer, processor):
+        part.save_pretrained(tmp_path)
+    encoder = ClipEncoder.load(tmp_path, batch_size=2)
+    pixels = torch.from_numpy(np.stack(processor(random_pictures())["pixel_values"]))
+    texts = [*TEXTS, "a text that is longer than the tower reads"]
+    inputs = tokenizer(texts, padding=True, truncation=True, max_length=16, return_tensors="pt")
+    with torch.no_grad():
+        images, words = unit(model.get_image_features(pixels)), unit(model.get_text_features(**inputs))
+    torch.testing.assert_close(encoder.encode_images(random_pictures()), images, atol=1e-5, rtol=0)
+    torch.testing.assert_close(encoder.encode_texts(texts), words, atol=1e-5, rtol=0)
+    half = ClipEncoder.load(tmp_path, dtype=torch.bfloat16).encode_images(random_pictures())
+    assert half.dtype == torch.float32
+    assert (half * images).sum(-1).min() > 0.99
+
+
+def test_transformers_own_pipeline_for_siglip_gives_the_same_vectors(tmp_path: Path) -> None:
+    spm = pytest.importorskip("sentencepiece")
+    torch.manual_seed(0)
+    written = io.BytesIO()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS * 20), model_writer=written, vocab_size=40, hard_vocab_limit=False,
+        pad_id=0, eos_id=1, unk_id=2, bos_id=-1, minloglevel=2,
+    )  # fmt: skip
+    (tmp_path / "spiece.model").write_bytes(written.getvalue())
+    tokenizer = SiglipTokenizer(str(tmp_path / "spiece.model"), model_max_length=24)
+    ids = {"bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 1}
+    text = {**SIZES, **ids, "vocab_size": len(tokenizer), "max_position_embeddings": 24}
+    vision = {**SIZES, "image_size": 32, "patch_size": 8}
+    model = SiglipModel(SiglipConfig(text_config=text, vision_config=vision)).eval()
+    processor = SiglipImageProcessorPil(size={"height": 32, "width": 32})
+    for part in (model, tokenizer, processor):
+        part.save_pretrained(tmp_path)
+    encoder = ClipEncoder.load(tmp_path, batch_size=2)
+    pixels = torch.from_numpy(np.stack(processor(random_pictures())["pixel_values"]))
+    texts = [*TEXTS, "a red flag " * 10]
+    inputs = tokenizer(texts, padding="max_length", truncation=True, max_length=24, return_tensors="pt")
+    with torch.no_grad():
+        images, words = unit(model.get_image_features(pixels)), unit(model.get_text_features(inputs["input_ids"]))
+    assert encoder.dimension == 16
+    torch.testing.assert_close(encoder.encode_images(random_pictures()), images, atol=1e-5, rtol=0)
+    torch.testing.assert_close(encoder.encode_texts(texts), words, atol=1e-5, rtol=0)
+    windowed = ClipEncoder.load(tmp_path, long_texts="windows")
+    torch.testing.assert_close(windowed.encode_texts(texts)[:3], words[:3], atol=1e-5, rtol=0)  # these are short
+    assert not torch.allclose(windowed.encode_texts(texts)[3], words[3], atol=1e-2)
+
+
+def eva_folder(folder: Path) -> EvaCLIP:
+    """Returns a tiny EVA-CLIP with random weights, after writing it as EVA's repository would."""
+    torch.manual_seed(0)
+    tokenizer = clip_tokenizer()
+    tokenizer.save_pretrained(folder)
+    vision = {"image_size": 28, "patch_size": 14, "width": 16, "head_width": 8, "layers": 2, "mlp_ratio": 5}
+    vision |= {"qkv_bias": False, "use_rms_norm": True}
+    text = {"context_length": 16, "vocab_size": len(tokenizer), "width": 16, "heads": 2, "layers": 1}
+    settings = {"embed_dim": 12, "vision_cfg": vision, "text_cfg": text}
+    (folder / "config.json").write_text(json.dumps(settings))
+    config = eva_config(settings, [])
+    model = EvaCLIP(config).eval()
+    state = {}
+    for name, tensor in model.state_dict().items():
+        (source,) = eva_sources(name, config)
+        assert source is not None
+        state[source] = tensor.T.contiguous() if name == "text.projection.weight" else tensor
+    save_file(state, folder / "model.safetensors")
+    return model
+
+
+def test_eva_clip_gets_clips_preparation_and_tokens(tmp_path: Path) -> None:
+    model = eva_folder(tmp_path)
+    encoder = ClipEncoder.load(tmp_path, batch_size=2)
+    processor = CLIPImageProcessorPil(size={"shortest_edge": 28}, crop_size=28)
+    pixels = torch.from_numpy(np.stack(processor(random_pictures())["pixel_values"]))
+    texts = [*TEXTS, "a text that is longer than the tower reads"]
+    # The published way: no mask, padding by the tokenizer's own token.
+    ids = clip_tokenizer()(texts, padding=True, truncation=True, max_length=16, return_tensors="pt").input_ids
+    with torch.no_grad():
+        images, words = unit(model.get_image_features(pixels)), unit(model.get_text_features(ids))
+    torch.testing.assert_close(encoder.encode_images(random_pictures()), images, atol=1e-5, rtol=0)
+    torch.testing.assert_close(encoder.encode_texts(texts), words, atol=1e-5, rtol=0)
+    assert encoder.dimension == 12
+    for file in tmp_path.glob("*token*"):
+        file.unlink()
+    with pytest.raises(ValueError, match="holds no tokenizer"):
+        ClipEncoder.load(tmp_path)
+
+
+def test_long_texts_are_read_in_windows(tmp_path: Path) -> None:
+    eva_folder(tmp_path)
+    encoder = ClipEncoder.load(tmp_path, batch_size=3, long_texts="windows")
+    letters = "abcdefghijklmnopqrstuvwxyzabcdefgh"  # 34 tokens, of which 14 fit between the two special ones
+    tokenizer = clip_tokenizer()
+    ids = tokenizer(letters, add_special_tokens=False)["input_ids"]
+    windows = [[tokenizer.bos_token_id, *ids[i : i + 14], tokenizer.eos_token_id] for i in (0, 14, 28)]
+    with torch.no_grad():
+        vectors = [unit(encoder.model.get_text_features(torch.tensor([window])))[0] for window in windows]
+    mean = (16 * vectors[0] + 16 * vectors[1] + 8 * vectors[2]) / 40
+    texts = ["short", letters, "", letters[::-1]]
+    together = encoder.encode_texts(texts)
+    torch.testing.assert_close(together[1], mean / mean.norm(), atol=1e-5, rtol=0)
+    single = torch.cat([encoder.encode_texts([text]) for text in texts])
+    torch.testing.assert_close(together, single, atol=1e-6, rtol=0)
+    cut = ClipEncoder.load(tmp_path)
+    torch.testing.assert_close(cut.encode_texts(texts)[1], vectors[0], atol=1e-5, rtol=0)
+    assert encoder.fingerprint == cut.fingerprint + "-windows"
+
+
+def test_clips_vocabulary_gives_the_ids_of_open_clip() -> None:
+    open_clip = pytest.importorskip("open_clip")
+    published = open_clip.SimpleTokenizer()
+    names = {"<start_of_text>": "<|startoftext|>", "<end_of_text>": "<|endoftext|>"}
+    vocabulary = {names.get(piece, piece): number for piece, number in published.encoder.items()}
+    merges = sorted(published.bpe_ranks, key=published.bpe_ranks.__getitem__)
+    tokenizer = CLIPTokenizer(vocabulary, [pair for pair in merges if len(pair) == 2], model_max_length=77)
+    texts = ["A red flag.", "Côte d'Ivoire, 322,463 km²; it's  big", "São Tomé & Príncipe " * 30, ""]
+    rows = tokenizer(texts, truncation=True, max_length=77)["input_ids"]
+    for row, expected in zip(rows, published(texts).tolist(), strict=True):
+        assert row == expected[: len(row)]
+        assert not any(expected[len(row) :])
+
+
+def test_a_file_of_the_hubs_cache_is_known_by_its_name(tmp_path: Path) -> None:
+    weights = b"weights" * 100
+    name = hashlib.sha256(weights).hexdigest()
+    plain, snapshot, blobs = (tmp_path / folder for folder in ("plain", "snapshot", "blobs"))
+    for folder in (plain, snapshot, blobs):
+        folder.mkdir()
+    (plain / "model.safetensors").write_bytes(weights)
+    (blobs / name).write_bytes(weights)
+    (snapshot / "model.safetensors").symlink_to(Path("..") / "blobs" / name)
+    (plain / "config.json").write_text("{}")
+    (blobs / ("a" * 40)).write_text("{}")  # small files are named by what git calls them
+    (snapshot / "config.json").symlink_to(Path("..") / "blobs" / ("a" * 40))
+    assert folder_fingerprint(snapshot) == folder_fingerprint(plain)
+    # Its bytes are not read: others under the same name do not show.
+    (blobs / name).write_bytes(b"changed")
+    assert folder_fingerprint(snapshot) == folder_fingerprint(plain)
+    (plain / "model.safetensors").write_bytes(b"changed")
+    assert folder_fingerprint(snapshot) != folder_fingerprint(plain)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (None, r"neither a config\.json with a model_type nor an open_clip_config\.json"),
+        ({"model_type": "siglip2"}, r"config\.json: model_type: siglip2: .*one fixed size"),
+    ],
+)
+def test_a_model_of_another_kind_is_refused(tmp_path: Path, config: dict[str, str] | None, message: str) -> None:
+    save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
+    if config:
+        (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=message):
+        ClipEncoder.load(tmp_path)
+
+
+def test_a_model_without_two_towers_is_refused(tmp_path: Path) -> None:
+    config = {"vocab_size": 8, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    BertModel(BertConfig(**config, intermediate_size=8, max_position_embeddings=8)).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"model_type: bert: has no vectors of pictures and texts in one space"):
+        ClipEncoder.load(tmp_path)

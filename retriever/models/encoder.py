@@ -61,7 +61,7 @@ class ClipEncoder:
     Args:
         model: Has `get_image_features(pixel_values)`, `get_text_features(input_ids, attention_mask)`, `device`,
             `dtype` and `config`.
-        tokenizer: The model's: of transformers, or what is called as such.
+        tokenizer: The model's: of transformers, or called as such and with its own way to `windows`.
         pixels: How pictures are prepared.
         max_tokens: Longest text.
         fingerprint: Hash of all of it.
@@ -197,16 +197,11 @@ class ClipEncoder:
         """Returns token ids, at most `max_tokens` each, and how many such pieces each text has, at least one."""
         if not texts:
             return [], []
-        split = long_texts == "windows"
-        encoded = self.tokenizer(
-            list(texts), truncation=True, max_length=self.max_tokens, return_overflowing_tokens=split
-        )
-        if not split:
-            return encoded["input_ids"], [1] * len(texts)
-        counts = [0] * len(texts)
-        for text in encoded["overflow_to_sample_mapping"]:
-            counts[text] += 1
-        return encoded["input_ids"], counts
+        if long_texts == "windows":
+            windows = _windows(self.tokenizer, texts, self.max_tokens)
+            return [piece for pieces in windows for piece in pieces], [len(pieces) for pieces in windows]
+        encoded = self.tokenizer(list(texts), truncation=True, max_length=self.max_tokens)
+        return encoded["input_ids"], [1] * len(texts)
 
     def _padded(self, rows: list[list[int]]) -> dict[str, Tensor]:
         length = self.max_tokens if self.fixed_length else max(map(len, rows), default=0)
@@ -223,6 +218,27 @@ class ClipEncoder:
 def _unit(features: Any) -> Tensor:
     # transformers 5 wraps the vectors of its own CLIP models in an output object.
     return functional.normalize(getattr(features, "pooler_output", features).float(), dim=-1)
+
+
+def _windows(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> list[list[list[int]]]:
+    """Returns, per text, the token ids of all its pieces, each with the special tokens of a whole text."""
+    if hasattr(tokenizer, "windows"):
+        return [tokenizer.windows(text, max_tokens) for text in texts]
+    before, after = _frame(tokenizer)
+    room = max_tokens - len(before) - len(after)
+    # Cut here: what tokenizers call overflow takes memory with the square of a text's length.
+    return [
+        [before + ids[start : start + room] + after for start in range(0, max(len(ids), 1), room)]
+        for ids in tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+    ]
+
+
+def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Returns the special tokens that stand before a text and behind it."""
+    inner: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole: list[int] = tokenizer("a")["input_ids"]
+    at = next(start for start in range(len(whole)) if whole[start : start + len(inner)] == inner)
+    return whole[:at], whole[at + len(inner) :]
 
 
 def _is_eva_clip(config: dict[str, Any]) -> bool:

@@ -66,31 +66,23 @@ class OpenClipTokenizer:
 
     def __init__(self, tokenizer: Any):
         self._tokenizer = tokenizer
-        # Padded by transformers' tokenizer where there is one inside, so that this number is not used there.
         self.pad_token_id = 0
 
-    def __call__(
-        self, texts: Sequence[str], truncation: bool, max_length: int, return_overflowing_tokens: bool
-    ) -> dict[str, Any]:
-        """Returns `input_ids`, a list of ids for each piece, and `overflow_to_sample_mapping`, the text of each piece.
+    def __call__(self, texts: Sequence[str], truncation: bool, max_length: int) -> dict[str, list[list[int]]]:
+        """Returns `input_ids`, [N][max_length], cut and padded as open_clip does."""
+        return {"input_ids": self._tokenizer(list(texts), context_length=max_length).tolist()}
+
+    def windows(self, text: str, max_length: int) -> list[list[int]]:
+        """Returns the ids of all pieces of a text, `max_length` at most each, at least one.
 
         Raises:
-            ValueError: Pieces are asked for and the tokenizer cannot cut any.
+            ValueError: The tokenizer is one of transformers, or one that drops words: it cannot cut pieces.
         """
-        if not hasattr(self._tokenizer, "sot_token_id") or self._tokenizer.reduction_fn:
-            if return_overflowing_tokens:
-                raise ValueError('encoder.long_texts: this model\'s tokenizer has no windows; set it to "cut"')
-            rows = self._tokenizer(list(texts), context_length=max_length).tolist()
-            return {"input_ids": rows, "overflow_to_sample_mapping": list(range(len(rows)))}
-        pieces, owners = [], []
-        room = max_length - 2
-        for number, text in enumerate(texts):
-            ids = self._tokenizer.encode(text)
-            for start in range(0, max(len(ids), 1) if return_overflowing_tokens else 1, room):
-                inner = ids[start : start + room]
-                pieces.append([self._tokenizer.sot_token_id, *inner, self._tokenizer.eot_token_id])
-                owners.append(number)
-        return {"input_ids": pieces, "overflow_to_sample_mapping": owners}
+        if getattr(self._tokenizer, "reduction_fn", True):
+            raise ValueError('encoder.long_texts: the tokenizer of this model has no windows; set it to "cut"')
+        first, last = self._tokenizer.sot_token_id, self._tokenizer.eot_token_id
+        ids, room = self._tokenizer.encode(text), max_length - 2
+        return [[first, *ids[start : start + room], last] for start in range(0, max(len(ids), 1), room)]
 
 
 @dataclass(frozen=True, slots=True)
