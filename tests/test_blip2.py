@@ -17,7 +17,8 @@ from transformers import BertTokenizerFast, Blip2Config, Blip2ForImageTextRetrie
 from retriever.models.fusion import QFormerFusion
 from retriever.models.pixels import PixelPreparation
 
-WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] a the is it what how tall tree flag red blue old".split()
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [*SPECIAL, "a", "the", "is", "it", "what", "how", "tall", "tree", "flag", "red", "blue", "old"]
 TEXTS = ["what is it", "the old red tree", "how tall is the blue flag", "flag"]
 SIZE = 16
 
@@ -158,7 +159,7 @@ def test_missing_and_unexpected_weights_are_named(folder: Path) -> None:
     gone = next(name for name in tensors if not name.startswith(("text_proj", "vision_proj", "itm")))
     tensors["language_model.head.weight"] = tensors.pop(gone).clone()
     save_file(tensors, shard, {"format": "pt"})
-    with pytest.raises(ValueError, match="missing: .*; unexpected: language_model.head.weight") as error:
+    with pytest.raises(ValueError, match=r"missing: .*; unexpected: language_model\.head\.weight") as error:
         QFormerFusion.load(folder)
     assert gone in str(error.value)
     shard.unlink()

@@ -135,9 +135,7 @@ def tell_kind(file: Path, state: Mapping[str, Tensor], wrapped: bool) -> Kind:
     """
     if wrapped and "prompt_tokens" not in state:
         return "lavis"
-    raise ValueError(
-        f"{file}: OMGM's and EchoSight's files have the same names; say which with --kind omgm or echosight"
-    )
+    raise ValueError(f"{file}: OMGM's and EchoSight's files look alike; pass --kind omgm or --kind echosight")
 
 
 def _tokenizer(folder: Path | None, base: Path | None) -> PreTrainedTokenizerBase:
