@@ -46,6 +46,15 @@ def folder_fingerprint(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+def encoder_fingerprint(folder: Path, long_texts: LongTexts = "cut") -> str:
+    """Returns `folder_fingerprint`, marked where long texts are not cut: those vectors are others.
+
+    Raises:
+        ValueError: The folder holds no safetensors file.
+    """
+    return folder_fingerprint(folder) + ("" if long_texts == "cut" else f"-{long_texts}")
+
+
 def _sha256(path: Path) -> bytes:
     if path.is_symlink() and _BLOB.fullmatch(path.resolve().name):
         return bytes.fromhex(
@@ -108,8 +117,7 @@ class ClipEncoder:
         """
         path = folder / "config.json"
         config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        # A vector of windows is another vector than that of the beginning: an index must not mix them.
-        fingerprint = folder_fingerprint(folder) + ("" if long_texts == "cut" else f"-{long_texts}")
+        fingerprint = encoder_fingerprint(folder, long_texts)
         model: Any
         if _is_eva_clip(config):
             model = load_eva_clip(folder, device, dtype)
@@ -229,7 +237,7 @@ def _windows(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> list[list
     # Cut here: what tokenizers call overflow takes memory with the square of a text's length.
     return [
         [before + ids[start : start + room] + after for start in range(0, max(len(ids), 1), room)]
-        for ids in tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        for ids in tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
     ]
 
 

@@ -154,9 +154,13 @@ def _sides(size: object, crop: bool) -> set[int]:
 @functools.cache
 def _channels(values: tuple[float, float, float], device: torch.device) -> torch.Tensor:
     """Returns three values as [1, 3, 1, 1], made once: a copy to a GPU for each batch would hold it up."""
-    return torch.tensor(values, device=device).view(1, 3, 1, 1)
+    with torch.inference_mode(False):  # training may use it after an encoder did
+        return torch.tensor(values, device=device).view(1, 3, 1, 1)
 
 
 @functools.cache
 def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1), "pictures")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # threads stay behind in the parent
