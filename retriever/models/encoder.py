@@ -260,4 +260,7 @@ def _tokenizer(folder: Path, kind: Any) -> Any:
         (folder / name).is_file() for name in ("tokenizer.json", "vocab.json", "spiece.model", "tokenizer.model")
     ):
         raise ValueError(f"{folder}: holds no tokenizer; put the files of the model's tokenizer there (tokenizer.json)")
-    return kind.from_pretrained(folder)
+    try:
+        return kind.from_pretrained(folder)
+    except ImportError as error:
+        raise ValueError(f"{folder}: its tokenizer needs a package that is not installed: {error}") from error
