@@ -8,17 +8,17 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 
-from indexes.files import as_line, sha256_of, write_whole
-from indexes.formats import guess_format, read_knowledge_base
-from indexes.images import find_image
-from indexes.lines import Articles, Lines, save_offsets
+from indexes.files import as_line, write_whole
+from indexes.formats import FORMATS, guess_format, hash_knowledge_base, name_of, read_knowledge_base
+from indexes.lines import Articles, Lines, offsets_path, save_offsets
 from indexes.manifest import (
     FILES,
     MANIFEST,
@@ -32,8 +32,9 @@ from indexes.manifest import (
     read_manifest,
 )
 from indexes.search import save_search
+from indexes.sources import ImageSource, find_main, open_images
 from indexes.stages import (
-    Picture,
+    MainImages,
     candidate_text,
     embed_images,
     embed_texts,
@@ -46,7 +47,7 @@ from indexes.store import Index
 from indexes.summarize import Summarizer, summarize_all
 from indexes.tokens import TokenType
 from retriever.protocols import DualEncoder, FusionEncoder
-from retriever.types import IntArray
+from retriever.types import Entity, IntArray
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,8 @@ def build_index(
 
     Args:
         kb: The knowledge base.
-        images: The folder with its pictures. A missing or unreadable one is listed in `report.json`, never fatal.
+        images: The folder or ZIM file with its pictures; by default what the knowledge base itself holds. A missing or
+            unreadable one is listed in `report.json`, never fatal.
         out: The index's folder: absent, empty, or an index.
         summarizer: Writes the summaries.
         encoder: Step 1's model.
@@ -96,13 +98,14 @@ def build_index(
         raise ValueError(f"batch_size: {batch_size} where at least 1 is due")
     if candidates not in get_args(Candidates):
         raise ValueError(f"candidates: {candidates!r} is none of {', '.join(get_args(Candidates))}")
-    if images is not None and not images.is_dir():
-        raise ValueError(f"images: {images} is not a folder")
     kb_format = kb_format or guess_format(kb)
+    if kb_format not in FORMATS:
+        raise ValueError(f"knowledge base format {kb_format!r} is unknown: use one of {', '.join(FORMATS)}")
+    source = open_images(images, kb, kb_format)
     inputs = Inputs(
-        knowledge_base=sha256_of(kb),
+        knowledge_base=hash_knowledge_base(kb, kb_format),
         kb_format=kb_format,
-        pictures=_hash_pictures(kb, kb_format, images),
+        pictures=_UNKNOWN,
         summarizer=summarizer.name,
         candidates=candidates,
         encoder=encoder.fingerprint,
@@ -110,28 +113,29 @@ def build_index(
         tokens=tokens,
     )
     parts = out / _PARTS
-    if _is_complete(out, inputs, overwrite):
-        try:
-            index = Index.open(out, encoder=encoder, fusion=fusion, verify=overwrite)
-        except ValueError as error:
-            if not overwrite:
-                raise
-            logger.warning("building again: %s", error)
-        else:
-            logger.info("%s is complete and made from the same inputs: nothing to do", out)
-            shutil.rmtree(parts, ignore_errors=True)
-            return index
+    if not overwrite and _is_complete(out, inputs, overwrite):  # its articles are the knowledge base's
+        index = Index.open(out, encoder=encoder, fusion=fusion)
+        _is_complete(out, _with_pictures(inputs, Articles(out / "entities.jsonl"), source), overwrite)
+        return _nothing_to_do(index, parts)
     _claim(out, inputs, overwrite)
 
-    if not (parts / MANIFEST).exists():
-        articles = write_articles(partial(read_knowledge_base, kb, kb_format), parts)
-        pictures = read_pictures(articles, images, parts, batch_size, progress)
+    if not (parts / MANIFEST).exists():  # else a kill came while it was moved to its place
+        articles = _read_articles(partial(read_knowledge_base, kb, kb_format), parts)
+        inputs = _with_pictures(inputs, articles, source)
+        if _is_complete(out, inputs, overwrite):
+            try:
+                return _nothing_to_do(Index.open(out, encoder=encoder, fusion=fusion, verify=True), parts)
+            except ValueError as error:
+                logger.warning("building again: %s", error)
+        _claim(out, inputs, overwrite)
+        articles = _read_articles(partial(read_knowledge_base, kb, kb_format), parts)
+        pictures = read_pictures(articles, source, parts, batch_size, progress)
         log_problems(pictures)
         summarize_all(articles, summarizer, parts / "summaries.jsonl", batch_size, progress=progress)
         save_offsets(parts / "summaries.jsonl")
         if candidates == "image":
-            rows = np.flatnonzero([picture.readable for picture in pictures])
-            vectors = embed_images(pictures, images or Path(), encoder, parts, batch_size, progress)
+            rows = np.flatnonzero(np.fromiter((picture.readable for picture in pictures), dtype=bool))
+            vectors = embed_images(pictures, source, encoder, parts, batch_size, progress)
         else:
             rows = np.arange(len(articles))
             summaries = Lines(parts / "summaries.jsonl")
@@ -141,10 +145,10 @@ def build_index(
 
             vectors = embed_texts(text_of, len(articles), encoder, parts, batch_size, progress)
         save_search(parts / "entities.faiss", vectors, rows.astype(np.int64))
-        offsets = store_tokens(articles, pictures, images, fusion, tokens, parts, batch_size, progress)
+        offsets = store_tokens(articles, pictures, source, fusion, tokens, parts, batch_size, progress)
         _write_report(parts, articles, pictures)
         manifest = Manifest(
-            name=name or kb.stem,
+            name=name or name_of(kb),
             created_with=_created_with(),
             inputs=inputs,
             counts=_count(articles, pictures, rows, offsets),
@@ -158,13 +162,35 @@ def build_index(
     return Index.open(out, encoder=encoder, fusion=fusion)
 
 
-def _hash_pictures(kb: Path, kb_format: str, images: Path | None) -> str:
+_UNKNOWN = ""
+"""Stands for the hash of the pictures until the articles, which name them, are read."""
+
+
+def _with_pictures(inputs: Inputs, articles: Articles, source: ImageSource | None) -> Inputs:
+    """Returns the inputs with the hash of which picture belongs to which entity and how large it is."""
     digest = hashlib.sha256()
-    for entity in read_knowledge_base(kb, kb_format):
-        path = find_image(images, entity.image) if images is not None and entity.image is not None else None
-        row = None if images is None or path is None else [path.relative_to(images).as_posix(), path.stat().st_size]
-        digest.update(as_line(row))
-    return digest.hexdigest()
+    for entity in articles:
+        name = None if source is None else find_main(source, entity)
+        digest.update(as_line(None if source is None or name is None else [name, source.size(name)]))
+    return inputs.model_copy(update={"pictures": digest.hexdigest()})
+
+
+def _read_articles(entities: Callable[[], Iterator[Entity]], parts: Path) -> Articles:
+    """Returns the articles as written in `parts`; what does not fit its format leaves nothing behind."""
+    try:
+        return write_articles(entities, parts)
+    except ValueError:
+        if not offsets_path(parts / "entities.jsonl").exists():
+            shutil.rmtree(parts)
+            with suppress(OSError):  # the folder held something before
+                parts.parent.rmdir()
+        raise
+
+
+def _nothing_to_do(index: Index, parts: Path) -> Index:
+    logger.info("%s is complete and made from the same inputs: nothing to do", index.folder)
+    shutil.rmtree(parts, ignore_errors=True)
+    return index
 
 
 def _is_complete(out: Path, inputs: Inputs, overwrite: bool) -> bool:
@@ -176,9 +202,10 @@ def _is_complete(out: Path, inputs: Inputs, overwrite: bool) -> bool:
         if overwrite:
             return False
         raise
-    if found != inputs and not overwrite:
-        raise ValueError(f"{out} is an index of other inputs ({_difference(found, inputs)}): {_CHOICE}")
-    return found == inputs
+    difference = _difference(found, inputs)
+    if difference and not overwrite:
+        raise ValueError(f"{out} is an index of other inputs ({difference}): {_CHOICE}")
+    return not difference
 
 
 def _claim(out: Path, inputs: Inputs, overwrite: bool) -> None:
@@ -189,9 +216,12 @@ def _claim(out: Path, inputs: Inputs, overwrite: bool) -> None:
     note = parts / "inputs.json"
     if parts.exists():
         found = Inputs.model_validate_json(note.read_bytes()) if note.exists() else None
-        if found is not None and found != inputs and not overwrite:
-            raise ValueError(f"{out} is an unfinished build of other inputs ({_difference(found, inputs)}): {_CHOICE}")
-        if found != inputs:
+        difference = "" if found is None else _difference(found, inputs)
+        if difference and not overwrite:
+            raise ValueError(f"{out} is an unfinished build of other inputs ({difference}): {_CHOICE}")
+        if found is not None and not difference and inputs.pictures == _UNKNOWN:
+            return
+        if difference or found is None:
             shutil.rmtree(parts)
     parts.mkdir(parents=True, exist_ok=True)
     write_whole(note, inputs.model_dump_json().encode())
@@ -201,8 +231,10 @@ _CHOICE = "choose another folder, or pass --overwrite to replace it"
 
 
 def _difference(found: Inputs, given: Inputs) -> str:
+    """Returns in which fields inputs differ, "" when in none of which both know the value."""
     pairs = zip(found.model_dump().items(), given.model_dump().values(), strict=True)
-    return "; ".join(f"{field}: {old!r} there, {new!r} now" for (field, old), new in pairs if old != new)
+    different = ((field, old, new) for (field, old), new in pairs if old != new and _UNKNOWN not in (old, new))
+    return "; ".join(f"{field}: {old!r} there, {new!r} now" for field, old, new in different)
 
 
 def _publish(parts: Path, out: Path) -> None:
@@ -218,7 +250,7 @@ def _publish(parts: Path, out: Path) -> None:
     shutil.rmtree(parts)
 
 
-def _write_report(parts: Path, articles: Articles, pictures: Sequence[Picture]) -> None:
+def _write_report(parts: Path, articles: Articles, pictures: MainImages) -> None:
     report: dict[str, list[dict[str, object]]] = {"missing": [], "unreadable": []}
     for row, picture in enumerate(pictures):
         if picture.problem is not None:
@@ -228,7 +260,7 @@ def _write_report(parts: Path, articles: Articles, pictures: Sequence[Picture]) 
     write_whole(parts / "report.json", (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode())
 
 
-def _count(articles: Articles, pictures: Sequence[Picture], rows: IntArray, offsets: IntArray) -> Counts:
+def _count(articles: Articles, pictures: MainImages, rows: IntArray, offsets: IntArray) -> Counts:
     return Counts(
         entities=len(articles),
         sections=sum(len(entity.sections) for entity in articles),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexes.files import save_array
-from retriever.types import Entity, IntArray, Section
+from retriever.types import Entity, IntArray, Picture, Section
 
 
 def offsets_path(path: Path) -> Path:
@@ -89,10 +89,13 @@ def to_row(entity: Entity) -> dict[str, Any]:
         "title": entity.title,
         "url": entity.url,
         "image": entity.image,
+        "images": [{"url": one.url, "section": one.section, "caption": one.caption} for one in entity.images],
         "sections": sections,
     }
 
 
 def from_row(row: dict[str, Any]) -> Entity:
     """Returns the entity that `to_row` wrote."""
-    return Entity(**row | {"sections": tuple(Section(**section) for section in row["sections"])})
+    sections = tuple(Section(**section) for section in row["sections"])
+    images = tuple(Picture(**image) for image in row["images"])
+    return Entity(**row | {"sections": sections, "images": images})

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from retriever.quantize import quantize_tokens
 from torch.nn import functional
 from tqdm import tqdm
 
 from indexes.files import GrowingArray, GrowingLines, as_line, replace_with, save_array
-from indexes.images import find_image, load_image, thumbnail
+from indexes.ids import hash_id, save_ids
+from indexes.images import thumbnail
 from indexes.lines import Articles, Lines, offsets_path, save_offsets, to_row
 from indexes.manifest import THUMBNAILS, Candidates
-from indexes.store import save_ids
+from indexes.sources import ImageSource, find_main
 from indexes.tokens import TokenType
 from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.quantize import quantize_tokens
 from retriever.texts import blip_caption, section_passage
 from retriever.types import Entity, FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
 
 
-class Picture(NamedTuple):
-    """What became of an entity's main image: its path under the folder of pictures, and what is wrong with it."""
+class MainImage(NamedTuple):
+    """What became of an entity's main image: its name where the pictures are, and what is wrong with it."""
 
     path: str | None
     problem: str | None
@@ -37,6 +40,25 @@ class Picture(NamedTuple):
     def readable(self) -> bool:
         """Whether there is a picture to encode."""
         return self.path is not None and self.problem is None
+
+
+class MainImages:
+    """The main images of all entities by row, read from disk when they are asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines = Lines(path)
+
+    def __len__(self) -> int:
+        """Number of entities."""
+        return len(self._lines)
+
+    def __getitem__(self, row: int) -> MainImage:
+        """Returns what became of the main image of the entity at `row`."""
+        return MainImage(*self._lines.read(row))
+
+    def __iter__(self) -> Iterator[MainImage]:
+        """Yields them in order."""
+        return (self[row] for row in range(len(self)))
 
 
 class Bar:
@@ -59,21 +81,23 @@ def write_articles(entities: Callable[[], Iterator[Entity]], folder: Path) -> Ar
     """Returns the entities as stored in `entities.jsonl`, written first unless that is done."""
     path = folder / "entities.jsonl"
     if not offsets_path(path).exists():
-        ids: list[str] = []
+        hashes = array("q")
 
         def write(partial: Path) -> None:
             with partial.open("wb") as file:
                 for entity in entities():
-                    ids.append(entity.id)
+                    hashes.append(hash_id(entity.id))
                     file.write(as_line(to_row(entity)))
 
         replace_with(path, write)
-        save_ids(folder / "entity_ids.npy", ids)
+        save_ids(folder / "entity_ids.npy", hashes)
         save_offsets(path)
     return Articles(path)
 
 
-def read_pictures(articles: Articles, images: Path | None, folder: Path, batch: int, progress: bool) -> list[Picture]:
+def read_pictures(
+    articles: Articles, images: ImageSource | None, folder: Path, batch: int, progress: bool
+) -> MainImages:
     """Returns what became of each entity's main image; readable ones get a thumbnail in `images/<row>.jpg`."""
     path = folder / "pictures.jsonl"
     (folder / THUMBNAILS).mkdir(exist_ok=True)
@@ -81,23 +105,21 @@ def read_pictures(articles: Articles, images: Path | None, folder: Path, batch: 
         for rows in Bar("pictures", len(articles), batch, progress).batches(lines.done):
             lines.append(_read_picture(articles[row], row, images, folder) for row in rows)
     save_offsets(path)
-    stored = Lines(path)
-    return [Picture(*stored.read(row)) for row in range(len(stored))]
+    return MainImages(path)
 
 
-def _read_picture(entity: Entity, row: int, images: Path | None, folder: Path) -> Picture:
+def _read_picture(entity: Entity, row: int, images: ImageSource | None, folder: Path) -> MainImage:
     if entity.image is None or images is None:
-        return Picture(None, None)
-    found = find_image(images, entity.image)
-    if found is None:
-        return Picture(None, "missing")
-    name = found.relative_to(images).as_posix()
+        return MainImage(None, None)
+    name = find_main(images, entity)
+    if name is None:
+        return MainImage(None, "missing")
     try:
-        image = load_image(found)
+        image = images.load(name)
     except ValueError:
-        return Picture(name, "unreadable")
+        return MainImage(name, "unreadable")
     (folder / THUMBNAILS / f"{row}.jpg").write_bytes(thumbnail(image))
-    return Picture(name, None)
+    return MainImage(name, None)
 
 
 def embed_texts(
@@ -112,14 +134,14 @@ def embed_texts(
 
 
 def embed_images(
-    pictures: Sequence[Picture], images: Path, encoder: DualEncoder, folder: Path, batch: int, progress: bool
+    pictures: MainImages, images: ImageSource | None, encoder: DualEncoder, folder: Path, batch: int, progress: bool
 ) -> FloatArray:
     """Returns the vectors of the main images, float32 [N, dimension], memory-mapped; zeros where there is none."""
     array = GrowingArray(folder / "vectors.npy", (len(pictures), encoder.dimension), np.float32)
     for rows in Bar("embed", len(pictures), batch, progress).batches(array.done):
         present = [row for row in rows if pictures[row].readable]
-        if present:
-            loaded = [load_image(images / str(pictures[row].path)) for row in present]
+        if present and images is not None:
+            loaded = [images.load(str(pictures[row].path)) for row in present]
             array.values[present] = _finite(encoder.encode_images(loaded), "encoder")
         array.commit(rows.stop)
     return array.values
@@ -127,8 +149,8 @@ def embed_images(
 
 def store_tokens(
     articles: Articles,
-    pictures: Sequence[Picture],
-    images: Path | None,
+    pictures: MainImages,
+    images: ImageSource | None,
     fusion: FusionEncoder | None,
     dtype: TokenType,
     folder: Path,
@@ -152,7 +174,7 @@ def store_tokens(
     for rows in Bar("tokens", len(articles), batch, progress).batches(array.done):
         for row in rows:
             if fusion is not None and images is not None and counts[row]:
-                image = load_image(images / str(pictures[row].path))
+                image = images.load(str(pictures[row].path))
                 tokens = fusion.encode_sections(image, section_texts(articles[row]))
                 unit = functional.normalize(tokens.detach().float(), dim=-1)
                 span = slice(offsets[row], offsets[row + 1])
@@ -177,13 +199,14 @@ def candidate_text(entity: Entity, summary: str, candidates: Candidates) -> str:
     return summary if candidates == "summary" and summary.strip() else entity.title
 
 
-def log_problems(pictures: Sequence[Picture]) -> None:
+def log_problems(pictures: MainImages) -> None:
     """Logs once how many pictures are missing or unreadable, if any."""
-    missing = sum(picture.problem == "missing" for picture in pictures)
-    unreadable = [picture.path for picture in pictures if picture.problem == "unreadable"]
-    if missing or unreadable:
-        first = f", the first {unreadable[0]!r}" if unreadable else ""
-        logger.warning("%d pictures missing, %d unreadable%s: see report.json", missing, len(unreadable), first)
+    problems = Counter(picture.problem for picture in pictures)
+    if problems["missing"] or problems["unreadable"]:
+        unreadable = next((picture.path for picture in pictures if picture.problem == "unreadable"), None)
+        first = f", the first {unreadable!r}" if unreadable else ""
+        counts = f"{problems['missing']} pictures missing, {problems['unreadable']} unreadable"
+        logger.warning("%s%s: see report.json", counts, first)
 
 
 def _finite(values: torch.Tensor, model: str) -> NDArray[Any]:

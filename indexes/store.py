@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from indexes.files import save_array
+from indexes.ids import hash_id
 from indexes.lines import Articles, Lines
 from indexes.manifest import MEND, THUMBNAILS, Manifest, check_files, read_manifest
 from indexes.search import open_search
@@ -161,17 +160,6 @@ class Index:
         ]:
             if found != expected:
                 raise ValueError(f"{self.folder / name}: {found} where the manifest says {expected}; {MEND}")
-
-
-def hash_id(entity_id: str) -> int:
-    """Returns a signed 64-bit hash of an entity's id."""
-    return int.from_bytes(hashlib.blake2b(entity_id.encode(), digest_size=8).digest(), "big", signed=True)
-
-
-def save_ids(path: Path, ids: list[str]) -> None:
-    """Writes what `Index.row_of` looks up: int64 [2, N], the sorted hashes and their rows."""
-    pairs = np.array(sorted((hash_id(one), row) for row, one in enumerate(ids)), dtype=np.int64).reshape(-1, 2)
-    save_array(path, np.ascontiguousarray(pairs.T))
 
 
 def _load(path: Path) -> NDArray[Any]:

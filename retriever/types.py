@@ -23,14 +23,28 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture of an article: where it comes from (URL or path), and the `index` of its section where it has one."""
+
+    url: str
+    section: int | None = None
+    caption: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Entity:
-    """One article of the knowledge base. `id` is its key (a URL in E-VQA); `image` names its main image, if any."""
+    """One article of the knowledge base. `id` is its key (a URL in E-VQA); `image` names its main image, if any.
+
+    `images` are all of its pictures in the article's order; where `image` is not at hand, the first of them that is
+    takes its place.
+    """
 
     id: str
     title: str
     sections: tuple[Section, ...]
     image: str | None = None
     url: str = ""
+    images: tuple[Picture, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

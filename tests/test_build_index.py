@@ -278,7 +278,7 @@ def test_bad_input_changes_nothing(tmp_path: Path) -> None:
         ({"images": tmp_path / "absent"}, "images: .*absent is not a folder"),
         ({"candidates": "name"}, "candidates: 'name'"),
         ({"batch_size": 0}, "batch_size: 0"),
-        ({"kb_format": "zim"}, "format 'zim' is unknown"),
+        ({"kb_format": "warc"}, "format 'warc' is unknown"),
     ]
     for changes, message in cases:
         options: dict[str, Any] = {"kb": kb, "images": images, "out": tmp_path / "index"} | changes
@@ -286,6 +286,86 @@ def test_bad_input_changes_nothing(tmp_path: Path) -> None:
             build(**options)
     assert [path.name for path in home.iterdir()] == ["letter.txt"]
     assert not (tmp_path / "index").exists()
+
+
+def test_the_first_picture_that_is_there_is_the_main_one(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    articles = json.loads(kb.read_text())
+    lost = articles["https://e.example/wiki/Lost"]
+    lost["image_urls"] += ["https://e.example/images/flag/Gone.png", "https://e.example/images/flag/Ireland.png"]
+    lost["image_section_indices"] = [0, 0, 0]
+    lost["image_reference_descriptions"] = ["", None, "Ireland's"]
+    kb.write_text(json.dumps(articles))
+    index = build(kb, images, tmp_path / "index")
+    assert json.loads((tmp_path / "index" / "report.json").read_text())["missing"] == []
+    assert [picture.caption for picture in index.entity(4).images] == ["", "", "Ireland's"]
+    assert len(index.section_rows(4)) == 1
+    found, expected = index.image_path(4), index.image_path(2)
+    assert found is not None and expected is not None and found.read_bytes() == expected.read_bytes()
+
+
+@pytest.mark.parametrize("cut", [40, 900, 2000])
+def test_a_damaged_knowledge_base_leaves_nothing_behind(tmp_path: Path, cut: int) -> None:
+    kb, images = write_kb(tmp_path)
+    whole = kb.read_bytes()
+    kb.write_bytes(whole[:cut])
+    with pytest.raises(ValueError, match=r"kb\.json: entry"):
+        build(kb, images, tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+    kb.write_bytes(whole)
+    build(kb, images, tmp_path / "index")
+    before = contents(tmp_path / "index")
+    kb.write_bytes(whole[:cut])
+    with pytest.raises(ValueError, match=r"kb\.json: entry"):
+        build(kb, images, tmp_path / "index", overwrite=True)
+    assert contents(tmp_path / "index") == before
+
+
+def test_pictures_that_changed_are_seen_in_an_unfinished_build(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    fusion = FusedFusion()
+    fusion.fuse = Fuse(2)
+    with pytest.raises(RuntimeError, match=KILLED):
+        build(kb, images, tmp_path / "index", fusion=fusion)
+    (images / "flag" / "Lost.png").write_bytes((images / "flag" / "Plain.png").read_bytes())
+    with pytest.raises(ValueError, match=r"unfinished build of other inputs \(pictures"):
+        build(kb, images, tmp_path / "index")
+    build(kb, images, tmp_path / "index", overwrite=True)
+    build(kb, images, tmp_path / "whole")
+    assert contents(tmp_path / "index") == contents(tmp_path / "whole")
+
+
+def test_killed_while_reading_articles(tmp_path: Path) -> None:
+    folder = tmp_path / "kb"
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        Image.new("RGB", (40, 40), "red").save(folder / f"{name}.png")
+        (folder / f"{name}.md").write_text(f"# Red {name}\nRed.\n![]({name}.png)\n## Use\nNone.\n")
+    script = (
+        "import os, pathlib, signal, sys\n"
+        "from indexes import stages\n"
+        "from tests.test_build_index import build\n"
+        "written, calls = stages.to_row, []\n"
+        "def stop(entity):\n"
+        "    calls.append(entity)\n"
+        "    if len(calls) == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return written(entity)\n"
+        "stages.to_row = stop\n"
+        "build(pathlib.Path(sys.argv[1]), None, pathlib.Path(sys.argv[2]))\n"
+    )
+    arguments = [sys.executable, "-c", script, str(folder), str(tmp_path / "killed")]
+    done = subprocess.run(arguments, cwd=Path(__file__).parents[1], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    index = build(folder, None, tmp_path / "killed")
+    assert index.manifest.counts.with_image == 3  # found in the knowledge base itself
+    build(folder, None, tmp_path / "whole")
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+    before = contents(tmp_path / "whole")
+    build(folder, None, tmp_path / "whole")
+    assert contents(tmp_path / "whole") == before
+    (folder / "c.md").write_text("# Changed\n")
+    with pytest.raises(ValueError, match=r"other inputs \(knowledge_base"):
+        build(folder, None, tmp_path / "whole")
 
 
 def test_values_that_are_not_finite_stop_the_build(tmp_path: Path) -> None:

@@ -1,0 +1,173 @@
+"""Memory and speed of reading a large knowledge base and of building its index.
+
+    python benchmarks/ingestion.py --entities 100000 --folder /tmp/ingestion
+
+Writes a knowledge base of E-VQA's form (made-up words, always the same; 3 to 9 sections and 2 to 4 picture URLs an
+article; about 10 KB each, as the published one has), unless the folder holds it, with one small picture for every tenth
+article. Then each part runs in a process of its own, whose largest memory the system counts: reading alone; articles,
+ids and picture look-up as `build_index` does them; and the whole of `build_index` with models that cost nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import logging
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from indexes.build import build_index
+from indexes.files import replace_with
+from indexes.formats import read_knowledge_base
+from indexes.sources import open_images
+from indexes.stages import read_pictures, write_articles
+from retriever.types import Entity
+
+_PICTURE_EVERY = 10
+_DIMENSION, _TOKENS = 64, (32, 8)
+
+
+def write_knowledge_base(folder: Path, entities: int) -> tuple[Path, Path]:
+    """Returns a knowledge base of so many entities and its folder of pictures, written unless they are there."""
+    kb, images = folder / f"kb_{entities}.json", folder / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    if kb.exists():
+        return kb, images
+    words = [hashlib.blake2b(str(n).encode(), digest_size=4).hexdigest()[: 3 + n % 6] for n in range(5000)]
+
+    def write(partial: Path) -> None:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write("{")
+            for number, (url, entry) in enumerate(_entries(words, entities)):
+                file.write(("" if number == 0 else ", ") + json.dumps(url) + ": " + json.dumps(entry))
+            file.write("}")
+
+    replace_with(kb, write)
+    for number in range(0, entities, _PICTURE_EVERY):
+        color = tuple(hashlib.blake2b(str(number).encode(), digest_size=3).digest())
+        Image.new("RGB", (32, 32), color).save(images / f"{number}_1.jpg")
+    return kb, images
+
+
+def _entries(words: Sequence[str], entities: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number in range(entities):
+        chance = random.Random(number)
+        title = f"Entity {number} {chance.choice(words)}"
+        url = f"https://en.wikipedia.org/wiki/{title.replace(' ', '_')}"
+        count = chance.randint(3, 9)
+        pictures = [f"https://upload.example/{number}_{n}.jpg" for n in range(chance.randint(2, 4))]
+        yield (
+            url,
+            {
+                "title": title,
+                "section_titles": [title, *(f"Section {n}" for n in range(1, count))],
+                "section_texts": [" ".join(chance.choices(words, k=chance.randint(100, 380))) for _ in range(count)],
+                "image_urls": pictures,
+                "image_reference_descriptions": [f"Picture {n} of {title}" for n in range(len(pictures))],
+                "image_section_indices": [n % count for n in range(len(pictures))],
+                "url": url,
+            },
+        )
+
+
+class FreeModels:
+    """Summarizer, dual encoder and fusion encoder at no cost: vectors are drawn from the texts' hashes."""
+
+    name = fingerprint = "free"
+    dimension, token_shape = _DIMENSION, _TOKENS
+
+    def summarize(self, entities: Sequence[Entity]) -> list[str]:
+        """Returns the titles."""
+        return [entity.title for entity in entities]
+
+    def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
+        """Returns a vector for each length of text."""
+        drawn = [np.random.default_rng(len(text)).normal(size=_DIMENSION) for text in texts]
+        return torch.nn.functional.normalize(torch.tensor(np.array(drawn), dtype=torch.float32), dim=-1)
+
+    def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
+        """Returns one vector for all pictures."""
+        return self.encode_texts(["image"] * len(images))
+
+    def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
+        """Returns ones."""
+        return torch.ones(len(texts), *_TOKENS)
+
+    def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> torch.Tensor:
+        """Returns ones."""
+        return torch.ones(len(texts), *_TOKENS)
+
+
+def read(kb: Path, images: Path, out: Path) -> int:
+    return sum(1 for _ in read_knowledge_base(kb))
+
+
+def ingest(kb: Path, images: Path, out: Path) -> int:
+    out.mkdir()
+    articles = write_articles(lambda: read_knowledge_base(kb), out)
+    return len(read_pictures(articles, open_images(images, kb, "evqa"), out, 32, progress=False))
+
+
+def build(kb: Path, images: Path, out: Path) -> int:
+    free = FreeModels()
+    return len(
+        build_index(kb, images, out, summarizer=free, encoder=free, fusion=free, batch_size=1024, progress=False)
+    )
+
+
+PARTS = {"start": lambda kb, images, out: 0, "read": read, "ingest": ingest, "build": build}
+"""What is measured; `start` is a process that only imports."""
+
+
+def measure(part: str, kb: Path, images: Path, out: Path) -> dict[str, Any]:
+    """Returns what a part costs, measured in this process: entities, seconds, the largest resident memory."""
+    started = time.perf_counter()
+    count = PARTS[part](kb, images, out)
+    seconds = time.perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    rate = round(count / seconds) if count else None
+    return {
+        "part": part,
+        "entities": count,
+        "seconds": round(seconds, 1),
+        "entities_per_s": rate,
+        "peak_mb": round(peak),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--entities", type=int, default=100_000)
+    parser.add_argument("--folder", type=Path, required=True, help="where the knowledge base and the index go")
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--here", action="store_true", help="measure one part in this process")
+    args = parser.parse_args()
+    kb, images = write_knowledge_base(args.folder, args.entities)
+    out = args.folder / "out"
+    if args.here:
+        logging.disable(logging.WARNING)
+        print(json.dumps(measure(args.parts[0], kb, images, out)))
+        return
+    print(f"{kb}: {kb.stat().st_size / 2**20:.0f} MB")
+    for part in args.parts:
+        shutil.rmtree(out, ignore_errors=True)
+        command = [sys.executable, __file__, "--entities", str(args.entities), "--folder", str(args.folder), "--here"]
+        subprocess.run([*command, "--parts", part], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""E-VQA's knowledge base and the InfoSeek subset of its form: one JSON object, URL to article, of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from indexes.formats.fields import check_position, check_text, items, text, texts
+from indexes.formats.streams import read_members
+from indexes.sections import split_article
+from retriever.types import Entity, Picture
+
+
+def read_evqa(path: Path) -> Iterator[tuple[str, Entity]]:
+    """Yields the articles of a `.json`, `.json.gz` or `.zip` file, with their places.
+
+    Raises:
+        ValueError: The file is damaged, or an entry does not fit; the message names it.
+    """
+    for number, url, entry in read_members(path):
+        where = f"{path}: entry {number} ({url!r})"
+        check_text(url, where, "id")
+        titles = texts(entry, "section_titles", where)
+        contents = texts(entry, "section_texts", where)
+        if len(titles) != len(contents):
+            raise ValueError(f"{where}: {len(titles)} 'section_titles' but {len(contents)} 'section_texts'")
+        pictures = _pictures(entry, len(titles), where)
+        entity = Entity(
+            id=url,
+            title=text(entry, "title", where),
+            sections=split_article(zip(titles, contents, strict=True)),
+            image=pictures[0].url if pictures else None,
+            url=text(entry, "url", where, required=False) or url,
+            images=pictures,
+        )
+        yield where, entity
+
+
+def _pictures(entry: object, sections: int, where: str) -> tuple[Picture, ...]:
+    urls = texts(entry, "image_urls", where, required=False)
+    positions = items(entry, "image_section_indices", where, required=False)
+    captions = items(entry, "image_reference_descriptions", where, required=False)
+    for field, values in (("image_section_indices", positions), ("image_reference_descriptions", captions)):
+        if values and len(values) != len(urls):
+            raise ValueError(f"{where}: {len(urls)} 'image_urls' but {len(values)} {field!r}")
+    found = []
+    for number, url in enumerate(urls):
+        position = check_position(positions[number], where, f"image_section_indices[{number}]") if positions else None
+        caption = captions[number] if captions else None
+        if caption is not None:
+            check_text(caption, where, f"image_reference_descriptions[{number}]")
+        if url:
+            inside = position is not None and 0 <= position < sections  # else it stands in no section
+            found.append(Picture(url, position if inside else None, caption or ""))
+    return tuple(found)

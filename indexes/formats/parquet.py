@@ -1,0 +1,34 @@
+"""Parquet files with the columns of the project's JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from indexes.formats.fields import optional
+from indexes.formats.jsonl import entity_of
+from retriever.types import Entity
+
+_BATCH = 256
+
+
+def read_parquet(path: Path) -> Iterator[tuple[str, Entity]]:
+    """Yields the articles of a `.parquet` file, with their places; a batch of rows is in memory at a time.
+
+    Raises:
+        ValueError: pyarrow is not installed, the file is damaged, or a row does not fit.
+    """
+    pyarrow, parquet = optional("pyarrow", "parquet"), optional("pyarrow.parquet", "parquet")
+    number = 0
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=_BATCH):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield entity_of(row, f"{path}: row {number}")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: after row {number}: not UTF-8 ({error.reason})") from error
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise ValueError(f"{path}: after row {number}: damaged or no Parquet file ({error})") from error

@@ -1,0 +1,165 @@
+"""Large files read piece by piece: packed ones, and a JSON object of millions of members."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from indexes.formats.fields import kind, unique_keys
+
+Stream = IO[bytes] | gzip.GzipFile
+"""What `opened` gives: read and iterated over."""
+
+CHUNK = 1 << 20
+"""Bytes read at a time; a member that is larger is read in doubling steps."""
+_MARGIN = 16
+"""Characters before the end of what is read where an error may only mean that more is to come ("\\u12", "fals")."""
+_SPACE = " \t\n\r"
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Stream]:
+    """Gives a file's bytes: unpacked from `.gz`, the only data file of a `.zip`, else as they are.
+
+    Raises:
+        ValueError: The archive is damaged or cut short, or holds several files.
+    """
+    try:
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path) as archive, archive.open(inner_name(path)) as unzipped:
+                yield unzipped
+        else:
+            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+                yield file
+    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path}: damaged or cut short ({error}); fetch it again") from error
+
+
+def inner_name(path: Path) -> str:
+    """Returns the name of the only file in a ZIP archive; what macOS adds does not count.
+
+    Raises:
+        ValueError: It holds none or several, or is damaged.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX")]
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{path}: damaged or cut short ({error}); fetch it again") from error
+    if len(names) != 1:
+        raise ValueError(f"{path}: holds {len(names)} files where one is due; unpack it and name the file")
+    return names[0]
+
+
+def read_members(path: Path) -> Iterator[tuple[int, str, Any]]:
+    """Yields the members of a file's one JSON object, each with its number from 1: (number, key, value).
+
+    Raises:
+        ValueError: The file is no such object, is cut short or is not UTF-8. The message names entry and byte.
+    """
+    with opened(path) as file:
+        window = _Window(path, file)
+        if window.peek() != "{":
+            raise window.error(f"expected one JSON object, id to entry, but found {window.describe()}")
+        window.take()
+        more = window.peek() != "}"
+        number = 0
+        while more:
+            number += 1
+            key = window.value()
+            if not isinstance(key, str):
+                raise window.error(f"expected the key of entry {number}, but found {kind(key)}")
+            window.place = f"entry {number} ({key!r}): "
+            if window.peek() != ":":
+                raise window.error(f"expected ':' after the key, but found {window.describe()}")
+            window.take()
+            yield number, key, window.value()
+            window.place = f"after entry {number} ({key!r}): "
+            more = window.peek() == ","
+            if more:
+                window.take()
+        if window.peek() != "}":
+            raise window.error(f"expected ',' or '}}', but found {window.describe()}")
+        window.take()
+        if window.peek():
+            raise window.error(f"expected nothing after the object, but found {window.describe()}")
+
+
+class _Window:
+    """The part of a file that is being parsed: text read and not yet taken."""
+
+    def __init__(self, path: Path, file: Stream) -> None:
+        self.place = ""
+        self._path, self._file = path, file
+        self._text, self._at, self._start = "", 0, 0  # _start: the byte that _text begins at
+        self._read, self._ended = 0, False
+        self._utf8 = codecs.getincrementaldecoder("utf-8")()
+        self._json = json.JSONDecoder(object_pairs_hook=unique_keys)
+
+    def peek(self) -> str:
+        """Returns the next character that is not white space; "" at the end."""
+        while True:
+            while self._at < len(self._text) and (self._text[self._at] in _SPACE or self._at_mark()):
+                self._at += 1
+            if self._at < len(self._text) or self._ended:
+                return self._text[self._at : self._at + 1]
+            self._more()
+
+    def _at_mark(self) -> bool:
+        return self._start == self._at == 0 and self._text[0] == "\ufeff"
+
+    def take(self) -> None:
+        """Steps over the character that `peek` returned."""
+        self._at += 1
+
+    def value(self) -> Any:
+        """Returns the JSON value that comes next."""
+        self.peek()
+        while True:
+            try:
+                value, end = self._json.raw_decode(self._text, self._at)
+            except json.JSONDecodeError as error:
+                open_end = error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _MARGIN
+                if self._ended or not open_end:
+                    message = f"{error.msg}, at the file's end: is it cut short?" if open_end else error.msg
+                    raise self.error(message, error.pos) from error
+            except (ValueError, RecursionError) as error:
+                raise self.error(str(error)) from error
+            else:
+                if end < len(self._text) or self._ended:  # a number may go on in the next piece
+                    self._at = end
+                    return value
+            self._more()
+
+    def describe(self) -> str:
+        """Returns what comes next, in words."""
+        kinds = {"": "the file's end", "[": "a list", "{": "an object", '"': "text"}
+        return kinds.get(self.peek(), repr(self.peek()))
+
+    def error(self, message: str, at: int | None = None) -> ValueError:
+        """Returns an error that names the place: `at` in the text, by default where it was read up to."""
+        byte = self._start + len(self._text[: self._at if at is None else at].encode(errors="surrogatepass"))
+        return ValueError(f"{self._path}: {self.place}byte {byte}: {message}")
+
+    def _more(self) -> None:
+        rest = self._text[self._at :]
+        self._start += len(self._text[: self._at].encode())
+        data = self._file.read(max(CHUNK, len(rest)))
+        pending = len(self._utf8.getstate()[0])
+        try:
+            self._text, self._at = rest + self._utf8.decode(data, final=not data), 0
+        except UnicodeDecodeError as error:
+            byte = self._read - pending + error.start
+            found = f"0x{error.object[error.start]:02x}"
+            raise ValueError(
+                f"{self._path}: byte {byte}: not UTF-8 ({found}: {error.reason}); convert the file"
+            ) from error
+        self._read += len(data)
+        self._ended = not data
