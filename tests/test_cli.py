@@ -22,6 +22,7 @@ FLAGS = {
     "train-encoder": "--profile --set --kb --images --dataset --queries --query-images --out --steps --minutes --seed",
     "mine-negatives": "--profile --set --index --dataset --queries --query-images --out",
     "train-reranker": "--profile --set --kb --images --dataset --queries --query-images --negatives --out --steps",
+    "import-reranker": "--kind --base --tokenizer --out --json FILE",
     "dataset": "check export",
     "evaluate": "--profile --set --index --dataset --queries --query-images --out --json --only-split --limit",
     "compare": "--out --resamples --seed --json RUN",

@@ -19,6 +19,7 @@ from tests.lavis.ours import tiny_model, tiny_tokenizer
 
 GOLDEN = Path(__file__).parent / "golden" / "qformer.safetensors"
 STATE = {name.removeprefix("state."): tensor for name, tensor in load_file(GOLDEN).items() if name.startswith("state.")}
+Capture = pytest.CaptureFixture[str]
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuv"]
 TOWER = {name for name in STATE if name.startswith("visual_encoder.")}
 
@@ -35,20 +36,18 @@ def checkpoint(folder: Path, state: object) -> Path:
     return folder / "model.pth"
 
 
-def run(capsys: pytest.CaptureFixture[str], *args: object) -> dict[str, Any]:
+def run(capsys: Capture, *args: object) -> dict[str, Any]:
     assert main(["import-reranker", *map(str, args), "--json"]) == 0
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
     return report
 
 
-def refused(capsys: pytest.CaptureFixture[str], *args: object) -> str:
+def refused(capsys: Capture, *args: object) -> str:
     assert main(["import-reranker", *map(str, args)]) == 2
     return capsys.readouterr().err
 
 
-def test_lavis_is_told_by_its_form_and_squashes_pictures(
-    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lavis_is_told_by_its_form_and_squashes_pictures(base: Path, tmp_path: Path, capsys: Capture) -> None:
     file = checkpoint(tmp_path, {"model": STATE, "epoch": 3})
     report = run(capsys, file, "--base", base, "--out", tmp_path / "out")
     assert report["kind"] == "lavis"
@@ -67,9 +66,7 @@ def test_lavis_is_told_by_its_form_and_squashes_pictures(
 
 
 @pytest.mark.parametrize("kind", ["omgm", "echosight"])
-def test_omgm_and_echosight_pad_pictures(
-    kind: str, base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_omgm_and_echosight_pad_pictures(kind: str, base: Path, tmp_path: Path, capsys: Capture) -> None:
     file = checkpoint(tmp_path, {**STATE, "prompt_tokens": torch.zeros(1, 32, 24)})
     assert "--kind omgm or --kind echosight" in refused(capsys, file, "--base", base, "--out", tmp_path / "out")
     report = run(capsys, file, "--kind", kind, "--base", base, "--out", tmp_path / "out")
@@ -79,9 +76,7 @@ def test_omgm_and_echosight_pad_pictures(
     assert (fusion.pixels.size, fusion.pixels.crop, fusion.pixels.target_ratio) == (16, True, 1.25)
 
 
-def test_what_the_file_lacks_comes_from_the_base(
-    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_file_lacks_comes_from_the_base(base: Path, tmp_path: Path, capsys: Capture) -> None:
     trained = {name: tensor for name, tensor in STATE.items() if name not in TOWER}
     file = checkpoint(tmp_path, trained)
     report = run(capsys, file, "--kind", "omgm", "--base", base, "--out", tmp_path / "out")
@@ -92,7 +87,7 @@ def test_what_the_file_lacks_comes_from_the_base(
     assert torch.equal(found["query_tokens"], STATE["query_tokens"])
 
 
-def test_half_precision_stays_as_it_is(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_half_precision_stays_as_it_is(base: Path, tmp_path: Path, capsys: Capture) -> None:
     state = {name: tensor.half() if name in TOWER else tensor for name, tensor in STATE.items()}
     file = checkpoint(tmp_path, {"model": state})
     run(capsys, file, "--base", base, "--out", tmp_path / "out")
@@ -101,7 +96,7 @@ def test_half_precision_stays_as_it_is(base: Path, tmp_path: Path, capsys: pytes
     assert {t.dtype for name, t in kept.items() if not name.startswith("vision.")} == {torch.float32}
 
 
-def test_the_report_for_people_names_everything(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_for_people_names_everything(base: Path, tmp_path: Path, capsys: Capture) -> None:
     file = checkpoint(tmp_path, {"model": STATE})
     assert main(["import-reranker", str(file), "--base", str(base), "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out
@@ -109,9 +104,7 @@ def test_the_report_for_people_names_everything(base: Path, tmp_path: Path, caps
         assert expected in said
 
 
-def test_a_missing_weight_without_a_base_is_refused(
-    tmp_path: Path, base: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_weight_without_a_base_is_refused(tmp_path: Path, base: Path, capsys: Capture) -> None:
     state = wide()
     del state["Qformer.bert.encoder.layer.1.output.dense.bias"]
     file = checkpoint(tmp_path, {"model": state})
@@ -120,7 +113,33 @@ def test_a_missing_weight_without_a_base_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_whole_checkpoint_needs_no_base(tmp_path: Path, base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_tower_may_come_from_its_own_checkpoint(tmp_path: Path, base: Path, capsys: Capture) -> None:
+    # LAVIS's blip2_pretrained.pth has no image tower; eva_vit_g.pth has it, with a block and heads that BLIP-2 lacks.
+    whole = wide()
+    file = checkpoint(tmp_path, {"model": {name: t for name, t in whole.items() if name not in TOWER}})
+    args = (file, "--tokenizer", base, "--out", tmp_path / "out")
+    assert "missing: visual_encoder.blocks.0.mlp.fc1.weight" in refused(capsys, *args)
+    tower = {name.removeprefix("visual_encoder."): whole[name] + 1 for name in TOWER}
+    last = {"blocks.39.norm1.weight": torch.zeros(176), "norm.weight": torch.zeros(176), "head.bias": torch.zeros(2)}
+    torch.save(tower | last, tmp_path / "eva_vit_g.pth")
+    report = run(capsys, *args, "--base", tmp_path / "eva_vit_g.pth")
+    assert report["from_base"] == {"vision": 28}
+    assert bool((QFormerFusion.load(tmp_path / "out").vision.embeddings.position_embedding == 1).all())
+    torch.save({"other": torch.zeros(1)}, tmp_path / "eva_vit_g.pth")
+    assert "holds no pos_embed" in refused(capsys, *args, "--base", tmp_path / "eva_vit_g.pth")
+
+
+def test_a_base_that_lacks_something_too_is_refused(tmp_path: Path, base: Path, capsys: Capture) -> None:
+    state = wide()
+    del state["visual_encoder.blocks.1.norm2.bias"]
+    file = checkpoint(tmp_path, {"model": state})
+    torch.save({"pos_embed": torch.zeros(1, 17, 176)}, tmp_path / "tower.pth")
+    said = refused(capsys, file, "--tokenizer", base, "--base", tmp_path / "tower.pth", "--out", tmp_path / "out")
+    assert "missing: visual_encoder.blocks.1.norm2.bias; pass --base" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_whole_checkpoint_needs_no_base(tmp_path: Path, base: Path, capsys: Capture) -> None:
     file = checkpoint(tmp_path, {"model": wide()})
     assert "--tokenizer" in refused(capsys, file, "--out", tmp_path / "out")
     report = run(capsys, file, "--tokenizer", base, "--out", tmp_path / "out")
@@ -138,20 +157,20 @@ def test_a_whole_checkpoint_needs_no_base(tmp_path: Path, base: Path, capsys: py
     ],
 )
 def test_other_weights_are_refused(
-    change: dict[str, Tensor], expected: str, base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    change: dict[str, Tensor], expected: str, base: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     file = checkpoint(tmp_path, {"model": STATE | change})
     assert expected in refused(capsys, file, "--base", base, "--out", tmp_path / "out")
 
 
-def test_another_vocabulary_is_refused(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_vocabulary_is_refused(base: Path, tmp_path: Path, capsys: Capture) -> None:
     tiny_tokenizer(WORDS[:-1], tmp_path / "words").save_pretrained(tmp_path / "words")
     file = checkpoint(tmp_path, {"model": STATE})
     args = (file, "--base", base, "--tokenizer", tmp_path / "words", "--out", tmp_path / "out")
     assert "has 27 words, the model 28" in refused(capsys, *args)
 
 
-def test_files_of_other_kinds_are_refused(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_other_kinds_are_refused(base: Path, tmp_path: Path, capsys: Capture) -> None:
     rest = ("--base", base, "--out", tmp_path / "out")
     optimizer = checkpoint(tmp_path, {"epoch": 1, "optimizer_state_dict": {"state": {}}})
     assert "optimizer's checkpoint" in refused(capsys, optimizer, *rest)
@@ -162,9 +181,7 @@ def test_files_of_other_kinds_are_refused(base: Path, tmp_path: Path, capsys: py
     assert "does not exist" in refused(capsys, tmp_path / "absent.pth", *rest)
 
 
-def test_a_tokenizer_as_bert_has_it_gets_the_word_that_blip2_adds(
-    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_tokenizer_as_bert_has_it_gets_the_word_that_blip2_adds(base: Path, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "vocab.txt").write_text("\n".join(WORDS) + "\n")
     BertTokenizerFast(str(tmp_path / "bert" / "vocab.txt")).save_pretrained(tmp_path / "bert")
@@ -174,7 +191,7 @@ def test_a_tokenizer_as_bert_has_it_gets_the_word_that_blip2_adds(
     assert (len(tokenizer), tokenizer.bos_token, tokenizer.bos_token_id) == (28, "[DEC]", 27)
 
 
-def test_an_older_file_format_is_read(base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_older_file_format_is_read(base: Path, tmp_path: Path, capsys: Capture) -> None:
     torch.save({"model": STATE}, tmp_path / "old.pth", _use_new_zipfile_serialization=False)
     assert run(capsys, tmp_path / "old.pth", "--base", base, "--out", tmp_path / "out")["kind"] == "lavis"
 

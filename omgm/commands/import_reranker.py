@@ -18,8 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--base",
         default="none",
-        metavar="FOLDER",
-        help="a whole model, for what the file lacks: a folder, or Salesforce/blip2-itm-vit-g (%(default)s)",
+        metavar="BASE",
+        help="for what the file lacks: a whole model (its folder, or Salesforce/blip2-itm-vit-g), or LAVIS's "
+        "eva_vit_g.pth for the image tower that blip2_pretrained.pth leaves out (%(default)s)",
     )
     parser.add_argument(
         "--tokenizer", default="none", metavar="FOLDER", help="bert-base-uncased's, by default the base's"
@@ -35,12 +36,12 @@ def run(args: argparse.Namespace) -> None:
     from omgm.hub import local_folder
     from retriever.models.import_lavis import import_reranker
 
-    def folder(name: str, weights: bool) -> Path | None:
+    def source(name: str, weights: bool) -> Path | None:
         if name == "none":
             return None
-        return Path(name) if Path(name).is_dir() else local_folder(name, weights=weights)
+        return Path(name) if Path(name).exists() else local_folder(name, weights=weights)
 
-    base, tokenizer = folder(args.base, True), folder(args.tokenizer, False)
+    base, tokenizer = source(args.base, True), source(args.tokenizer, False)
     report = import_reranker(file, args.out, args.kind, base, tokenizer)
     if args.json:
         print_json({**dataclasses.asdict(report), "missing": [], "out": str(args.out)})

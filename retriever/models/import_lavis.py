@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import zipfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from retriever.models.fusion import QFormerFusion
 from retriever.models.fusion_folder import Layout, read_layout, write_folder
-from retriever.models.lavis import from_lavis, is_ignored, lavis_settings, lavis_sources
+from retriever.models.lavis import FROM_BASE, from_lavis, is_ignored, lavis_settings, lavis_sources
 from retriever.models.pixels import PixelPreparation
 from retriever.models.weights import check_shapes, read_weights, some, stored_names
 
@@ -25,6 +25,9 @@ Kind = Literal["lavis", "omgm", "echosight"]
 TARGET_RATIO = 1.25
 VISION_NORM_EPS = 1e-5
 """LAVIS's; transformers' copies of BLIP-2 have 1e-6."""
+
+TOWER_BLOCKS = 39
+"""BLIP-2 takes the tokens before EVA's 40th and last block."""
 
 NOTES: dict[Kind, str] = {
     "lavis": "BLIP-2 before any training for this task; train-reranker goes on from it",
@@ -69,42 +72,42 @@ def import_reranker(
         file: A checkpoint of PyTorch; nothing but tensors and plain values is unpickled.
         out: The folder to write.
         kind: Whose file it is; `auto` tells LAVIS's from the others by their form.
-        base: Folder of a whole model (ours or `Salesforce/blip2-itm-vit-g`) for what the file lacks.
-        tokenizer: Folder of BERT's tokenizer; left out, the base's.
+        base: For what the file lacks: folder of a whole model (ours or `Salesforce/blip2-itm-vit-g`), or LAVIS's
+            `eva_vit_g.pth` for the image tower, which its `blip2_pretrained.pth` does not hold.
+        tokenizer: Folder of BERT's tokenizer; left out, that of the base's folder.
 
     Raises:
         ValueError: The file is no such checkpoint, or something needed is missing, unexpected or of a wrong shape.
     """
     state, wrapped = read_checkpoint(file)
     found = tell_kind(file, state, wrapped) if kind == "auto" else kind
-    words = _tokenizer(tokenizer, base)
-    layout = read_layout(base) if base is not None else None
+    layout = read_layout(base) if base is not None and base.is_dir() else None
+    tower = read_tower(base) if base is not None and layout is None else {}
+    words = _tokenizer(tokenizer or (None if layout is None else base))
     try:
-        settings = dict(layout.settings if layout is not None else lavis_settings(state))
+        settings = dict(lavis_settings({**tower, **state}) if layout is None else layout.settings)
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
     settings["vision_norm_eps"] = VISION_NORM_EPS
     pixels = _pixels(settings, found)
-    empty = _names(settings, words, pixels)
+    empty = _empty_model(settings, words, pixels)
     if len(words) != (rows := len(empty["embeddings.word_embeddings.weight"])):
         raise ValueError(f"tokenizer: has {len(words)} words, the model {rows}; is it bert-base-uncased?")
 
-    sources = {name: lavis_sources(name) for name in empty}
-    own = {name for name, parts in sources.items() if all(part in state for part in parts)}
-    used = {part for name in own for part in sources[name]}
+    own = _mapped(empty, state)
+    used = {part for name in own for part in lavis_sources(name)}
     ignored = sorted(name for name in state if name not in used and is_ignored(name))
     if unexpected := set(state) - used - set(ignored):
         raise ValueError(f"{file}: unexpected: {some(unexpected)}; is it a BLIP-2 with ViT-g and a Q-Former?")
-    if (missing := set(empty) - own) and base is None:
-        absent = {part for name in missing for part in sources[name]}
-        raise ValueError(f"{file}: missing: {some(absent)}; pass --base with the folder of a whole model")
-    tensors = {name: from_lavis(sources[name], state) for name in sorted(own)}
-    check_shapes(file, tensors, empty)
-    if base is not None and layout is not None:
-        tensors |= _from_base(base, layout, missing)
-        check_shapes(base, tensors, empty)
-    write_folder(out, settings, tensors, words, pixels)
-    return ImportReport(found, _parts(own), _parts(missing), ignored, NOTES[found])
+    check_shapes(file, own, empty)
+    missing = set(empty) - set(own)
+    added = _mapped(missing, tower) if base is None or layout is None else _from_folder(base, layout, missing)
+    check_shapes(base or file, added, empty)
+    if missing := missing - set(added):
+        absent = {part for name in missing for part in lavis_sources(name)}
+        raise ValueError(f"{file}: missing: {some(absent)}; {FROM_BASE}")
+    write_folder(out, settings, own | added, words, pixels)
+    return ImportReport(found, _parts(own), _parts(added), ignored, NOTES[found])
 
 
 def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], bool]:
@@ -127,6 +130,19 @@ def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], bool]:
     return {name.removeprefix("module."): tensor for name, tensor in state.items()}, wrapped
 
 
+def read_tower(file: Path) -> dict[str, Tensor]:
+    """Returns the tensors of EVA's ViT-g as LAVIS names them in a whole model; its last block is not used by BLIP-2.
+
+    Raises:
+        ValueError: The file is no such checkpoint.
+    """
+    state, _ = read_checkpoint(file)
+    if "pos_embed" not in state:
+        raise ValueError(f"{file}: holds no pos_embed; as a base, eva_vit_g.pth or the folder of a whole model is due")
+    unused = (f"blocks.{TOWER_BLOCKS}.", "norm.", "fc_norm.", "head.")
+    return {f"visual_encoder.{name}": tensor for name, tensor in state.items() if not name.startswith(unused)}
+
+
 def tell_kind(file: Path, state: Mapping[str, Tensor], wrapped: bool) -> Kind:
     """Returns whose file it is.
 
@@ -138,11 +154,10 @@ def tell_kind(file: Path, state: Mapping[str, Tensor], wrapped: bool) -> Kind:
     raise ValueError(f"{file}: OMGM's and EchoSight's files look alike; pass --kind omgm or --kind echosight")
 
 
-def _tokenizer(folder: Path | None, base: Path | None) -> PreTrainedTokenizerBase:
-    source = folder or base
-    if source is None:
+def _tokenizer(folder: Path | None) -> PreTrainedTokenizerBase:
+    if folder is None:
         raise ValueError("--tokenizer: pass the folder of bert-base-uncased's tokenizer; checkpoints have none")
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(source)
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
     if tokenizer.bos_token is None:
         tokenizer.add_special_tokens({"bos_token": "[DEC]"})  # BLIP-2 adds it, so there is a row of weights for it
     return tokenizer
@@ -156,7 +171,9 @@ def _pixels(settings: Mapping[str, Any], kind: Kind) -> PixelPreparation:
     return PixelPreparation(size, crop=True, target_ratio=TARGET_RATIO)
 
 
-def _names(settings: dict[str, Any], tokenizer: PreTrainedTokenizerBase, pixels: PixelPreparation) -> dict[str, Tensor]:
+def _empty_model(
+    settings: dict[str, Any], tokenizer: PreTrainedTokenizerBase, pixels: PixelPreparation
+) -> dict[str, Tensor]:
     """Returns the model's tensors by name, with shapes and without memory."""
     layout = Layout(settings)
     if settings["vision"]["kind"] != "blip2":
@@ -174,11 +191,17 @@ def _names(settings: dict[str, Any], tokenizer: PreTrainedTokenizerBase, pixels:
     return dict(model.state_dict())
 
 
-def _from_base(base: Path, layout: Layout, names: set[str]) -> dict[str, Tensor]:
+def _mapped(names: Iterable[str], state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Returns those of our tensors that a LAVIS checkpoint has."""
+    sources = {name: lavis_sources(name) for name in names}
+    return {name: from_lavis(parts, state) for name, parts in sources.items() if all(part in state for part in parts)}
+
+
+def _from_folder(folder: Path, layout: Layout, names: set[str]) -> dict[str, Tensor]:
     wanted = {name: layout.stored_name(name) for name in names}
-    others = set(stored_names(base)) - set(wanted.values())
-    return read_weights(base, wanted, ignored=others.__contains__)
+    others = set(stored_names(folder)) - set(wanted.values())
+    return read_weights(folder, wanted, ignored=others.__contains__)
 
 
-def _parts(names: set[str]) -> dict[str, int]:
+def _parts(names: Iterable[str]) -> dict[str, int]:
     return dict(sorted(Counter(name.partition(".")[0] for name in names).items()))

@@ -17,6 +17,9 @@ VISION_HEAD, TEXT_HEAD = 88, 64
 IGNORED = ("Qformer.cls.", "vision_proj.", "text_proj.", "itm_head.", "temp", "prompt_tokens")
 """Heads, temperature and prompts: they score or write text in other ways and are not needed here."""
 
+FROM_BASE = "pass --base with LAVIS's eva_vit_g.pth for an image tower, or with the folder of a whole model"
+"""What to do about weights that a checkpoint lacks."""
+
 _COUNTING = "Qformer.bert.embeddings.position_ids"
 _PARTS = {
     "vision_norm.": "ln_vision.",
@@ -103,7 +106,7 @@ def lavis_settings(state: Mapping[str, Tensor]) -> dict[str, Any]:
         "query_tokens",
     )
     if absent := [name for name in needed if name not in state]:
-        raise ValueError(f"missing: {some(absent)}; pass --base with the folder of a whole model to take them from")
+        raise ValueError(f"missing: {some(absent)}; {FROM_BASE}")
     patches, positions, vision_mlp, words, places, text_mlp, queries = (state[name].shape for name in needed)
     width, hidden, grid = patches[0], words[1], math.isqrt(positions[1] - 1)
     if width % VISION_HEAD or hidden % TEXT_HEAD:
