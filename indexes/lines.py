@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from indexes.files import save_array
 from retriever.types import Entity, IntArray, Picture, Section
@@ -27,7 +28,9 @@ def save_offsets(path: Path) -> None:
 
 
 class Lines:
-    """The rows of a JSON lines file, memory-mapped. Made for reading from several threads at once.
+    """The rows of a JSON lines file, each read when it is asked for, by any number of threads at once.
+
+    The file is not mapped: a pass over all of it would count as memory of the process.
 
     Raises:
         ValueError: The offsets do not fit the file.
@@ -39,7 +42,8 @@ class Lines:
         size = path.stat().st_size
         if self._offsets[-1] != size:
             raise ValueError(f"{path}: {size} bytes, but its offsets say {self._offsets[-1]}")
-        self._bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
+        self._file = os.open(path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
 
     def __len__(self) -> int:
         """Number of lines."""
@@ -53,7 +57,8 @@ class Lines:
         """
         if not 0 <= row < len(self):
             raise IndexError(f"{self._path.name} has {len(self)} rows, no row {row}")
-        return json.loads(self._bytes[self._offsets[row] : self._offsets[row + 1]].tobytes())
+        start, end = int(self._offsets[row]), int(self._offsets[row + 1])
+        return json.loads(os.pread(self._file, end - start, start))
 
 
 class Articles(Sequence[Entity]):

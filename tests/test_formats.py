@@ -8,6 +8,7 @@ import pytest
 
 from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
 from indexes.lines import from_row, to_row
+from omgm.__main__ import main
 from retriever.types import Entity, Picture, Section
 
 EVQA: dict[str, Any] = {
@@ -262,3 +263,11 @@ def test_atlas_counts() -> None:
     entities = list(read_knowledge_base(path))
     assert len(entities) == 320
     assert sum(len(entity.sections) for entity in entities) == 6204 - 1  # one section of the file has no text
+
+
+def test_build_index_needs_pictures_where_the_format_has_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_lines(tmp_path / "kb.jsonl", [])
+    assert main(["build-index", "--kb", str(path), "--out", str(tmp_path / "index")]) == 2
+    assert "--images: name the folder with the pictures" in capsys.readouterr().err

@@ -11,8 +11,10 @@ from omgm.commands.common import add_json, add_knowledge_base, add_profile, desc
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    add_knowledge_base(parser)
-    parser.add_argument("--kb-format", metavar="NAME", help="evqa or jsonl; by default found from the file")
+    add_knowledge_base(parser, own_pictures=True)
+    parser.add_argument(
+        "--kb-format", metavar="NAME", help="evqa, infoseek, wiki6m, jsonl, parquet, markdown or zim; else guessed"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="INDEX", help="the index's folder")
     parser.add_argument("--name", help="what the index calls itself; by default the file's name")
     parser.add_argument("--overwrite", action="store_true", help="replace another index")
@@ -22,11 +24,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Builds the index and says what is in it."""
     profile = profile_of(args)
-    kb, images = existing(args.kb, "--kb"), existing(args.images, "--images")
+    kb = existing(args.kb, "--kb")
+    images = None if args.images is None else existing(args.images, "--images")
 
     from indexes.build import build_index
+    from indexes.formats import OWN_PICTURES, guess_format
     from omgm.parts import build_encoder, build_fusion, build_summarizer
 
+    kb_format = args.kb_format or guess_format(kb)
+    if images is None and kb_format not in OWN_PICTURES:
+        raise ValueError(
+            f"--images: name the folder with the pictures; a knowledge base of format {kb_format} has none"
+        )
     index = build_index(
         kb,
         images,
@@ -34,7 +43,7 @@ def run(args: argparse.Namespace) -> None:
         summarizer=build_summarizer(profile),
         encoder=build_encoder(profile),
         fusion=build_fusion(profile),
-        kb_format=args.kb_format,
+        kb_format=kb_format,
         candidates=profile.search.candidates,
         tokens=profile.fusion.tokens,
         name=args.name,

@@ -30,10 +30,11 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_knowledge_base(parser: argparse.ArgumentParser) -> None:
-    """Adds `--kb` and `--images`."""
+def add_knowledge_base(parser: argparse.ArgumentParser, *, own_pictures: bool = False) -> None:
+    """Adds `--kb` and `--images`; the latter may be left out where a knowledge base can hold `own_pictures`."""
     parser.add_argument("--kb", type=Path, required=True, metavar="FILE", help="the knowledge base")
-    parser.add_argument("--images", type=Path, required=True, metavar="DIR", help="the folder with its pictures")
+    about = "the folder with its pictures" + ("; Markdown and ZIM have their own" if own_pictures else "")
+    parser.add_argument("--images", type=Path, required=not own_pictures, metavar="DIR", help=about)
 
 
 def add_questions(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
