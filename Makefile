@@ -21,7 +21,8 @@ BIN := .venv/bin
 OMGM := $(BIN)/python -m omgm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint build-index train-encoder mine-negatives train-reranker eval sweep serve bench weights
+.PHONY: help setup demo test test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker eval sweep \
+	serve bench bench-gpu bench-maxsim weights
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -35,6 +36,14 @@ demo: .venv/base.stamp  ## answer questions about flags, then serve the page (AR
 
 test: .venv/dev.stamp  ## run the tests
 	$(BIN)/python -m pytest $(ARGS)
+
+test-gpu: .venv/dev.stamp  ## run the tests that need a CUDA device; without one each says that it is skipped
+	$(BIN)/python -m pytest -m gpu $(ARGS)
+
+test-lavis: .venv/dev.stamp .venv-lavis/stamp  ## compare step 2's model with LAVIS, in an environment of its own (1.4 GB)
+	$(BIN)/python -m tests.lavis.ours artifacts/lavis
+	.venv-lavis/bin/python -W ignore -m tests.lavis.oracle artifacts/lavis
+	LAVIS_RUN=artifacts/lavis $(BIN)/python -m pytest tests/lavis $(ARGS)
 
 lint: .venv/dev.stamp  ## check style and types
 	$(BIN)/ruff check .
@@ -78,6 +87,13 @@ bench: index  ## time retrieval on INDEX, and step 2 with stored tokens against 
 	$(BIN)/python benchmarks/retrieval.py --profile $(PROFILE) --index $(INDEX) --queries $(QUERIES) \
 		--query-images $(QUERY_IMAGES) $(ARGS)
 
+bench-gpu: .venv/base.stamp  ## measure the paper's models at full size on one GPU, with random weights
+	$(BIN)/python benchmarks/gpu.py --out artifacts/$@ $(ARGS)
+	$(BIN)/python benchmarks/maxsim.py --out artifacts/$@/maxsim.json
+
+bench-maxsim: .venv/base.stamp  ## time MaxSim against padded products, and on a CPU against maxsim-cpu if it is installed
+	$(BIN)/python benchmarks/maxsim.py --out artifacts/$@.json $(ARGS)
+
 weights: .venv/base.stamp  ## train the embedded weights anew: 22 and 12 minutes
 	$(BIN)/python -m demo.train_weights encoder --minutes 22
 	$(BIN)/python -m demo.train_weights fusion --minutes 12
@@ -87,9 +103,14 @@ $(DATA)/kb_wiki.json: .venv/base.stamp
 	$(BIN)/python -m demo.build --out $(DATA)
 
 .venv/base.stamp: EXTRAS = cpu
-.venv/dev.stamp: EXTRAS = cpu,dev,serve
+.venv/dev.stamp: EXTRAS = cpu,dev,serve,openclip,flag,reference,interpret,sentencepiece,zim,parquet,hf,bem,dynvqa
 .venv/base.stamp .venv/dev.stamp: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
+	touch $@
+
+.venv-lavis/stamp: requirements-lavis.txt
+	test -x .venv-lavis/bin/python || $(PYTHON) -m venv .venv-lavis
+	.venv-lavis/bin/python -m pip install --quiet -r requirements-lavis.txt
 	touch $@

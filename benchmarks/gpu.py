@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from torch.utils.flop_counter import FlopCounterMode
 from tqdm import tqdm
 
@@ -43,7 +44,7 @@ from evaluation.metrics import percentile
 from evaluation.run import commit
 from indexes.files import write_whole
 from retriever.maxsim import max_sim_spans
-from retriever.models.graphs import graphed
+from retriever.models.encoder import ClipEncoder
 from retriever.pipeline import Retriever
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
@@ -146,6 +147,7 @@ def measure(bench: Bench, sizes: Sizes, dtype: torch.dtype, batches: Sequence[in
         best = [index.entity(row) for row in candidates[::20]]
         passages = [[section_passage(e.title, s.title, s.text) for s in e.sections] for e in best]
         rows += [
+            bench.row("1 pictures to the device", batch, lambda p=pictures: prepare(encoder, p)),
             bench.row(
                 "1 image tower", batch, lambda p=pictures: encoder.encode_images(p), weight_bytes(encoder.model.vision)
             ),
@@ -174,12 +176,17 @@ def measure(bench: Bench, sizes: Sizes, dtype: torch.dtype, batches: Sequence[in
     return rows
 
 
+def prepare(encoder: ClipEncoder, pictures: Sequence[Image.Image]) -> torch.Tensor:
+    """Returns the pictures as the image tower takes them: resized by threads on the host, normalized on the device."""
+    return encoder.pixels.to_device(pictures, encoder.model.device, encoder.model.dtype)
+
+
 def with_graphs(
     bench: Bench, encoder: Any, fusion: Any, retriever: Retriever[Any], batches: Sequence[int]
 ) -> list[Row]:
     """Returns the rows of both towers and of the retrieval with the image towers as CUDA graphs."""
-    encoder.model.get_image_features = graphed(encoder.model.get_image_features)
-    fusion.vision_features = graphed(fusion.vision_features)
+    encoder.use_cuda_graphs()
+    fusion.use_cuda_graphs()
     rows = []
     for batch in tqdm(batches, desc="with CUDA graphs"):
         asked = queries(batch)

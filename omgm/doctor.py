@@ -155,7 +155,7 @@ def server_finding(profile: Profile, section: Literal["summarizer", "generator"]
 def index_findings(profile: Profile, folder: Path) -> list[Finding]:
     """Returns whether an index is whole and was built with a profile's models and settings. Loads no model."""
     from indexes.manifest import check_files, read_manifest
-    from retriever.models.encoder import folder_fingerprint
+    from retriever.models.encoder import encoder_fingerprint, folder_fingerprint
 
     rebuild = "omgm build-index --overwrite, or the profile that the index was built with"
     try:
@@ -173,7 +173,7 @@ def index_findings(profile: Profile, folder: Path) -> list[Finding]:
         ("fusion.tokens", inputs.tokens, profile.fusion.tokens),
     ]
     if encoder := _here(profile.encoder.model):
-        compared.append(("encoder.model", inputs.encoder, folder_fingerprint(encoder)))
+        compared.append(("encoder.model", inputs.encoder, encoder_fingerprint(encoder, profile.encoder.long_texts)))
     if fusion := _here(profile.fusion.model):
         compared.append(("fusion.model", inputs.fusion, folder_fingerprint(fusion)))
         compared.append(("token shape", manifest.token_shape, token_shape(fusion)))

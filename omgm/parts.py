@@ -36,14 +36,20 @@ transformers_logging.disable_progress_bar()  # a small model's weights are there
 
 def build_encoder(profile: Profile) -> DualEncoder:
     """Returns step 1's model."""
-    device, _ = placement(profile)
-    return ClipEncoder.load(model_folder(profile, "encoder"), device)
+    device, dtype = placement(profile)
+    folder = model_folder(profile, "encoder")
+    encoder = ClipEncoder.load(folder, device, dtype, long_texts=profile.encoder.long_texts)
+    if profile.cuda_graphs:
+        encoder.use_cuda_graphs()
+    return encoder
 
 
 def build_fusion(profile: Profile) -> FusionEncoder:
     """Returns step 2's model."""
-    device, _ = placement(profile)
-    return QFormerFusion.load(model_folder(profile, "fusion"), device)
+    fusion = QFormerFusion.load(model_folder(profile, "fusion"), *placement(profile))
+    if profile.cuda_graphs:
+        fusion.use_cuda_graphs()
+    return fusion
 
 
 def build_text_reranker(profile: Profile) -> TextReranker:

@@ -31,6 +31,7 @@ class Encoder(_Part):
     """Step 1's model: its folder, or `org/name` or `org/name@revision` on the hub."""
 
     model: str = Field(min_length=1)
+    long_texts: Literal["cut", "windows"] = "cut"
 
 
 class Search(_Part):
@@ -94,6 +95,7 @@ class Profile(_Part):
     name: str
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    cuda_graphs: bool = False
     encoder: Encoder
     search: Search = Search()
     fusion: Fusion

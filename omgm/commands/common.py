@@ -39,7 +39,12 @@ def add_knowledge_base(parser: argparse.ArgumentParser, *, own_pictures: bool = 
 
 def add_questions(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Adds `--dataset`, `--queries` and `--query-images`."""
-    parser.add_argument("--dataset", default="evqa", metavar="NAME", help="evqa, evqa-all, infoseek, okvqa, dynvqa or plain (%(default)s)")
+    parser.add_argument(
+        "--dataset",
+        default="evqa",
+        metavar="NAME",
+        help="evqa, evqa-all, infoseek, okvqa, dynvqa or plain (%(default)s)",
+    )
     parser.add_argument("--queries", type=Path, required=required, metavar="FILE", help="its question file")
     parser.add_argument("--query-images", type=Path, required=required, metavar="DIR", help="the questions' pictures")
 

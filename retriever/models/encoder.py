@@ -17,7 +17,7 @@ from transformers import AutoModel, AutoTokenizer, CLIPTokenizer
 
 from retriever.models import small_clip  # noqa: F401  registers the embedded profile's model type
 from retriever.models.eva_weights import load_eva_clip
-from retriever.models.graphs import graphed
+from retriever.models.graphs import Forward, graphed
 from retriever.models.pixels import CONFIG_NAME as PIXELS_NAME
 from retriever.models.pixels import PixelPreparation
 
@@ -57,9 +57,7 @@ def encoder_fingerprint(folder: Path, long_texts: LongTexts = "cut") -> str:
 
 def _sha256(path: Path) -> bytes:
     if path.is_symlink() and _BLOB.fullmatch(path.resolve().name):
-        return bytes.fromhex(
-            path.resolve().name
-        )  # the hub's cache names big files by their hash: no need to read 16 GB
+        return bytes.fromhex(path.resolve().name)  # the hub's cache names big files by their hash
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").digest()
 
@@ -99,7 +97,7 @@ class ClipEncoder:
         self.batch_size = batch_size
         self.long_texts = long_texts
         self.fixed_length = fixed_length
-        self._image_vectors = graphed(lambda pixels: _unit(self.model.get_image_features(pixels)))
+        self._image_vectors: Forward = lambda pixels: _unit(self.model.get_image_features(pixels))
 
     @classmethod
     def load(
@@ -185,6 +183,10 @@ class ClipEncoder:
             part = images[start : start + self.batch_size]
             parts.append(self._image_vectors(self.pixels.to_device(part, self.model.device, self.model.dtype)))
         return torch.cat(parts)
+
+    def use_cuda_graphs(self) -> None:
+        """Replays the image tower as CUDA graphs, captured at the first batch of each size."""
+        self._image_vectors = graphed(self._image_vectors)
 
     @torch.inference_mode()
     def encode_texts(self, texts: Sequence[str]) -> Tensor:

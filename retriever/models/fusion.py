@@ -14,6 +14,7 @@ from transformers.models.blip_2.modeling_blip_2 import Blip2TextEmbeddings
 
 from retriever.models.encoder import folder_fingerprint
 from retriever.models.fusion_folder import read_layout, small_settings, write_folder
+from retriever.models.graphs import Forward, graphed
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from retriever.models.weights import check_shapes, read_weights
@@ -59,6 +60,7 @@ class QFormerFusion(nn.Module):
         self.max_text_tokens = max_text_tokens
         self.fingerprint = fingerprint
         self.batch_size = batch_size
+        self._graphed_features: Forward | None = None
         self.vision_norm = nn.LayerNorm(config.encoder_hidden_size, vision_norm_eps)
         self.query_tokens = nn.Parameter(torch.randn(1, queries, config.hidden_size) * config.initializer_range)
         self.embeddings = Blip2TextEmbeddings(config)
@@ -224,7 +226,12 @@ class QFormerFusion(nn.Module):
 
     def _features(self, images: Sequence[Image.Image]) -> Tensor:
         queries = self.query_tokens
-        return self.vision_features(self.pixels.to_device(images, queries.device, queries.dtype))
+        forward = self._graphed_features or self.vision_features
+        return forward(self.pixels.to_device(images, queries.device, queries.dtype))
+
+    def use_cuda_graphs(self) -> None:
+        """Replays the image tower as CUDA graphs, captured at the first batch of each size."""
+        self._graphed_features = graphed(self.vision_features)
 
     def _fuse(self, texts: Sequence[str], features_of: Callable[[list[int]], Tensor]) -> Tensor:
         """Returns fused tokens of each text with its features; texts of like length share a batch."""
