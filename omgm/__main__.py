@@ -16,6 +16,7 @@ COMMANDS = (
     "train-encoder",
     "mine-negatives",
     "train-reranker",
+    "import-encoder",
     "import-reranker",
     "dataset",
     "evaluate",

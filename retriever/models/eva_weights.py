@@ -15,10 +15,8 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
-from retriever.models.checkpoints import INDEX_NAME
 from retriever.models.eva_clip import EvaCLIP, EvaCLIPConfig, TowerConfig
-
-_SHOWN = 8
+from retriever.models.weights import check_names, stored_names
 
 Sources = list[str | None]
 """The published tensors that a parameter of ours is made of, one above the other; `None` is all zeros."""
@@ -77,8 +75,7 @@ def load_eva_clip(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.
         ValueError: A file, a setting or a weight is missing, unexpected or of another shape; the message names it.
     """
     settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    files = weight_files(folder)
-    stored = {name: file for file in files for name in _names(file)}
+    stored = stored_names(folder)
     layout, read_config = (eva_sources, eva_config) if "vision_cfg" in settings else (hub_sources, hub_config)
     try:
         config = read_config(settings, stored)
@@ -87,34 +84,10 @@ def load_eva_clip(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.
     with torch.device("meta"):
         model = EvaCLIP(config)
     sources = {name: layout(name, config) for name in model.state_dict()}
-    _check(folder, {source for parts in sources.values() for source in parts if source}, set(stored) - IGNORED)
+    check_names(folder, {source for parts in sources.values() for source in parts if source}, set(stored) - IGNORED)
     model = model.to(dtype).to_empty(device=device)
     _fill(model, sources, stored)
     return model.eval().requires_grad_(False)
-
-
-def weight_files(folder: Path) -> list[Path]:
-    """Returns the safetensors files of a model folder: those of its index, or all.
-
-    Raises:
-        ValueError: There is none, or one of the index is missing.
-    """
-    index = folder / INDEX_NAME
-    if index.is_file():
-        shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-        files = [folder / name for name in sorted(set(shards))]
-    else:
-        single = folder / "model.safetensors"
-        files = [single] if single.is_file() else sorted(folder.glob("*.safetensors"))
-    for file in files:
-        if not file.is_file():
-            raise ValueError(f"{file}: not found, but {INDEX_NAME} names it; fetch it again")
-    if not files:
-        raise ValueError(
-            f"{folder}: holds no .safetensors file; turn a PyTorch checkpoint into one with "
-            "retriever.models.checkpoints.convert_checkpoint"
-        )
-    return files
 
 
 def hub_config(settings: dict[str, Any], stored: Collection[str]) -> EvaCLIPConfig:
@@ -247,18 +220,6 @@ def _parts(parameter: Tensor, count: int) -> Sequence[Tensor]:
     return parameter.chunk(count) if count > 1 else [parameter]
 
 
-def _check(folder: Path, expected: set[str], stored: set[str]) -> None:
-    problems = [("missing", expected - stored), ("unexpected", stored - expected)]
-    if said := [f"{what}: {_some(names)}" for what, names in problems if names]:
-        raise ValueError(f"{folder}: the weights do not fit config.json; {'; '.join(said)}")
-
-
-def _some(names: Iterable[str]) -> str:
-    listed = sorted(names)
-    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
-    return ", ".join(listed[:_SHOWN]) + more
-
-
 def _refuse(values: dict[str, Any], settings: Iterable[str], where: str) -> None:
     for setting in settings:
         if values.get(setting):
@@ -279,8 +240,3 @@ def _rename(name: str, table: dict[str, str]) -> str:
     if name in table or stem not in table:
         return table.get(name, name)
     return f"{table[stem]}.{kind}"
-
-
-def _names(file: Path) -> list[str]:
-    with safe_open(file, "pt") as weights:
-        return list(weights.keys())

@@ -16,23 +16,38 @@ WEIGHTS_NAME = "model.safetensors"
 _SHOWN = 8
 
 
-def stored_names(folder: Path) -> dict[str, Path]:
-    """Returns the file of each tensor of a model folder, of its index where it has one.
+def weight_files(folder: Path) -> list[Path]:
+    """Returns the safetensors files of a model folder: those of its index, else `model.safetensors`, else all.
 
     Raises:
-        ValueError: There are no weights, or a file that the index names is missing.
+        ValueError: There is none, or one of the index is missing.
     """
     index = folder / INDEX_NAME
     if index.is_file():
         weight_map: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        files = sorted({folder / name for name in weight_map.values()})
+        files = [folder / name for name in sorted(set(weight_map.values()))]
     else:
-        files = [folder / WEIGHTS_NAME]
+        single = folder / WEIGHTS_NAME
+        files = [single] if single.is_file() else sorted(folder.glob("*.safetensors"))
     for file in files:
         if not file.is_file():
-            raise ValueError(f"{file}: not found; a model folder needs it")
+            raise ValueError(f"{file}: not found, but {INDEX_NAME} names it; fetch it again")
+    if not files:
+        raise ValueError(
+            f"{folder}: holds no .safetensors file; `omgm import-encoder` and `omgm import-reranker` turn PyTorch's "
+            "checkpoints into one"
+        )
+    return files
+
+
+def stored_names(folder: Path) -> dict[str, Path]:
+    """Returns the file of each tensor of a model folder.
+
+    Raises:
+        ValueError: There are no weights, or a file that the index names is missing.
+    """
     names: dict[str, Path] = {}
-    for file in files:
+    for file in weight_files(folder):
         with safe_open(file, "pt") as weights:
             names |= dict.fromkeys(weights.keys(), file)
     return names
