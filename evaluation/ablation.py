@@ -15,18 +15,20 @@ def step_table(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """Returns a row for step 1 alone, for 1+2 and for 1+2+3: entity recall@1 and section recall@1.
 
     Step 1 alone takes the lead (first) section of its best entity; 1+2 the section of the best entity after step 2 that
-    has the largest `sim_m`, the lead when none has one; 1+2+3 the evidence of the run. Section recall is over the
-    queries whose right section is known, `None` without any; a failed query counts as wrong.
+    has the largest `sim_m`, the lead when none has one; 1+2+3 the evidence of the run. Entity recall is over the queries
+    whose right entity the data set names, section recall over those whose right section it names, `None` without any; a
+    failed query counts as wrong.
 
     Raises:
         ValueError: There are no records.
     """
-    queries = labelled = 0
+    queries = known = labelled = 0
     right_entity = dict.fromkeys(STEPS, 0)
     right_section = dict.fromkeys(STEPS, 0)
     for line in lines:
         queries += 1
         gold, section = line["gold"]["entities"], line["gold"]["section"]
+        known += bool(gold)
         labelled += section is not None
         for steps, (entity, chosen) in _choices(line).items():
             right_entity[steps] += entity in gold
@@ -36,7 +38,7 @@ def step_table(lines: Iterable[Line]) -> list[dict[str, Any]]:
     return [
         {
             "steps": steps,
-            "recall@1": right_entity[steps] / queries,
+            "recall@1": right_entity[steps] / known if known else None,
             "section_recall@1": right_section[steps] / labelled if labelled else None,
         }
         for steps in STEPS

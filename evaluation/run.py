@@ -10,12 +10,15 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tqdm import tqdm
 
+from evaluation.calibration import Calibration, calibrate
 from evaluation.datasets import Question, find_query_image
+from evaluation.judge import judge_all
 from evaluation.metrics import Outcome, percentile, summarize
 from evaluation.records import Line, NamedIndex, evidence_of, make_line, outcome_of, read_lines, write_trec
 from evaluation.report import write_report
@@ -23,6 +26,9 @@ from indexes.files import GrowingLines, write_whole
 from indexes.images import load_image
 from retriever.protocols import Generator
 from retriever.types import Generation, GenerationRequest, Query, Retrieved
+
+if TYPE_CHECKING:
+    from evaluation.bem import Bem
 
 LINES = "queries.jsonl"
 _LATENCY_SAMPLE = 100
@@ -58,6 +64,8 @@ def evaluate(
     index_info: Mapping[str, Any],
     batch_size: int = 16,
     progress: bool = True,
+    bem: Bem | None = None,
+    bem_fingerprint: str | None = None,
 ) -> dict[str, Any]:
     """Returns what it writes to `out/metrics.json`, once every question is asked.
 
@@ -81,6 +89,8 @@ def evaluate(
         index_info: What index it was, for the report.
         batch_size: Queries at a time.
         progress: Whether to show a progress bar.
+        bem: E-VQA's learned judge; without it the report says what stands in for it.
+        bem_fingerprint: Which one it is; a run goes on only with the judge that it began with.
 
     Raises:
         ValueError: No questions, two of one id, no folder of pictures, or `out` holds another run.
@@ -88,6 +98,7 @@ def evaluate(
     _check(questions, query_images, batch_size)
     out.mkdir(parents=True, exist_ok=True)
     header = {"dataset": dataset, "profile": profile_name, "settings": settings, "index": index_info}
+    header |= {} if bem is None else {"bem": bem_fingerprint}
     _claim(out, header | {"generator": generator and generator.name, "batch_size": batch_size}, questions)
     with asyncio.Runner() as runner:
 
@@ -96,7 +107,7 @@ def evaluate(
             return runner.run(generator.generate(requests))
 
         answer = None if generator is None else generate
-        _ask_all(retriever, answer, questions, query_images, out / LINES, batch_size, progress)
+        _ask_all(retriever, answer, bem, questions, query_images, out / LINES, batch_size, progress)
         latency = _latency(retriever, answer, questions, query_images, out / LINES, batch_size)
     outcomes = [outcome_of(line) for line in read_lines(out / LINES)]
     metrics = _metrics(outcomes, header, questions[0].style, latency)
@@ -112,6 +123,7 @@ Answer = Callable[[Sequence[GenerationRequest]], list[Generation]]
 def _ask_all(
     retriever: QueryRetriever,
     answer: Answer | None,
+    bem: Bem | None,
     questions: Sequence[Question],
     images: Path,
     path: Path,
@@ -122,12 +134,14 @@ def _ask_all(
         bar = tqdm(total=len(questions), initial=lines.done, unit="query", disable=not progress)
         while lines.done < len(questions):
             batch = questions[lines.done : lines.done + batch_size]
-            lines.append(_ask(retriever, answer, batch, images))
+            lines.append(_ask(retriever, answer, bem, batch, images))
             bar.update(len(batch))
         bar.close()
 
 
-def _ask(retriever: QueryRetriever, answer: Answer | None, batch: Sequence[Question], images: Path) -> list[Line]:
+def _ask(
+    retriever: QueryRetriever, answer: Answer | None, bem: Bem | None, batch: Sequence[Question], images: Path
+) -> list[Line]:
     reasons: dict[str, str] = {}
     queries = [query for question in batch if (query := _query(question, images, reasons))]
     start = time.perf_counter()
@@ -140,6 +154,8 @@ def _ask(retriever: QueryRetriever, answer: Answer | None, batch: Sequence[Quest
         start = time.perf_counter()
         generations = _each(answer, list(requests.values()), list(requests), reasons, "generator")
         spent["generate"] = _since(start)
+    given = [generations[question.id].answer if question.id in generations else None for question in batch]
+    scores = judge_all(batch, given, bem) if answer is not None else [None] * len(batch)
     return [
         make_line(
             question,
@@ -149,8 +165,9 @@ def _ask(retriever: QueryRetriever, answer: Answer | None, batch: Sequence[Quest
             asked=answer is not None,
             failed=reasons.get(question.id),
             timings_ms=spent | (found[question.id].timings_ms if question.id in found else {}),
+            scores=worth,
         )
-        for question in batch
+        for question, worth in zip(batch, scores, strict=True)
     ]
 
 
@@ -205,7 +222,9 @@ def _latency(
         usable = [question for question, fine in zip(questions, good, strict=True) if fine]
         sample = usable[:: -(-len(usable) // _LATENCY_SAMPLE) or 1]
         lines = [
-            line for question in sample[:_WARM_UP] + sample for line in _ask(retriever, answer, [question], images)
+            line
+            for question in sample[:_WARM_UP] + sample
+            for line in _ask(retriever, answer, None, [question], images)
         ]
         timings = [line["timings_ms"] for line in lines[len(sample[:_WARM_UP]) :] if line["failed"] is None]
     retrieve = [t["retrieve"] for t in timings]
@@ -217,7 +236,12 @@ def _latency(
         "answer_p50": percentile(both, 50),
         "answer_p95": percentile(both, 95),
         "n": len(timings),
-        "stages_p50": {stage: percentile([t[stage] for t in timings if stage in t], 50) for stage in sorted(stages)},
+        **{
+            f"stages_p{q}": {
+                stage: percentile([t[stage] for t in timings if stage in t], q) for stage in sorted(stages)
+            }
+            for q in (50, 95)
+        },
     }
 
 
@@ -226,8 +250,16 @@ def _metrics(
 ) -> dict[str, Any]:
     figures = summarize(outcomes, style)
     named = {"dataset": header["dataset"], "profile": header["profile"]}
-    tail = {"latency_ms": latency, "settings": header["settings"], "index": header["index"], "commit": commit()}
-    return named | figures | tail
+    tail = {"latency_ms": latency, **{key: header[key] for key in ("settings", "index", "bem") if key in header}}
+    return named | figures | {"calibration": asdict(_calibration(outcomes))} | tail | {"commit": commit()}
+
+
+def _calibration(outcomes: Sequence[Outcome]) -> Calibration:
+    """Returns how well the confidence of an answer foretells its main score; an abstention is no answer."""
+    answered = [o for o in outcomes if o.answer_scores and not o.unanswered and o.confidence is not None]
+    # a confidence made from log-probabilities can round past 1
+    confidences = [min(max(o.confidence or 0.0, 0.0), 1.0) for o in answered]
+    return calibrate(confidences, [next(iter(o.answer_scores.values())) for o in answered])
 
 
 def _check(questions: Sequence[Question], query_images: Path, batch_size: int) -> None:

@@ -105,7 +105,7 @@ def obstacles(profile: Profile, gpus: Sequence[Device]) -> list[str]:
         problems += [f"{why} needs {', '.join(missing)}"] if missing else []
     absent = [(model, weights) for _, model, weights in named_models(profile) if _here(model, weights) is None]
     if absent:
-        problems.append(f"not here: {', '.join(model.partition('@')[0] for model, _ in absent)}")
+        problems.append(f"not here: {', '.join(dict.fromkeys(model.partition('@')[0] for model, _ in absent))}")
     size = sum(_published(model)[0] for model, weights in absent if weights) * 1e9
     free = free_bytes(Path(constants.HF_HUB_CACHE))
     if size > free:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from omgm.commands.common import (
     add_profile,
     add_questions,
     describe,
+    existing,
     load_questions,
     positive,
     print_json,
@@ -27,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_inputs(parser)
     parser.add_argument("--no-answers", action="store_true", help="measure retrieval alone")
+    parser.add_argument("--bem", type=Path, metavar="DIR", help="E-VQA's learned judge of answers (docs/metrics.md)")
     parser.add_argument("--batch-size", type=positive, default=16, metavar="N", help="queries at a time (%(default)s)")
 
 
@@ -43,15 +46,19 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Evaluates, writes the ablation table, prints the main figures."""
+    if args.bem is not None and args.no_answers:
+        raise ValueError("--bem: judges answers, and --no-answers asks for none; leave one of them out")
     profile = profile_of(args)
     questions = chosen(args)
 
     from evaluation.ablation import as_markdown, step_table
+    from evaluation.bem import load_bem
     from evaluation.records import read_lines
     from evaluation.run import LINES, evaluate
     from indexes.files import write_whole
     from omgm.parts import build_generator, open_retriever
 
+    bem = None if args.bem is None else load_bem(existing(args.bem, "--bem"))
     retriever, index = open_retriever(profile, args.index)
     metrics = evaluate(
         retriever,
@@ -64,6 +71,8 @@ def run(args: argparse.Namespace) -> None:
         settings=profile.model_dump(mode="json"),
         index_info=describe(index),
         batch_size=args.batch_size,
+        bem=bem,
+        bem_fingerprint=None if bem is None else _fingerprint(args.bem),
     )
     rows = step_table(read_lines(args.out / LINES))
     table = as_markdown(rows)
@@ -100,9 +109,21 @@ def summary(metrics: Mapping[str, Any]) -> str:
     lines.append(_row("step3", [("section recall@1", metrics["step3"].get("section_recall@1"))]))
     if metrics.get("answer"):
         lines.append(_row("answer", [(metrics["answer"].get("metric", "accuracy"), metrics["answer"].get("accuracy"))]))
+    if "note" in metrics["answer"]:
+        lines.append(f"{'':8}{metrics['answer']['note']}")
     latency = metrics["latency_ms"]
     times = [f"{key.replace('_', ' ')} {latency[key]:.0f} ms" for key in latency if _is_time(key, latency[key])]
     return "\n".join([*lines, "time    " + "  ".join(times)])
+
+
+def _fingerprint(folder: Path) -> str:
+    """Returns a hash of what a BEM folder holds (16 hex digits); `folder_fingerprint` knows no ONNX and no vocabulary."""
+    from indexes.files import sha256_of
+
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.suffix in (".json", ".onnx", ".safetensors", ".txt")):
+        digest.update(f"{path.name} {sha256_of(path)}\n".encode())
+    return digest.hexdigest()[:16]
 
 
 def _row(name: str, figures: Sequence[tuple[str, float | None]]) -> str:
