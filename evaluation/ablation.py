@@ -15,9 +15,9 @@ def step_table(lines: Iterable[Line]) -> list[dict[str, Any]]:
     """Returns a row for step 1 alone, for 1+2 and for 1+2+3: entity recall@1 and section recall@1.
 
     Step 1 alone takes the lead (first) section of its best entity; 1+2 the section of the best entity after step 2 that
-    has the largest `sim_m`, the lead when none has one; 1+2+3 the evidence of the run. Entity recall is over the queries
-    whose right entity the data set names, section recall over those whose right section it names, `None` without any; a
-    failed query counts as wrong.
+    has the largest `sim_m`, the lead when none has one; 1+2+3 the evidence of the run. Entity recall is over the
+    queries whose right entity the data set names, section recall over those whose right section it names, `None`
+    without any; a failed query counts as wrong.
 
     Raises:
         ValueError: There are no records.

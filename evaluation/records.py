@@ -12,9 +12,10 @@ from typing import Any, Protocol, TextIO
 
 import numpy as np
 
+from evaluation.calibration import calibrate
 from evaluation.datasets import Question
 from evaluation.judge import judge
-from evaluation.metrics import Outcome, rank_of, ranked
+from evaluation.metrics import Outcome, percentile, rank_of, ranked
 from evaluation.passages import contains_answer, reading_order
 from retriever.protocols import EntityIndex
 from retriever.types import Candidate, Evidence, Generation, Retrieved
@@ -125,6 +126,31 @@ def outcome_of(line: Line) -> Outcome:
         confidence=line["confidence"],
         entity_known=bool(line["gold"]["entities"]),
     )
+
+
+def calibration_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Returns how well the confidence of an answer foretells its main score; an abstention is no answer."""
+    answered = [o for o in outcomes if o.answer_scores and not o.unanswered and o.confidence is not None]
+    # a confidence made from log-probabilities can round past 1
+    confidences = [min(max(o.confidence or 0.0, 0.0), 1.0) for o in answered]
+    found = calibrate(confidences, [next(iter(o.answer_scores.values())) for o in answered])
+    return {"ece": found.ece, "n": found.n, "bins": [asdict(b) for b in found.bins]}
+
+
+def latency_of(timings: Sequence[Mapping[str, float]], *, answered: bool) -> dict[str, Any]:
+    """Returns percentiles of the `timings_ms` of single queries; `answered` says whether a generator took part."""
+    retrieve = [t["retrieve"] for t in timings]
+    both = [t["retrieve"] + t["generate"] for t in timings] if answered else []
+    stages = sorted({stage for t in timings for stage in t} - {"batch", "retrieve"})
+    return {
+        "retrieve_p50": percentile(retrieve, 50),
+        "retrieve_p95": percentile(retrieve, 95),
+        "answer_p50": percentile(both, 50),
+        "answer_p95": percentile(both, 95),
+        "n": len(timings),
+        "stages_p50": {stage: percentile([t[stage] for t in timings if stage in t], 50) for stage in stages},
+        "stages_p95": {stage: percentile([t[stage] for t in timings if stage in t], 95) for stage in stages},
+    }
 
 
 def write_trec(lines: Iterable[Line], out: Path, tag: str) -> None:

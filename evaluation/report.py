@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from evaluation.datasets import find_query_image
-from evaluation.metrics import Outcome, recall_curve
+from evaluation.metrics import Outcome, recall_at_k, recall_curve
 from evaluation.records import Line, outcome_of, read_lines
 from indexes.files import write_whole
 from indexes.images import load_image, thumbnail
@@ -19,30 +19,41 @@ from indexes.images import load_image, thumbnail
 _CASES = 30
 _THUMBNAIL_SIDE = 160
 _EXCERPT = 420
-_LISTED_FAILURES = 200
+_LISTED_QUERIES = 20_000  # some 5 MB
 _CHART_K = 20
+_COLORS = ("var(--one)", "var(--two)", "var(--three)", "var(--four)")
+
+EntityPicture = Callable[[str], Path | None]
 
 
-def write_report(out: Path, query_images: Path) -> Path:
+def write_report(out: Path, query_images: Path, entity_picture: EntityPicture | None = None) -> Path:
     """Returns the path of `report.html`, written from the `metrics.json` and `queries.jsonl` of a run.
 
     Args:
         out: The folder of the run.
         query_images: The folder of its query pictures.
+        entity_picture: Finds the picture of an entity by its id; without it cases show the query's alone.
     """
     metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     outcomes = [outcome_of(line) for line in read_lines(out / "queries.jsonl")]
     shown = _choose(outcomes)
-    cases = [_case(line, query_images) for line in read_lines(out / "queries.jsonl") if line["id"] in shown]
+    cases: list[dict[str, Any]] = []
+    queries: list[list[str]] = []
+    for line, outcome in zip(read_lines(out / "queries.jsonl"), outcomes, strict=True):
+        if outcome.id in shown:
+            cases.append(_case(line, outcome, query_images, entity_picture))
+        spared = outcome.failed is not None or outcome.unanswered  # what was not answered is listed even so
+        if len(queries) < _LISTED_QUERIES * (1 + spared):
+            queries.append(_row(line, outcome))
     environment = Environment(loader=PackageLoader("evaluation", "."), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"share": _share, "ms": _milliseconds, "pretty": _pretty}
     page = environment.get_template("report.html").render(
         metrics=metrics,
-        curves=[_curve(outcomes, step) for step in ("step1", "step2") if any(step in o.ranks for o in outcomes)],
+        curves=_curves(outcomes),
         breakdowns=_breakdowns(metrics),
         stages=_stages(metrics["latency_ms"]),
         cases=cases,
-        failures=metrics["failed"][:_LISTED_FAILURES],
+        queries=queries,
     )
     write_whole(out / "report.html", page.encode())
     return out / "report.html"
@@ -57,6 +68,13 @@ def is_right(outcome: Outcome) -> bool:
     return outcome.ranks.get("step2", outcome.ranks.get("step1")) == 1
 
 
+def kind_of(outcome: Outcome) -> str:
+    """Returns `failed`, `unanswered`, `right` or `wrong`; the first two count as wrong."""
+    if outcome.failed is not None:
+        return "failed"
+    return "unanswered" if outcome.unanswered else "right" if is_right(outcome) else "wrong"
+
+
 def _choose(outcomes: Sequence[Outcome]) -> set[str]:
     """Returns ids of right and of wrong queries, evenly spread over the run."""
     chosen: set[str] = set()
@@ -66,24 +84,43 @@ def _choose(outcomes: Sequence[Outcome]) -> set[str]:
     return chosen
 
 
-def _case(line: Line, query_images: Path) -> dict[str, Any]:
-    outcome, evidence = outcome_of(line), line["evidence"]
-    top = line["candidates"][0]["entity"] if line["candidates"] else None
-    answered = outcome.answer_correct
-    marks = [("entity", top in line["gold"]["entities"]), ("section", outcome.section_correct), ("answer", answered)]
+def _case(line: Line, outcome: Outcome, query_images: Path, entity_picture: EntityPicture | None) -> dict[str, Any]:
+    evidence = line["evidence"]
+    top = line["candidates"][0] if line["candidates"] else None
+    marks = [
+        ("entity", None if top is None or not outcome.entity_known else top["entity"] in line["gold"]["entities"]),
+        ("section", outcome.section_correct),
+        ("answer", outcome.answer_correct),
+    ]
+    found = None if top is None or entity_picture is None else _picture(entity_picture(top["entity"]))
     return {
         "line": line,
-        "right": is_right(outcome),
+        "kind": kind_of(outcome),
         "marks": [(name, right) for name, right in marks if right is not None],
-        "picture": _picture(line["image_id"], query_images),
-        "gold": " or ".join(answer.replace("&&", ", ") for answer in line["gold"]["answers"]),
+        "picture": _picture(find_query_image(query_images, line["image_id"])),
+        "found": found,
+        "found_title": "" if top is None else top["title"],
+        "gold": _gold(line),
+        "scores": list(outcome.answer_scores.items())[:6],
         "excerpt": [] if evidence is None else list(_excerpt(evidence["text"], line["span"])),
         "candidates": line["candidates"][:5],
     }
 
 
-def _picture(image_id: str, query_images: Path) -> str | None:
-    path = find_query_image(query_images, image_id)
+def _row(line: Line, outcome: Outcome) -> list[str]:
+    """Returns kind, id, question, answer (why there is none, of a failed query), gold, entity found and groups."""
+    top = line["candidates"][0]["title"] if line["candidates"] else ""
+    answer = outcome.failed if outcome.failed is not None else line["answer"] or ""
+    groups = " · ".join(group for group in outcome.groups.values() if group)
+    return [kind_of(outcome), outcome.id, line["question"], answer, _gold(line), top, groups]
+
+
+def _gold(line: Line) -> str:
+    answers = dict.fromkeys(answer.replace("&&", ", ") for answer in line["gold"]["answers"])
+    return " or ".join(answers)
+
+
+def _picture(path: Path | None) -> str | None:
     if path is None:
         return None
     return "data:image/jpeg;base64," + base64.b64encode(thumbnail(load_image(path), _THUMBNAIL_SIDE)).decode()
@@ -99,25 +136,32 @@ def _excerpt(text: str, span: Sequence[int] | None) -> Iterator[tuple[str, bool]
     yield text[max(first, end) : last] + (" …" if last < len(text) else ""), False
 
 
-def _curve(outcomes: Sequence[Outcome], step: str) -> dict[str, Any]:
-    values = recall_curve(outcomes, step, _CHART_K)
-    points = " ".join(f"{chart_x(k):.1f},{chart_y(value):.1f}" for k, value in enumerate(values, start=1))
-    return {
-        "step": step,
-        "points": points,
-        "end_y": chart_y(values[-1]),
-        "start_y": chart_y(values[0]),
-        "values": values,
-    }
+def _curves(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Returns Recall@K of the entity after every step that changed it, and of the section where it is known."""
+    named: list[tuple[str, list[float]]] = []
+    for step in sorted({step for outcome in outcomes for step in outcome.ranks}):
+        values = recall_curve(outcomes, step, _CHART_K)
+        if not named or step != "step3" or values != named[-1][1]:  # step 3 usually leaves entities as they are
+            named.append((step.replace("step", "step "), values))
+    labelled = [o.section_ranks.get("section") for o in outcomes if o.section_correct is not None]
+    if labelled:
+        named.append(("section", [recall_at_k(labelled, k) for k in range(1, _CHART_K + 1)]))
+    return [
+        {
+            "name": name,
+            "values": values,
+            "color": _COLORS[min(number, len(_COLORS) - 1)] if name != "section" else "var(--right)",
+            "points": " ".join(f"{_chart_x(k):.1f},{_chart_y(v):.1f}" for k, v in enumerate(values, start=1)),
+        }
+        for number, (name, values) in enumerate(named)
+    ]
 
 
-def chart_x(k: float) -> float:
-    """Returns where cutoff `k` lies in the recall chart, 640 units wide."""
+def _chart_x(k: float) -> float:
     return 48 + (k - 1) * 500 / (_CHART_K - 1)
 
 
-def chart_y(share: float) -> float:
-    """Returns where a share lies in the recall chart, 260 units high."""
+def _chart_y(share: float) -> float:
     return 220 - share * 200
 
 
@@ -126,11 +170,12 @@ def _breakdowns(metrics: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [(title, metrics[key]) for key, title in names.items() if metrics[key]]
 
 
-def _stages(latency: Mapping[str, Any]) -> list[tuple[str, float, float]]:
-    """Returns (stage, median milliseconds, share of the longest) of the stages that were timed."""
-    stages = [(name, value) for name, value in latency["stages_p50"].items() if value is not None]
-    longest = max((value for _, value in stages), default=0.0) or 1.0
-    return [(name, value, value / longest) for name, value in sorted(stages, key=lambda stage: stage[0] == "generate")]
+def _stages(latency: Mapping[str, Any]) -> list[tuple[str, float, float, float]]:
+    """Returns (stage, median milliseconds, 95th percentile, median as a share of the longest) of what was timed."""
+    p50, p95 = latency["stages_p50"], latency["stages_p95"]
+    longest = max(p50.values(), default=0.0) or 1.0
+    order = sorted(p50, key=lambda stage: (stage == "generate", stage))
+    return [(stage, p50[stage], p95[stage], p50[stage] / longest) for stage in order]
 
 
 def _share(value: float | None) -> str:

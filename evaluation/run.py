@@ -10,17 +10,25 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tqdm import tqdm
 
-from evaluation.calibration import Calibration, calibrate
 from evaluation.datasets import Question, find_query_image
 from evaluation.judge import judge_all
-from evaluation.metrics import Outcome, percentile, summarize
-from evaluation.records import Line, NamedIndex, evidence_of, make_line, outcome_of, read_lines, write_trec
+from evaluation.metrics import Outcome, summarize
+from evaluation.records import (
+    Line,
+    NamedIndex,
+    calibration_of,
+    evidence_of,
+    latency_of,
+    make_line,
+    outcome_of,
+    read_lines,
+    write_trec,
+)
 from evaluation.report import write_report
 from indexes.files import GrowingLines, write_whole
 from indexes.images import load_image
@@ -66,6 +74,7 @@ def evaluate(
     progress: bool = True,
     bem: Bem | None = None,
     bem_fingerprint: str | None = None,
+    entity_picture: Callable[[str], Path | None] | None = None,
 ) -> dict[str, Any]:
     """Returns what it writes to `out/metrics.json`, once every question is asked.
 
@@ -91,13 +100,14 @@ def evaluate(
         progress: Whether to show a progress bar.
         bem: E-VQA's learned judge; without it the report says what stands in for it.
         bem_fingerprint: Which one it is; a run goes on only with the judge that it began with.
+        entity_picture: Finds the picture of an entity by its id, for the report.
 
     Raises:
         ValueError: No questions, two of one id, no folder of pictures, or `out` holds another run.
     """
     _check(questions, query_images, batch_size)
     out.mkdir(parents=True, exist_ok=True)
-    header = {"dataset": dataset, "profile": profile_name, "settings": settings, "index": index_info}
+    header: dict[str, Any] = {"dataset": dataset, "profile": profile_name, "settings": settings, "index": index_info}
     header |= {} if bem is None else {"bem": bem_fingerprint}
     _claim(out, header | {"generator": generator and generator.name, "batch_size": batch_size}, questions)
     with asyncio.Runner() as runner:
@@ -113,7 +123,7 @@ def evaluate(
     metrics = _metrics(outcomes, header, questions[0].style, latency)
     write_trec(read_lines(out / LINES), out, tag=f"omgm-{profile_name}")
     write_whole(out / "metrics.json", json.dumps(metrics, indent=2, ensure_ascii=False, default=str).encode() + b"\n")
-    write_report(out, query_images)
+    write_report(out, query_images, entity_picture)
     return metrics
 
 
@@ -227,22 +237,7 @@ def _latency(
             for line in _ask(retriever, answer, None, [question], images)
         ]
         timings = [line["timings_ms"] for line in lines[len(sample[:_WARM_UP]) :] if line["failed"] is None]
-    retrieve = [t["retrieve"] for t in timings]
-    both = [t["retrieve"] + t["generate"] for t in timings] if answer is not None else []
-    stages = {stage for t in timings for stage in t} - {"batch", "retrieve"}
-    return {
-        "retrieve_p50": percentile(retrieve, 50),
-        "retrieve_p95": percentile(retrieve, 95),
-        "answer_p50": percentile(both, 50),
-        "answer_p95": percentile(both, 95),
-        "n": len(timings),
-        **{
-            f"stages_p{q}": {
-                stage: percentile([t[stage] for t in timings if stage in t], q) for stage in sorted(stages)
-            }
-            for q in (50, 95)
-        },
-    }
+    return latency_of(timings, answered=answer is not None)
 
 
 def _metrics(
@@ -251,15 +246,7 @@ def _metrics(
     figures = summarize(outcomes, style)
     named = {"dataset": header["dataset"], "profile": header["profile"]}
     tail = {"latency_ms": latency, **{key: header[key] for key in ("settings", "index", "bem") if key in header}}
-    return named | figures | {"calibration": asdict(_calibration(outcomes))} | tail | {"commit": commit()}
-
-
-def _calibration(outcomes: Sequence[Outcome]) -> Calibration:
-    """Returns how well the confidence of an answer foretells its main score; an abstention is no answer."""
-    answered = [o for o in outcomes if o.answer_scores and not o.unanswered and o.confidence is not None]
-    # a confidence made from log-probabilities can round past 1
-    confidences = [min(max(o.confidence or 0.0, 0.0), 1.0) for o in answered]
-    return calibrate(confidences, [next(iter(o.answer_scores.values())) for o in answered])
+    return named | figures | {"calibration": calibration_of(outcomes)} | tail | {"commit": commit()}
 
 
 def _check(questions: Sequence[Question], query_images: Path, batch_size: int) -> None:
@@ -288,6 +275,7 @@ def _claim(out: Path, header: Mapping[str, Any], questions: Sequence[Question]) 
 
 
 def commit() -> str | None:
+    """Returns the commit of the code, `-dirty` where it was changed since; `None` outside a repository."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None

@@ -73,6 +73,7 @@ def run(args: argparse.Namespace) -> None:
         batch_size=args.batch_size,
         bem=bem,
         bem_fingerprint=None if bem is None else _fingerprint(args.bem),
+        entity_picture=lambda entity: None if (row := index.row_of(entity)) is None else index.image_path(row),
     )
     rows = step_table(read_lines(args.out / LINES))
     table = as_markdown(rows)
@@ -117,7 +118,7 @@ def summary(metrics: Mapping[str, Any]) -> str:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Returns a hash of what a BEM folder holds (16 hex digits); `folder_fingerprint` knows no ONNX and no vocabulary."""
+    """Returns a hash of what a BEM folder holds (16 hex digits): ONNX and the vocabulary too."""
     from indexes.files import sha256_of
 
     digest = hashlib.sha256()
