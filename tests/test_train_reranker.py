@@ -21,9 +21,10 @@ from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig, SmallVision
 from retriever.types import Entity, Section, StoredTokens
 from training import loop
 from training.candidates import Pair, draw_candidates, make_samples
+from training.features import augment
 from training.mine import mine_negatives, read_negatives
 from training.tokenizer import train_tokenizer
-from training.train_reranker import augment, split_samples, train_reranker
+from training.train_reranker import split_samples, train_reranker
 
 COLORS = ["red", "blue", "green", "yellow", "white", "black", "orange", "purple"]
 TOPICS = ["capital", "river", "height", "people"]

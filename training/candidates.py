@@ -7,7 +7,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from retriever.types import Entity
@@ -71,11 +70,20 @@ def make_samples(
     questions: Sequence[TrainingQuestion],
     entities: Mapping[str, Entity],
     negatives: Mapping[str, Sequence[str]],
-    image_of: Callable[[Entity], Path | None],
-    query_image_of: Callable[[str], Path | None],
+    image_of: Callable[[Entity], object | None],
+    query_image_of: Callable[[str], object | None],
     candidates: int = 16,
 ) -> list[Sample]:
-    """Returns the questions that can be trained on; the log says how many are left out and why."""
+    """Returns the questions that can be trained on; the log says how many are left out and why.
+
+    Args:
+        questions: All of them.
+        entities: By their ids.
+        negatives: Per picture the ids of the entities that step 1 finds.
+        image_of: Gives `None` for an entity whose main image is not there.
+        query_image_of: Gives `None` for a question's picture that is not there.
+        candidates: Pairs a sample.
+    """
     usable = {key for key, entity in entities.items() if entity.sections and image_of(entity) is not None}
     samples: list[Sample] = []
     left_out: Counter[str] = Counter()

@@ -56,9 +56,9 @@ def train(
 ) -> dict[str, float]:
     """Returns the last validation's metrics with "steps" and "seconds"; `model` is trained in place.
 
-    Goes on from `out/checkpoint.safetensors` where one lies. PyTorch's global generator is seeded from (seed, step)
-    before every step, so a resumed run equals an uninterrupted one bit for bit when `loss_of` takes all its other
-    randomness from its argument too (and `minutes` is not given).
+    Goes on from `out/checkpoint.safetensors` where one lies; frozen parameters are not kept in it. PyTorch's global
+    generator is seeded from (seed, step) before every step, so a resumed run equals an uninterrupted one bit for bit
+    when `loss_of` takes all its other randomness from its argument too (and `minutes` is not given).
 
     Args:
         model: Its parameters with `requires_grad` are trained.
@@ -159,7 +159,8 @@ def _schedule(share: float, warmup: float) -> float:
 
 
 def _save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: _State, agreed: object) -> None:
-    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    frozen = _frozen(model)
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items() if name not in frozen}
     for name, parameter in model.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
             tensors[f"adam.{key}.{name}"] = value
@@ -168,6 +169,11 @@ def _save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state:
     temporary = path.with_name(path.name + ".tmp")
     save_file(tensors, temporary, {"state": json.dumps(asdict(state)), "settings": json.dumps(agreed)})
     temporary.replace(path)
+
+
+def _frozen(model: nn.Module) -> dict[str, Tensor]:
+    """Returns the parameters that are not trained: a published image tower's weigh gigabytes."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters() if not parameter.requires_grad}
 
 
 def _resume(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, agreed: dict[str, object]) -> _State:
@@ -186,7 +192,7 @@ def _resume(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, agre
         raise ValueError(f"{path}: made with other settings: {'; '.join(differing)}; delete it to start again")
     weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     try:
-        model.load_state_dict(weights)
+        model.load_state_dict(_frozen(model) | weights)
     except RuntimeError as error:
         raise ValueError(f"{path}: made for another model: {error}; delete it to start again") from error
     for name, parameter in model.named_parameters():

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from PIL import Image
@@ -17,11 +18,12 @@ from indexes.sources import find_main, open_images
 from retriever.models.pixels import PixelPreparation
 from retriever.types import Entity
 
+Key = TypeVar("Key")
 Load = Callable[[], Image.Image]
 """Reads a picture; raises a `ValueError` that names it where it is none."""
 
 
-def main_images[Key](
+def main_images(
     images: Path | None, kb: Path, kb_format: str | None, entities: Mapping[Key, Entity]
 ) -> dict[Key, Load]:
     """Returns the main images that are there, as an index of the knowledge base has them.

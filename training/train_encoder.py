@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -16,14 +17,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from indexes.formats import read_knowledge_base
-from indexes.images import find_image
+from indexes.images import load_image
 from indexes.summarize import Summarizer
 from retriever.models.encoder import ClipEncoder
 from retriever.models.small_clip import SmallCLIPConfig
 from training.augment import vary
 from training.clip_loss import clip_loss
 from training.loop import train
-from training.pictures import load_pictures
+from training.pictures import Load, load_pictures, main_images
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ ROOM = 1.25  # pictures are kept this much larger than the model's input, so tha
 def train_encoder(
     encoder: Path,
     kb: Path,
-    images: Path,
+    images: Path | None,
     out: Path,
     *,
     summarizer: Summarizer,
@@ -53,7 +54,7 @@ def train_encoder(
     Args:
         encoder: Folder of the encoder to start from (a `SmallCLIP`).
         kb: The knowledge base.
-        images: Folder of its pictures.
+        images: Its pictures, a folder or a ZIM file; `None` where the knowledge base holds them itself.
         out: Gets the encoder and the run (curve, checkpoint).
         summarizer: Writes the summaries that step 1 will search.
         labeled: Pictures beside the main images, each with the id of the entity that it shows.
@@ -80,20 +81,18 @@ def train_encoder(
     if unknown:
         raise ValueError(f"{kb}: has no entity {unknown[0]!r}, which a labeled picture shows ({len(unknown)} such)")
     summaries = summarizer.summarize(entities)
-    main = {row: find_image(images, e.image) for row, e in enumerate(entities) if e.image}
-    main_paths = {row: path for row, path in main.items() if path}
-    if not main_paths:
-        raise ValueError(f"{images}: holds none of the main images that {kb} names")
+    main = main_images(images, kb, kb_format, dict(enumerate(entities)))
+    shown = [(partial(load_image, path), row_of[name]) for path, name in labeled]
     split = random.Random(f"validation {seed}")
     held = [split.random() < validation_share for _ in labeled]
-    training = [(p, row_of[e]) for (p, e), out_of in zip(labeled, held, strict=True) if not out_of]
-    validation = [(p, row_of[e]) for (p, e), out_of in zip(labeled, held, strict=True) if out_of]
-    logger.info("%d main images, %d labeled pictures, %d held out", len(main_paths), len(training), len(validation))
+    training = [picture for picture, out_of in zip(shown, held, strict=True) if not out_of]
+    validation = [picture for picture, out_of in zip(shown, held, strict=True) if out_of]
+    logger.info("%d main images, %d labeled pictures, %d held out", len(main), len(training), len(validation))
 
     side = round(model.pixels.size * ROOM)
-    rows = [*main_paths, *(row for _, row in training)]
-    pictures = load_pictures([*main_paths.values(), *(path for path, _ in training)], side, progress)
-    batch_of = _Batches(rows, len(main_paths), len(entities), seed)
+    rows = [*main, *(row for _, row in training)]
+    pictures = load_pictures([*main.values(), *(load for load, _ in training)], side, progress)
+    batch_of = _Batches(rows, len(main), len(entities), seed)
     tokens = model.tokenize(summaries)
     network = model.model.to(memory_format=torch.channels_last)
 
@@ -101,7 +100,7 @@ def train_encoder(
         chosen, texts, generator = batch_of(step)
         views = vary(pictures[chosen], model.pixels.size, generator)
         owners = torch.tensor([rows[i] for i in chosen.tolist()])
-        clean, clean_rows = _main_images(owners, batch_of.main_at, pictures, model.pixels.size)
+        clean, clean_rows = _clean_images(owners, batch_of.main_at, pictures, model.pixels.size)
         pixels = model.pixels.normalize(torch.cat([views, clean]))
         with torch.autocast("cpu", dtype=torch.bfloat16):
             vectors = network.get_image_features(pixels)
@@ -139,7 +138,7 @@ def _classify(pictures: Tensor, texts: Tensor, target: Tensor, scale: Tensor) ->
     return functional.cross_entropy(logits, target, label_smoothing=0.05)
 
 
-def _main_images(owners: Tensor, main_at: dict[int, int], pictures: Tensor, size: int) -> tuple[Tensor, list[int]]:
+def _clean_images(owners: Tensor, main_at: dict[int, int], pictures: Tensor, size: int) -> tuple[Tensor, list[int]]:
     """The clean main images of the first entities in the batch that have one, and those entities."""
     rows = [row for row in dict.fromkeys(owners.tolist()) if row in main_at][:CLEAN]
     picked = pictures[[main_at[row] for row in rows]].float() / 255
@@ -173,9 +172,9 @@ class _Batches:
 
 
 def _validation(
-    model: ClipEncoder, summaries: list[str], held_out: list[tuple[Path, int]], side: int, progress: bool
+    model: ClipEncoder, summaries: list[str], held_out: Sequence[tuple[Load, int]], side: int, progress: bool
 ) -> Callable[[], dict[str, float]]:
-    pictures = load_pictures([path for path, _ in held_out], side, progress)
+    pictures = load_pictures([load for load, _ in held_out], side, progress)
     small = functional.interpolate(pictures.float() / 255, (model.pixels.size,) * 2, mode="bilinear", antialias=True)
     pixels = model.pixels.normalize(small)
     gold = torch.tensor([row for _, row in held_out])

@@ -3,36 +3,51 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
-from PIL import Image, ImageEnhance
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from indexes.formats import read_knowledge_base
-from indexes.images import find_image, load_image
+from indexes.images import load_image
 from retriever.models.encoder import ClipEncoder
 from retriever.models.fusion import QFormerFusion
+from retriever.models.fusion_folder import read_layout
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from retriever.texts import blip_caption, section_passage
 from retriever.types import Entity
 from training.candidates import Pair, Sample, TrainingQuestion, draw_candidates, make_samples
+from training.features import Features, Shown
 from training.loop import train
 from training.losses import contrastive_loss, mean_max_sim
 from training.mine import read_negatives
+from training.pictures import Load, main_images
 
 logger = logging.getLogger(__name__)
 
 CANDIDATES = 16
-QUERY_VIEWS = 4
-MAIN_VIEWS = 2
 MOST_VALIDATED = 200
 EPOCHS = 3
+CACHE_GIB = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What suits a kind of fusion encoder: the highest learning rate and the longest text in tokens."""
+
+    learning_rate: float
+    max_tokens: int
+
+
+DEFAULTS = {"small_clip": Defaults(5e-4, 96), "blip2": Defaults(1e-5, 512)}
+"""By the kind of image tower: ours begins untrained; BLIP-2's Q-Former is fine-tuned with the paper's code's values."""
 
 
 class Reranker(nn.Module):
@@ -44,6 +59,12 @@ class Reranker(nn.Module):
         self.log_temperature = nn.Parameter(torch.tensor(math.log(0.07)))
         self.fusion.vision.requires_grad_(False)
 
+    def train(self, mode: bool = True) -> Reranker:
+        """Returns itself in training mode, all but the image tower, which stays as it is."""
+        super().train(mode)
+        self.fusion.vision.eval()
+        return self
+
     @property
     def temperature(self) -> Tensor:
         """What similarities are divided by, a scalar."""
@@ -53,59 +74,66 @@ class Reranker(nn.Module):
 def train_reranker(
     fusion: Path,
     kb: Path,
-    images: Path,
+    images: Path | None,
     questions: Sequence[TrainingQuestion],
     query_image_of: Callable[[str], Path | None],
     negatives: Path,
     out: Path,
     *,
     encoder: Path | None = None,
+    kb_format: str | None = None,
     steps: int | None = None,
     minutes: float | None = 15,
     batch_size: int = 8,
     seed: int = 0,
-    learning_rate: float = 5e-4,
+    learning_rate: float | None = None,
     validation_share: float = 0.1,
     validate_every: int = 200,
-    max_tokens: int = 96,
+    max_tokens: int | None = None,
+    cache_gib: float = CACHE_GIB,
     device: str = "cpu",
     progress: bool = True,
 ) -> Path:
     """Returns the folder of the trained fusion encoder, `out/fusion`; curve and checkpoint lie in `out`.
 
-    The image tower stays as it is, so each picture's features are computed once: as the picture is and in some
-    augmented views. A run that was cut off goes on from its checkpoint.
+    The image tower stays as it is, so the features of as many pictures as `cache_gib` holds are computed once: as the
+    picture is and in some augmented views. A run that was cut off goes on from its checkpoint.
 
     Args:
         fusion: The folder of the encoder to start from.
         kb: The knowledge base.
-        images: Its pictures.
+        images: Its pictures, a folder or a ZIM file; `None` where the knowledge base holds them itself.
         questions: With their evidence sections; those without are left out and counted in the log.
         query_image_of: Finds the file of a question's picture by its id.
         negatives: What `mine_negatives` wrote.
         out: Gets `fusion/`, `checkpoint.safetensors`, `curve.csv`, `curve.png`.
-        encoder: Folder of a step 1 encoder whose image tower replaces the fusion encoder's.
+        encoder: Folder of a step 1 encoder whose image tower replaces the fusion encoder's (see `shared_tower`).
+        kb_format: See `indexes.formats`; guessed when `None`.
         steps: Most steps; left out, as many as `minutes` allow, or `EPOCHS` times the questions.
-        minutes: Most wall time of the steps (the pictures' features come before).
+        minutes: Most wall time of the steps (the features that are kept come before).
         batch_size: Questions a step, each with 16 candidates.
         seed: Of everything drawn.
-        learning_rate: Highest rate.
+        learning_rate: Highest rate; left out, see `DEFAULTS`.
         validation_share: Share of the pictures that is held out, with all questions about them.
         validate_every: Steps between two validations and checkpoints.
-        max_tokens: Texts are cut here in training, shorter than the encoder's own limit.
+        max_tokens: Texts are cut here in training if not by the encoder's own limit; left out, see `DEFAULTS`.
+        cache_gib: Memory for the pictures' features, in GiB; what does not fit is computed whenever it is shown.
         device: Where it is trained.
         progress: Shows progress bars.
 
     Raises:
         ValueError: A file is not as it should be, or no question can be trained on.
     """
+    defaults = DEFAULTS[read_layout(fusion).settings["vision"]["kind"]]
+    learning_rate, max_tokens = learning_rate or defaults.learning_rate, max_tokens or defaults.max_tokens
     start = QFormerFusion.load(fusion, device)
     tower = start.fingerprint if encoder is None else _take_tower(start, encoder)
     mined = read_negatives(negatives)
     wanted = {key for found in mined.values() for key in found} | {key for q in questions for key in q.entity_ids}
-    entities = {entity.id: entity for entity in read_knowledge_base(kb) if entity.id in wanted}
-    paths = {key: find_image(images, e.image) for key, e in entities.items() if e.image is not None}
-    samples = make_samples(questions, entities, mined, lambda entity: paths.get(entity.id), query_image_of, CANDIDATES)
+    entities = {entity.id: entity for entity in read_knowledge_base(kb, kb_format) if entity.id in wanted}
+    main = main_images(images, kb, kb_format, entities)
+    asked = {question.image_id: query_image_of(question.image_id) for question in questions}
+    samples = make_samples(questions, entities, mined, lambda entity: main.get(entity.id), asked.get, CANDIDATES)
     training, validation = split_samples(samples, validation_share, seed)
     if not training:
         raise ValueError(f"{negatives}: none of {len(questions)} questions can be trained on; the log says why")
@@ -113,10 +141,14 @@ def train_reranker(
 
     model = Reranker(start).to(device)
     used = {sample.positive.entity_id for sample in samples} | {key for sample in samples for key in sample.others}
-    main_features = features_of(start, {key: paths[key] for key in sorted(used)}, MAIN_VIEWS, seed, progress)
-    asked = {sample.image_id: query_image_of(sample.image_id) for sample in samples}
-    query_features = features_of(start, asked, QUERY_VIEWS, seed, progress)
-    batches = Batches(model, entities, query_features, main_features, max_tokens)
+    trained_on = dict.fromkeys(sample.image_id for sample in samples)
+    pictures: dict[Shown, Load] = {
+        Shown("query", key): partial(load_image, path) for key in trained_on if (path := asked[key]) is not None
+    }
+    pictures |= {Shown("main", key): main[key] for key in sorted(used)}
+    features = Features(start, pictures, seed, int(cache_gib * 2**30))
+    features.fill(progress)
+    batches = Batches(model, entities, features, max_tokens)
 
     def loss_of(step: int) -> Tensor:
         rng = random.Random(f"{seed}:{step}")
@@ -173,48 +205,13 @@ def split_samples(samples: Sequence[Sample], share: float, seed: int) -> tuple[l
     return training, validation[:MOST_VALIDATED]
 
 
-def augment(image: Image.Image, rng: random.Random) -> Image.Image:
-    """Returns a part of the picture (70 to 100% of its area) with brightness and contrast changed a little."""
-    area, ratio = rng.uniform(0.7, 1.0), math.exp(rng.uniform(-0.15, 0.15))
-    width, height = (min(1.0, math.sqrt(area * r)) for r in (ratio, 1 / ratio))
-    left, top = rng.uniform(0, 1 - width), rng.uniform(0, 1 - height)
-    box = [left * image.width, top * image.height, (left + width) * image.width, (top + height) * image.height]
-    image = image.crop((int(box[0]), int(box[1]), math.ceil(box[2]), math.ceil(box[3])))
-    image = ImageEnhance.Brightness(image).enhance(rng.uniform(0.75, 1.25))
-    return ImageEnhance.Contrast(image).enhance(rng.uniform(0.75, 1.25))
-
-
-@torch.inference_mode()
-def features_of(
-    fusion: QFormerFusion, paths: Mapping[str, Path | None], views: int, seed: int, progress: bool
-) -> dict[str, Tensor]:
-    """Returns each picture's features, bfloat16 [views, cells, width] on the CPU; view 0 is the picture as it is.
-
-    Raises:
-        ValueError: A picture cannot be read.
-    """
-    features = {}
-    for key, path in tqdm(paths.items(), desc="features", unit="picture", disable=not progress):
-        if path is None:
-            continue
-        image = load_image(path)
-        # Larger ones only cost time: every view is brought to the tower's size anyway.
-        image.thumbnail((4 * fusion.pixels.size, 4 * fusion.pixels.size), reducing_gap=2.0)
-        rng = random.Random(f"{seed}:{key}")
-        pixels = fusion.pixels([image, *(augment(image, rng) for _ in range(views - 1))])
-        found = fusion.vision_features(pixels.to(fusion.query_tokens.device))
-        features[key] = found.bfloat16().cpu().clone()
-    return features
-
-
 class Batches:
     """Samples to similarities: texts are prepared and cut into tokens once.
 
     Args:
         model: What is trained.
         entities: By their ids.
-        query_features: By picture id, from `features_of`.
-        main_features: By entity id, from `features_of`.
+        features: Of the questions' pictures and of the main images.
         max_tokens: Longest text.
     """
 
@@ -222,14 +219,12 @@ class Batches:
         self,
         model: Reranker,
         entities: Mapping[str, Entity],
-        query_features: Mapping[str, Tensor],
-        main_features: Mapping[str, Tensor],
+        features: Features,
         max_tokens: int,
     ):
         self.model = model
         self.entities = entities
-        self.query_features = query_features
-        self.main_features = main_features
+        self.features = features
         self.max_tokens = max_tokens
         self._ids: dict[Pair | str, list[int]] = {}
 
@@ -237,8 +232,8 @@ class Batches:
         """Returns the similarity of each question to its candidates, float32 [B, 16], the positive in column 0."""
         drawn = [draw_candidates(sample, self.entities, rng, CANDIDATES) for sample in samples]
         pairs = [pair for candidates in drawn for pair in candidates]
-        asked = [self.query_features[sample.image_id] for sample in samples]
-        shown = [self.main_features[pair.entity_id] for pair in pairs]
+        asked = [self.features[Shown("query", sample.image_id)] for sample in samples]
+        shown = [self.features[Shown("main", pair.entity_id)] for pair in pairs]
         query = self._fuse(asked, [sample.question for sample in samples], rng if augmented else None)
         candidates = self._fuse(shown, pairs, rng if augmented else None)
         return mean_max_sim(query, candidates.view(len(samples), CANDIDATES, *query.shape[1:]))
@@ -268,6 +263,17 @@ class Batches:
             limit = min(self.max_tokens, self.model.fusion.max_text_tokens)
             self._ids[text] = tokenizer(prepared, truncation=True, max_length=limit)["input_ids"]
         return self._ids[text]
+
+
+def shared_tower(fusion: Path, encoder: Path) -> Path | None:
+    """Returns `encoder` where its image tower can replace that of the fusion encoder, else `None`.
+
+    Published models keep their own: BLIP-2's ViT-g is not step 1's tower.
+    """
+    path = encoder / "config.json"
+    of_encoder = json.loads(path.read_text(encoding="utf-8")).get("model_type") if path.is_file() else None
+    kinds = {of_encoder, read_layout(fusion).settings["vision"]["kind"]}
+    return encoder if kinds == {SmallCLIPConfig.model_type} else None
 
 
 def _take_tower(fusion: QFormerFusion, folder: Path) -> str:

@@ -37,6 +37,12 @@ def add_knowledge_base(parser: argparse.ArgumentParser, *, own_pictures: bool = 
     parser.add_argument("--images", type=Path, required=not own_pictures, metavar="DIR", help=about)
 
 
+def add_kb_format(parser: argparse.ArgumentParser) -> None:
+    """Adds `--kb-format`."""
+    known = "evqa, infoseek, wiki6m, jsonl, parquet, markdown or zim; else guessed"
+    parser.add_argument("--kb-format", metavar="NAME", help=known)
+
+
 def add_questions(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Adds `--dataset`, `--queries` and `--query-images`."""
     parser.add_argument(
@@ -105,6 +111,11 @@ def finder(args: argparse.Namespace) -> Callable[[str], Path | None]:
     from evaluation.datasets import find_query_image
 
     return partial(find_query_image, existing(args.query_images, "--query-images"))
+
+
+def images_of(args: argparse.Namespace) -> Path | None:
+    """Returns `--images`, or `None` where the knowledge base is left to have its own pictures."""
+    return None if args.images is None else existing(args.images, "--images")
 
 
 def existing(path: Path, flag: str) -> Path:

@@ -6,12 +6,14 @@ import argparse
 from pathlib import Path
 
 from omgm.commands.common import (
+    add_kb_format,
     add_knowledge_base,
     add_profile,
     add_questions,
     add_training,
     existing,
     finder,
+    images_of,
     limits_of,
     load_questions,
     profile_of,
@@ -25,10 +27,18 @@ ALPHA = 0.9
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    add_knowledge_base(parser)
+    add_knowledge_base(parser, own_pictures=True)
+    add_kb_format(parser)
     add_questions(parser)
     parser.add_argument("--negatives", type=Path, required=True, metavar="FILE", help="what mine-negatives wrote")
     add_training(parser)
+    parser.add_argument(
+        "--cache-gib",
+        type=float,
+        default=8.0,
+        metavar="N",
+        help="memory for the pictures' features; those that do not fit are computed each time (%(default)s)",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -36,18 +46,22 @@ def run(args: argparse.Namespace) -> None:
     profile = profile_of(args)
     questions = load_questions(args)
 
-    from omgm.parts import model_folder
-    from training.train_reranker import train_reranker
+    from omgm.parts import model_folder, placement
+    from training.train_reranker import shared_tower, train_reranker
 
+    fusion = model_folder(profile, "fusion")
     folder = train_reranker(
-        model_folder(profile, "fusion"),
+        fusion,
         existing(args.kb, "--kb"),
-        existing(args.images, "--images"),
+        images_of(args),
         questions,
         finder(args),
         existing(args.negatives, "--negatives"),
         args.out,
-        encoder=model_folder(profile, "encoder"),
+        encoder=shared_tower(fusion, model_folder(profile, "encoder")),
+        kb_format=args.kb_format,
+        cache_gib=args.cache_gib,
+        device=placement(profile)[0],
         seed=args.seed,
         **limits_of(args),
     )
