@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.full_size import PAPER, TINY, SyntheticIndex, queries
+from benchmarks.gpu import main
+
+
+def image_flops(size: int, patch: int, width: int, layers: int, mlp: int, out: int) -> int:
+    """Two FLOPs a multiplication: patches, then per layer query/key/value, attention, output, MLP; last a projection."""
+    cells = (size // patch) ** 2
+    tokens = cells + 1
+    layer = tokens * width * 3 * width + 2 * tokens * tokens * width + tokens * width * width + 2 * tokens * width * mlp
+    return 2 * (cells * 3 * patch * patch * width + layers * layer + width * out)
+
+
+def test_the_published_size_costs_what_is_published() -> None:
+    vision, encoder = PAPER.encoder.vision, PAPER.encoder
+    flops = image_flops(224, 14, vision.width, vision.layers, vision.mlp_width, encoder.projection_dim)
+    assert flops == pytest.approx(3.9e12, rel=0.01)  # "one image is about 3.9 TFLOP"
+
+
+def test_every_part_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--size", "tiny", "--batches", "2", "--runs", "1", "--out", str(tmp_path)]) == 0
+    report = json.loads((tmp_path / "gpu.json").read_text())
+    rows = {row["part"].split(",")[0]: row for row in report["rows"] if row["batch"] == 2}
+    assert list(rows) == [
+        "1 pictures to the device",
+        "1 image tower",
+        "1 search",
+        "2 tower and Q-Former",
+        "2 MaxSim",
+        "3 cross-encoder",
+        "retrieval",
+    ]
+    assert all(row["p50_ms"] > 0 for row in rows.values())
+    vision = TINY.encoder.vision
+    expected = 2 * image_flops(28, 14, vision.width, vision.layers, vision.mlp_width, TINY.encoder.projection_dim) / 1e9
+    assert rows["1 image tower"]["gflop"] == pytest.approx(expected, abs=0.005)
+    assert rows["1 search"]["read_mb"] == pytest.approx(2_000 * 48 * 2 / 1e6, abs=0.005)  # float16
+    table = (tmp_path / "gpu.md").read_text()
+    assert table in capsys.readouterr().out and table.count("\n|") == 2 + len(report["rows"])
+
+
+def test_entities_are_always_the_same_and_sections_lie_in_the_store() -> None:
+    index = SyntheticIndex(TINY, (32, 8), "cpu")
+    assert index.entity(7) == SyntheticIndex(TINY, (32, 8), "cpu").entity(7)
+    spans = [index.section_rows(row) for row in range(200)]
+    assert {len(span) for span in spans} == set(range(1, TINY.most_sections + 1))
+    assert all(0 <= span.start and span.stop <= TINY.stored for span in spans)
+    assert len(index.entity(7).sections) == len(index.section_rows(7))
+    assert queries(2)[1].image.size == (640, 480)
