@@ -30,7 +30,7 @@ def step_table(lines: Iterable[Line]) -> list[dict[str, Any]]:
         gold, section = line["gold"]["entities"], line["gold"]["section"]
         known += bool(gold)
         labelled += section is not None
-        for steps, (entity, chosen) in _choices(line).items():
+        for steps, (entity, chosen) in choices(line).items():
             right_entity[steps] += entity in gold
             right_section[steps] += section is not None and entity in gold and chosen == section
     if not queries:
@@ -53,8 +53,8 @@ def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _choices(line: Line) -> dict[str, tuple[str | None, int | None]]:
-    """Returns, for each number of steps, the entity and the section (as published) that they settle on."""
+def choices(line: Line) -> dict[str, tuple[str | None, int | None]]:
+    """Returns, for each of `STEPS`, the entity and the section (as published) that they settle on."""
     last = line["candidates"][0]["entity"] if line["candidates"] else None
     evidence = line["evidence"]
     return {

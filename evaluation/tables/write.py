@@ -1,0 +1,114 @@
+"""A table as Markdown, as JSON and as a picture, what was measured beside what was published."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evaluation.tables.make import Made
+from evaluation.tables.paper import Block, is_time
+from indexes.files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_COLORS = ("#2f6f8f", "#7fb0c6", "#e0a458", "#b5563c", "#8a9a5b")
+
+
+def write(made: Made, out: Path) -> Path:
+    """Returns the Markdown file, written to `out` with a JSON file and a picture of the same name beside it."""
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / f"{_name(made)}.md"
+    _draw(made, path.with_suffix(".png"))
+    content = json.dumps(as_json(made), indent=2, ensure_ascii=False).encode() + b"\n"
+    write_whole(path.with_suffix(".json"), content)
+    write_whole(path, as_markdown(made).encode())
+    return path
+
+
+def as_markdown(made: Made) -> str:
+    """Returns the table in percent (times in seconds), first what was measured here, then the paper's own figures."""
+    kind = "Figure" if made.table.id.startswith("figure") else "Table"
+    lines = [f"# {kind} {made.table.id.removeprefix('figure')}: {made.table.title}", "", made.table.caption, ""]
+    for heading, blocks in (("Measured here", made.blocks), ("The paper", made.table.paper)):
+        for block in blocks:
+            lines += [f"**{heading}: {block.on}**", "", *_rows(block), ""]
+    lines += [f"- {note}" for note in made.notes]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def as_json(made: Made) -> dict[str, Any]:
+    """Returns the table ready for JSON, with the folder of every run that it is from."""
+    return {
+        "table": made.table.id,
+        "title": made.table.title,
+        "measured": [_as_dict(block) for block in made.blocks],
+        "paper": [_as_dict(block) for block in made.table.paper],
+        "notes": list(made.notes),
+        "runs": dict(made.runs),
+    }
+
+
+def _name(made: Made) -> str:
+    return made.table.id if made.table.id.startswith("figure") else f"table{made.table.id}"
+
+
+def _as_dict(block: Block) -> dict[str, Any]:
+    rows = [{"name": name} | dict(zip(block.columns, cells, strict=True)) for name, cells in block.rows]
+    return {"on": block.on, "rows": rows}
+
+
+def _rows(block: Block) -> list[str]:
+    head = ["| | " + " | ".join(block.columns) + " |", "| --- |" + " ---: |" * len(block.columns)]
+    return head + [
+        f"| {name} | " + " | ".join(_shown(v, c) for v, c in zip(cells, block.columns, strict=True)) + " |"
+        for name, cells in block.rows
+    ]
+
+
+def _shown(value: float | None, column: str) -> str:
+    return "-" if value is None else f"{value:.3f}" if is_time(column) else f"{value:.1f}"
+
+
+def _draw(made: Made, path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    named = [("here", block) for block in made.blocks] + [("paper", block) for block in made.table.paper]
+    panels = [(f"{source}: {block.on}", block) for source, block in named]
+    most = max((len(block.rows) for _, block in panels), default=1)
+    is_curve = made.table.id.startswith("figure")
+    height = 3.6 if is_curve else 1.6 + 0.5 * most
+    figure = Figure(figsize=(5.2 * max(1, len(panels)), height), layout="constrained")
+    figure.suptitle(made.table.title)
+    for place, (title, block) in enumerate(panels, start=1):
+        axes = figure.add_subplot(1, len(panels), place)
+        (_curve if is_curve else _bars)(axes, block)
+        axes.set_title(title, fontsize=8, wrap=True)
+        axes.spines[["top", "right"]].set_visible(False)
+    partial = path.with_name(path.name + ".partial")
+    figure.savefig(partial, format="png", dpi=110)
+    partial.replace(path)
+
+
+def _bars(axes: Axes, block: Block) -> None:
+    shares = [(i, name) for i, name in enumerate(block.columns) if not is_time(name)]
+    width = 0.8 / max(1, len(shares))
+    for order, (column, name) in enumerate(shares):
+        places = [row + (order - (len(shares) - 1) / 2) * width for row in range(len(block.rows))]
+        values = [cells[column] or 0.0 for _, cells in block.rows]
+        axes.barh(places, values, width, label=name, color=_COLORS[order % len(_COLORS)])
+    axes.set_yticks(range(len(block.rows)), [name for name, _ in block.rows], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 100)
+    axes.grid(axis="x", alpha=0.25)
+    axes.legend(fontsize=7, loc="lower right")
+
+
+def _curve(axes: Axes, block: Block) -> None:
+    for column, name in enumerate(block.columns):
+        points = [(float(x), cells[column]) for x, cells in block.rows if cells[column] is not None]
+        axes.plot(*zip(*points, strict=True), color=_COLORS[column], marker="o", markersize=4, label=name)
+    axes.set_xlim(-0.03, 1.03)
+    axes.grid(alpha=0.25)
+    axes.legend(fontsize=7)

@@ -1,0 +1,105 @@
+"""Make the paper's tables again, beside the paper's own figures."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omgm.commands.common import add_json, add_profile, add_questions, existing, load_questions, positive, profile_of
+
+if TYPE_CHECKING:
+    from evaluation.tables.runs import Asked, Parts
+    from omgm.profile import Profile
+
+NAMES = (*map(str, range(2, 15)), "figure3", "figure4", "figure5")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.add_argument("tables", nargs="+", metavar="N", choices=(*NAMES, "all"), help="2 to 14, figure3 to 5, or all")
+    add_profile(parser)
+    parser.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base")
+    parser.add_argument("--kb-format", metavar="NAME", help="its format, where its name does not tell")
+    parser.add_argument("--images", type=Path, metavar="DIR", help="the folder with its pictures")
+    parser.add_argument("--index", type=Path, metavar="INDEX", help="the profile's index; by default built below --out")
+    add_questions(parser, required=False)
+    parser.add_argument("--limit", type=positive, metavar="N", help="only the first N questions")
+    parser.add_argument("--tuned-on", type=Path, metavar="RUN", help="the run that alpha and beta were chosen on")
+    parser.add_argument(
+        "--runs", nargs="+", default=[], metavar="[LABEL=]RUN", help="finished runs that make rows of their own"
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where tables, indexes and runs go")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Makes the tables that apply; what cannot be measured says so in its file."""
+    profile = profile_of(args)
+    given = dict(_labelled(run) for run in args.runs)
+
+    from evaluation.tables.make import make
+    from evaluation.tables.paper import tables
+    from evaluation.tables.runs import Runs, refuse_tuned
+    from evaluation.tables.write import as_json, as_markdown, write
+    from omgm.commands.common import print_json
+
+    asked = _asked(args)
+    if asked is not None and args.tuned_on is not None:
+        refuse_tuned(args.tuned_on, asked.questions)
+    runs = None if asked is None else Runs(_parts(profile), asked, args.out)
+    chosen = NAMES if "all" in args.tables else args.tables
+    made = []
+    for name in chosen:
+        made.append(make(tables()[name], runs, given, args.tuned_on))
+        path = write(made[-1], args.out)
+        if not args.json:
+            print(f"{as_markdown(made[-1])}\n{path}\n")
+    if args.json:
+        print_json([as_json(one) for one in made])
+
+
+def _asked(args: argparse.Namespace) -> Asked | None:
+    from evaluation.tables.runs import Asked
+
+    if args.queries is None:
+        return None
+    if args.query_images is None or (args.kb is None and args.index is None):
+        raise ValueError("--queries needs --query-images, and --kb or --index")
+    return Asked(
+        dataset=args.dataset,
+        questions=load_questions(args)[: args.limit],
+        query_images=existing(args.query_images, "--query-images"),
+        kb=None if args.kb is None else existing(args.kb, "--kb"),
+        images=None if args.images is None else existing(args.images, "--images"),
+        index=None if args.index is None else existing(args.index, "--index"),
+        kb_format=args.kb_format,
+    )
+
+
+def _parts(profile: Profile) -> Parts:
+    from evaluation.tables.runs import Parts
+    from omgm import parts
+
+    return Parts(
+        profile=profile.name,
+        settings=profile.model_dump(mode="json"),
+        encoder=parts.build_encoder(profile),
+        fusion=parts.build_fusion(profile),
+        reranker=parts.build_text_reranker(profile),
+        summarizer=parts.build_summarizer(profile),
+        generator=parts.build_generator(profile),
+        k=profile.search.k,
+        alpha=profile.fusion.alpha,
+        beta=profile.sections.beta,
+        mode=profile.fusion.score_mode,
+        tokens=profile.fusion.tokens,
+        candidates=profile.search.candidates,
+        device=parts.placement(profile)[0],
+    )
+
+
+def _labelled(text: str) -> tuple[str, Path]:
+    label, equals, path = text.partition("=")
+    folder = existing(Path(path if equals else text), "--runs")
+    return (label if equals else folder.name), folder
