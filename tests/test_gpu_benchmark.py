@@ -10,7 +10,7 @@ from benchmarks.gpu import main
 
 
 def image_flops(size: int, patch: int, width: int, layers: int, mlp: int, out: int) -> int:
-    """Two FLOPs a multiplication: patches, then per layer query/key/value, attention, output, MLP; last a projection."""
+    """Two FLOPs a product: patches, then in each layer query, key, value, attention, output, MLP; last a projection."""
     cells = (size // patch) ** 2
     tokens = cells + 1
     layer = tokens * width * 3 * width + 2 * tokens * tokens * width + tokens * width * width + 2 * tokens * width * mlp
@@ -50,6 +50,6 @@ def test_entities_are_always_the_same_and_sections_lie_in_the_store() -> None:
     assert index.entity(7) == SyntheticIndex(TINY, (32, 8), "cpu").entity(7)
     spans = [index.section_rows(row) for row in range(200)]
     assert {len(span) for span in spans} == set(range(1, TINY.most_sections + 1))
-    assert all(0 <= span.start and span.stop <= TINY.stored for span in spans)
+    assert all(span.start >= 0 and span.stop <= TINY.stored for span in spans)
     assert len(index.entity(7).sections) == len(index.section_rows(7))
     assert queries(2)[1].image.size == (640, 480)
