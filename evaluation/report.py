@@ -108,11 +108,12 @@ def _case(line: Line, outcome: Outcome, query_images: Path, entity_picture: Enti
 
 
 def _row(line: Line, outcome: Outcome) -> list[str]:
-    """Returns kind, id, question, answer (why there is none, of a failed query), gold, entity found and groups."""
-    top = line["candidates"][0]["title"] if line["candidates"] else ""
+    """Returns kind, id, question, answer (why there is none, of a failed query), gold, evidence and groups."""
+    evidence = line["evidence"]
+    read = "" if evidence is None else f"{evidence['entity_title']}: {evidence['section_title']}"
     answer = outcome.failed if outcome.failed is not None else line["answer"] or ""
     groups = " · ".join(group for group in outcome.groups.values() if group)
-    return [kind_of(outcome), outcome.id, line["question"], answer, _gold(line), top, groups]
+    return [kind_of(outcome), outcome.id, line["question"], answer, _gold(line), read, groups]
 
 
 def _gold(line: Line) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import hashlib
 import json
 import logging
@@ -10,6 +11,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -110,15 +112,14 @@ def evaluate(
     header: dict[str, Any] = {"dataset": dataset, "profile": profile_name, "settings": settings, "index": index_info}
     header |= {} if bem is None else {"bem": bem_fingerprint}
     _claim(out, header | {"generator": generator and generator.name, "batch_size": batch_size}, questions)
-    with asyncio.Runner() as runner:
 
-        def generate(requests: Sequence[GenerationRequest]) -> list[Generation]:
-            assert generator is not None
-            return runner.run(generator.generate(requests))
+    def generate(requests: Sequence[GenerationRequest]) -> list[Generation]:
+        assert generator is not None
+        return _runner().run(generator.generate(requests))
 
-        answer = None if generator is None else generate
-        _ask_all(retriever, answer, bem, questions, query_images, out / LINES, batch_size, progress)
-        latency = _latency(retriever, answer, questions, query_images, out / LINES, batch_size)
+    answer = None if generator is None else generate
+    _ask_all(retriever, answer, bem, questions, query_images, out / LINES, batch_size, progress)
+    latency = _latency(retriever, answer, questions, query_images, out / LINES, batch_size)
     outcomes = [outcome_of(line) for line in read_lines(out / LINES)]
     metrics = _metrics(outcomes, header, questions[0].style, latency)
     write_trec(read_lines(out / LINES), out, tag=f"omgm-{profile_name}")
@@ -128,6 +129,14 @@ def evaluate(
 
 
 Answer = Callable[[Sequence[GenerationRequest]], list[Generation]]
+
+
+@cache
+def _runner() -> asyncio.Runner:
+    """Returns the one loop of every run: a generator's open connections serve no other than the one they began in."""
+    runner = asyncio.Runner()
+    atexit.register(runner.close)
+    return runner
 
 
 def _ask_all(

@@ -1,187 +1,24 @@
-"""Whole runs over a knowledge base of three colors, with steps small enough to follow by hand."""
+"""Whole runs over the world of three colors."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-import re
-import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from PIL import Image
+from numpy.typing import NDArray
 
-from evaluation.datasets import Question
-from evaluation.run import evaluate
-from retriever.fusion import fuse
-from retriever.types import (
-    Candidate,
-    Entity,
-    FloatArray,
-    Generation,
-    GenerationRequest,
-    IntArray,
-    Query,
-    Retrieved,
-    ScoredSection,
-    Section,
-    StoredTokens,
-)
-
-COLORS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
-ENTITIES = [
-    Entity(
-        id=f"https://kb/{name}",
-        title=name.capitalize(),
-        sections=(
-            Section(name.capitalize(), f"{name} is a color", 0),
-            Section("Wave", f"the wave length of {name} is {length} nm", 2),
-        ),
-    )
-    for name, length in [("red", 700), ("green", 530), ("blue", 470)]
-]
-
-
-class Shelf:
-    """The index: rows of ENTITIES, searched by mean color."""
-
-    def __len__(self) -> int:
-        return len(ENTITIES)
-
-    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        scores = vectors.numpy() @ (np.array(list(COLORS.values()), np.float32) / 255).T
-        rows = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return np.take_along_axis(scores, rows, axis=1), rows
-
-    def entity(self, row: int) -> Entity:
-        return ENTITIES[row]
-
-    def row_of(self, entity_id: str) -> int | None:
-        return next((row for row, entity in enumerate(ENTITIES) if entity.id == entity_id), None)
-
-    def section_rows(self, row: int) -> range:
-        return range(2 * row, 2 * row + 2)
-
-    def gather(self, spans: Sequence[range]) -> StoredTokens:
-        raise AssertionError("these steps keep no tokens")
-
-
-def overlap(question: str, text: str) -> float:
-    words = set(re.findall(r"\w+", question.lower()))
-    return len(words & set(text.lower().split())) / len(words)
-
-
-class Steps:
-    """Step 1 by mean color, steps 2 and 3 by shared words; notes what it is asked, stumbles over `stumble`."""
-
-    def __init__(self) -> None:
-        self.index = Shelf()
-        self.asked: list[str] = []
-        self.stop_after: int | None = None
-
-    def retrieve(self, queries: Sequence[Query]) -> list[Retrieved]:
-        if self.stop_after is not None and len(self.asked) >= self.stop_after:
-            raise KeyboardInterrupt
-        if any("stumble" in query.question for query in queries):
-            raise RuntimeError("stumbled")
-        self.asked += [query.id for query in queries]
-        return [self._one(query) for query in queries]
-
-    def _one(self, query: Query) -> Retrieved:
-        mean = np.asarray(query.image, np.float64).mean(axis=(0, 1))[None].astype(np.float32) / 255
-        scores, rows = self.index.search(torch.from_numpy(mean), 2)
-        candidates = [Candidate(int(r), sim_c=s, score=s) for s, r in zip(scores[0], rows[0], strict=True)]
-        rankings = {"step1": [(c.row, c.score) for c in candidates]}
-        for c in candidates:
-            texts = [section.text for section in ENTITIES[c.row].sections]
-            c.sections = [ScoredSection(i, sim_m=overlap(query.question, text)) for i, text in enumerate(texts)]
-            c.sim_m = max(s.sim_m or 0.0 for s in c.sections)
-        for c, score in zip(
-            candidates, fuse([c.sim_c for c in candidates], [c.sim_m for c in candidates], 0.9), strict=True
-        ):
-            c.score = score
-        candidates.sort(key=lambda c: -c.score)
-        rankings["step2"] = [(c.row, c.score) for c in candidates]
-        for s in candidates[0].sections:
-            s.sim_t = s.sim_m
-            s.score = s.sim_m
-        candidates[0].sections.sort(key=lambda s: -(s.score or 0.0))
-        rankings["step3"] = rankings["step2"]
-        return Retrieved(query.id, candidates, {"step1": 1.0, "step2": 2.0, "step3": 3.0}, rankings)
-
-
-class LastNumber:
-    """Answers with the evidence's last number, abstains without one, and breaks on the word `break`."""
-
-    name = "last number"
-
-    async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        return [self._one(request) for request in requests]
-
-    def _one(self, request: GenerationRequest) -> Generation:
-        if "break" in request.question:
-            raise ConnectionError("server gone")
-        assert request.evidence is not None
-        numbers = list(re.finditer(r"\d+", request.evidence.text))
-        return Generation(numbers[-1][0], 0.5, numbers[-1].span()) if numbers else Generation(None)
-
-    async def stream(self, request: GenerationRequest) -> AsyncIterator[str]:
-        yield self._one(request).answer or ""
-
-
-def ask(number: int, color: str, question: str, answer: str = "1", **changes: Any) -> Question:
-    fields = {"question_type": "templated", "data_split": "val", "category": "colors", "section_index": 2} | changes
-    return Question(f"q{number}", question, color, (answer,), (f"https://kb/{color}",), **fields)
-
-
-WAVE = "What is the wave length <b>here</b>?"
-QUESTIONS = [
-    ask(0, "red", WAVE, "700"),
-    ask(1, "green", WAVE, "530"),
-    ask(2, "blue", WAVE, "999"),  # wrong answer
-    ask(3, "absent", WAVE),  # no picture
-    ask(4, "red", "Make it stumble"),  # retrieval fails
-    ask(5, "green", "What wave length would break it?", "530"),  # the generator fails
-    ask(6, "blue", "Is this a color?", section_index=0),  # abstains
-    ask(7, "broken", WAVE),  # unreadable picture
-    ask(8, "red", WAVE, "700", section_index=None, category="other"),
-    Question("q9", WAVE, "green", ("530",), ("https://kb/black",), 2, "automatic", "val", "colors"),  # not in the index
-]
+from evaluation.bem import Bem, Ids
+from retriever.types import Generation, GenerationRequest
+from tests.color_world import QUESTIONS, WAVE, LastNumber, Steps, ask, lines_of, run, write_pictures
 
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    folder = tmp_path / "pictures"
-    folder.mkdir()
-    for name, color in COLORS.items():
-        Image.new("RGB", (400, 300), color).save(folder / f"{name}.png")
-    (folder / "broken.jpg").write_bytes(b"no picture")
-    return folder
-
-
-def run(
-    steps: Steps, pictures: Path, out: Path, questions: Sequence[Question] = QUESTIONS, **changes: Any
-) -> dict[str, Any]:
-    options = {"batch_size": 4, "generator": LastNumber(), "settings": {"alpha": 0.9}} | changes
-    return evaluate(
-        steps,
-        options.pop("generator"),
-        questions,
-        pictures,
-        out,
-        dataset="evqa",
-        profile_name="colors",
-        index_info={"entities": 3},
-        progress=False,
-        **options,
-    )
-
-
-def lines_of(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
+    return write_pictures(tmp_path / "pictures")
 
 
 def test_a_whole_run(tmp_path: Path, pictures: Path) -> None:
@@ -220,7 +57,10 @@ def test_a_whole_run(tmp_path: Path, pictures: Path) -> None:
     assert metrics["unanswered"] == ["q6"]
     assert set(metrics["latency_ms"]) >= {"retrieve_p50", "retrieve_p95", "answer_p50", "answer_p95"}
     assert metrics["latency_ms"]["n"] == 6
-    assert metrics["latency_ms"]["stages_p50"]["step2"] == 2.0
+    assert metrics["latency_ms"]["stages_p50"]["step2"] == metrics["latency_ms"]["stages_p95"]["step2"] == 2.0
+    # every answer has a confidence of 0.5; of the five answers one is wrong, the abstention is none of them
+    assert (metrics["calibration"]["n"], metrics["calibration"]["ece"]) == (5, pytest.approx(0.8 - 0.5))
+    assert metrics["calibration"]["bins"][4] == {"low": 0.4, "high": 0.5, "n": 5, "confidence": 0.5, "accuracy": 0.8}
 
 
 def test_every_score_is_on_record(tmp_path: Path, pictures: Path) -> None:
@@ -323,12 +163,57 @@ def test_a_finished_run_asks_nothing_again(tmp_path: Path, pictures: Path) -> No
     assert without_times(tmp_path / "run") == before
 
 
+class Connected(LastNumber):
+    """Notes the loop that it is asked in: a connection kept open serves no other."""
+
+    def __init__(self) -> None:
+        self.loops: list[asyncio.AbstractEventLoop] = []
+
+    async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        self.loops.append(asyncio.get_running_loop())
+        return await super().generate(requests)
+
+
+def test_a_generator_serves_run_after_run(tmp_path: Path, pictures: Path) -> None:
+    generator = Connected()
+    for out in ("first", "second"):
+        run(Steps(), pictures, tmp_path / out, QUESTIONS[:3], generator=generator)
+    assert len(generator.loops) >= 2 and len(set(generator.loops)) == 1
+
+
 def test_another_run_in_the_folder_is_refused(tmp_path: Path, pictures: Path) -> None:
     run(Steps(), pictures, tmp_path / "run", QUESTIONS[:2])
     with pytest.raises(ValueError, match="holds a run with other settings; choose another --out"):
         run(Steps(), pictures, tmp_path / "run", QUESTIONS[:2], settings={"alpha": 0.5})
     with pytest.raises(ValueError, match="holds a run with other questions_sha256"):
         run(Steps(), pictures, tmp_path / "run", QUESTIONS[:3])
+
+
+class Lenient:
+    """The model of a judge that is sure of whatever it is shown; counts what that is."""
+
+    shown = 0
+
+    def logits(self, ids: Ids, kinds: Ids, mask: Ids) -> NDArray[np.float32]:
+        self.shown += len(ids)
+        return np.array([[0.0, 9.0]] * len(ids), np.float32)
+
+
+def test_bem_judges_what_exact_match_refuses(tmp_path: Path, pictures: Path) -> None:
+    model = Lenient()
+    bem = Bem(lambda texts: [[5]] * len(texts), model.logits, marks=(1, 2))
+    metrics = run(Steps(), pictures, tmp_path / "run", bem=bem, bem_fingerprint="0123")
+    # of ten answers four fail, one abstains, four match; BEM is asked for "470" against "999" alone, not for latency
+    assert model.shown == 1
+    assert metrics["answer"] == {"metric": "evqa_bem", "accuracy": 0.5, "evqa_exact_match": 0.4}
+    assert metrics["bem"] == "0123"
+    lines = lines_of(tmp_path / "run")
+    assert (lines[2]["answer_scores"], lines[2]["answer_correct"]) == ({"evqa_bem": 1, "evqa_exact_match": 0}, True)
+    assert lines[4]["answer_scores"] == {"evqa_bem": 0, "evqa_exact_match": 0}
+    assert "BEM is missing" not in (tmp_path / "run" / "report.html").read_text()
+    for other in ({}, {"bem": bem, "bem_fingerprint": "4567"}):
+        with pytest.raises(ValueError, match="holds a run with other bem; choose"):
+            run(Steps(), pictures, tmp_path / "run", **other)
 
 
 def test_bad_calls(tmp_path: Path, pictures: Path) -> None:
@@ -354,19 +239,3 @@ def test_all_fail(tmp_path: Path, pictures: Path) -> None:
     metrics = run(Steps(), pictures, tmp_path / "run", [QUESTIONS[3]])
     assert (metrics["n_failed"], metrics["answer"]["accuracy"], metrics["latency_ms"]["retrieve_p50"]) == (1, 0.0, None)
     assert (tmp_path / "run" / "report.html").is_file()
-
-
-def test_the_report_holds_everything(tmp_path: Path, pictures: Path) -> None:
-    out = tmp_path / "run"
-    run(Steps(), pictures, out)
-    shutil.rmtree(pictures)
-    page = (out / "report.html").read_text(encoding="utf-8")
-    assert set(re.findall(r'(?:src|href)="([^"]{1,10})', page)) == {"data:image"}
-    assert "http://" not in page.replace("http://www.w3.org", "")
-    assert "What is the wave length &lt;b&gt;here&lt;/b&gt;?" in page
-    assert "<b>here" not in page
-    assert "the wave length of red is <mark>700</mark>" in " ".join(page.split()).replace("</blockquote>", "")
-    assert page.count('data-kind="right"') == 4
-    assert [page.count(f'data-kind="{kind}"') for kind in ("wrong", "unanswered", "failed")] == [1, 1, 0]
-    assert "BEM is missing, so this is exact match alone" in page
-    assert "retrieval: RuntimeError: stumbled" in page
