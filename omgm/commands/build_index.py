@@ -5,16 +5,24 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from omgm.commands.common import add_json, add_knowledge_base, add_profile, describe, existing, print_json, profile_of
+from omgm.commands.common import (
+    add_json,
+    add_kb_format,
+    add_knowledge_base,
+    add_profile,
+    describe,
+    existing,
+    images_of,
+    print_json,
+    profile_of,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     add_knowledge_base(parser, own_pictures=True)
-    parser.add_argument(
-        "--kb-format", metavar="NAME", help="evqa, infoseek, wiki6m, jsonl, parquet, markdown or zim; else guessed"
-    )
+    add_kb_format(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="INDEX", help="the index's folder")
     parser.add_argument("--name", help="what the index calls itself; by default the file's name")
     parser.add_argument("--overwrite", action="store_true", help="replace another index")
@@ -25,7 +33,7 @@ def run(args: argparse.Namespace) -> None:
     """Builds the index and says what is in it."""
     profile = profile_of(args)
     kb = existing(args.kb, "--kb")
-    images = None if args.images is None else existing(args.images, "--images")
+    images = images_of(args)
 
     from indexes.build import build_index
     from indexes.formats import OWN_PICTURES, guess_format
