@@ -80,6 +80,16 @@ sweep: index  ## find alpha and beta on QUERIES
 	$(OMGM) sweep --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
 		--queries $(QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
 
+# table2 ... table14, figure3 ... figure5
+TABLES := tables $(addprefix table,2 3 4 5 6 7 8 9 10 11 12 13 14) $(addprefix figure,3 4 5)
+.PHONY: $(TABLES)
+$(TABLES): OUT = artifacts/tables
+$(TABLES): index
+	$(OMGM) tables $(patsubst table%,%,$(patsubst tables,all,$@)) --profile $(PROFILE) --kb $(KB) --images $(IMAGES) \
+		--index $(INDEX) --dataset $(DATASET) --queries $(QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
+
+tables:  ## make the paper's tables on QUERIES, one alone by table2 ... table14, figure3 ... figure5
+
 serve: index  ## serve INDEX at HOST and PORT
 	$(OMGM) serve --profile $(PROFILE) --index $(INDEX) --host $(HOST) --port $(PORT) $(ARGS)
 
