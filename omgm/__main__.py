@@ -22,6 +22,7 @@ COMMANDS = (
     "evaluate",
     "compare",
     "sweep",
+    "tables",
     "ask",
     "serve",
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.ablation import choices
+from evaluation.bem import Bem
 from evaluation.datasets import Question
 from evaluation.records import Line, read_lines
 from evaluation.run import LINES, QueryRetriever, evaluate
@@ -46,7 +47,7 @@ _CANDIDATES: dict[str, Candidates] = {name: name for name in ("summary", "title"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The models and settings of a profile, built; `settings` is what reports say of them."""
+    """The models and settings of a profile, built; `settings` is what reports say of them, `bem` E-VQA's judge."""
 
     profile: str
     settings: Mapping[str, Any]
@@ -62,6 +63,8 @@ class Parts:
     tokens: TokenType
     candidates: Candidates
     device: str = "cpu"
+    bem: Bem | None = None
+    bem_fingerprint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,8 @@ class Runs:
             settings={**self.parts.settings, "variant": name},
             index_info=_about(self.main),
             progress=self._progress,
+            bem=None if generator is None else self.parts.bem,
+            bem_fingerprint=self.parts.bem_fingerprint,
         )
         return done
 
@@ -216,7 +221,8 @@ class Runs:
     def _identity(self) -> str:
         """Returns a name for all that runs depend on, so that other questions never find these runs."""
         asked = self.asked
-        given = [self.parts.settings, _about(self.main), asked.dataset, str(asked.query_images.resolve())]
+        given = [self.parts.settings, self.parts.bem_fingerprint, _about(self.main), asked.dataset]
+        given.append(str(asked.query_images.resolve()))
         digest = hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode())
         for question in asked.questions:
             digest.update(repr(question).encode())

@@ -86,6 +86,8 @@ def _draw(made: Made, path: Path) -> None:
         (_curve if is_curve else _bars)(axes, block)
         axes.set_title(title, fontsize=8, wrap=True)
         axes.spines[["top", "right"]].set_visible(False)
+    if panels and not is_curve:
+        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=8)
     partial = path.with_name(path.name + ".partial")
     figure.savefig(partial, format="png", dpi=110)
     partial.replace(path)
@@ -102,7 +104,6 @@ def _bars(axes: Axes, block: Block) -> None:
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
     axes.grid(axis="x", alpha=0.25)
-    axes.legend(fontsize=7, loc="lower right")
 
 
 def _curve(axes: Axes, block: Block) -> None:

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
         index_info=describe(index),
         batch_size=args.batch_size,
         bem=bem,
-        bem_fingerprint=None if bem is None else _fingerprint(args.bem),
+        bem_fingerprint=None if bem is None else bem_fingerprint(args.bem),
         entity_picture=lambda entity: None if (row := index.row_of(entity)) is None else index.image_path(row),
     )
     rows = step_table(read_lines(args.out / LINES))
@@ -117,7 +117,7 @@ def summary(metrics: Mapping[str, Any]) -> str:
     return "\n".join([*lines, "time    " + "  ".join(times)])
 
 
-def _fingerprint(folder: Path) -> str:
+def bem_fingerprint(folder: Path) -> str:
     """Returns a hash of what a BEM folder holds (16 hex digits): ONNX and the vocabulary too."""
     from indexes.files import sha256_of
 

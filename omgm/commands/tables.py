@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omgm.commands.common import add_json, add_profile, add_questions, existing, load_questions, positive, profile_of
+from omgm.commands.evaluate import bem_fingerprint
 
 if TYPE_CHECKING:
     from evaluation.tables.runs import Asked, Parts
@@ -24,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--images", type=Path, metavar="DIR", help="the folder with its pictures")
     parser.add_argument("--index", type=Path, metavar="INDEX", help="the profile's index; by default built below --out")
     add_questions(parser, required=False)
+    parser.add_argument("--bem", type=Path, metavar="DIR", help="E-VQA's learned judge of answers (docs/metrics.md)")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N questions")
     parser.add_argument("--tuned-on", type=Path, metavar="RUN", help="the run that alpha and beta were chosen on")
     parser.add_argument(
@@ -47,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
     asked = _asked(args)
     if asked is not None and args.tuned_on is not None:
         refuse_tuned(args.tuned_on, asked.questions)
-    runs = None if asked is None else Runs(_parts(profile), asked, args.out)
+    runs = None if asked is None else Runs(_parts(profile, args.bem), asked, args.out)
     chosen = NAMES if "all" in args.tables else args.tables
     made = []
     for name in chosen:
@@ -77,7 +79,8 @@ def _asked(args: argparse.Namespace) -> Asked | None:
     )
 
 
-def _parts(profile: Profile) -> Parts:
+def _parts(profile: Profile, bem: Path | None) -> Parts:
+    from evaluation.bem import load_bem
     from evaluation.tables.runs import Parts
     from omgm import parts
 
@@ -96,6 +99,8 @@ def _parts(profile: Profile) -> Parts:
         tokens=profile.fusion.tokens,
         candidates=profile.search.candidates,
         device=parts.placement(profile)[0],
+        bem=None if bem is None else load_bem(existing(bem, "--bem")),
+        bem_fingerprint=None if bem is None else bem_fingerprint(bem),
     )
 
 
