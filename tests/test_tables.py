@@ -165,7 +165,10 @@ def test_a_blinded_encoder_sees_no_more_than_it_should() -> None:
 
 def test_a_replay_reads_what_was_chosen(tmp_path: Path) -> None:
     index = make_index(tmp_path)
-    lines = [{"id": "a", "entity": WIKI + "France", "section": 2}, {"id": "b", "entity": None, "section": None}]
+    lines: list[dict[str, Any]] = [
+        {"id": "a", "entity": WIKI + "France", "section": 2},
+        {"id": "b", "entity": None, "section": None},
+    ]
     replay = Replay(index, lines, lambda line: (line["entity"], line["section"]))
     picture = Image.new("RGB", (8, 8))
     [first, second] = replay.retrieve([Query(picture, "?", "a"), Query(picture, "?", "b")])

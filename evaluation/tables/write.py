@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +32,10 @@ def as_markdown(made: Made) -> str:
     """Returns the table in percent (times in seconds), first what was measured here, then the paper's own figures."""
     kind = "Figure" if made.table.id.startswith("figure") else "Table"
     lines = [f"# {kind} {made.table.id.removeprefix('figure')}: {made.table.title}", "", made.table.caption, ""]
-    for heading, blocks in (("Measured here", made.blocks), ("The paper", made.table.paper)):
-        for block in blocks:
-            lines += [f"**{heading}: {block.on}**", "", *_rows(block), ""]
+    for block in made.blocks:
+        lines += [f"**Measured here: {block.on}**", "", *_rows(block, _shown), ""]
+    for block in made.table.paper:
+        lines += [f"**The paper: {block.on}**", "", *_rows(block, _as_published), ""]
     lines += [f"- {note}" for note in made.notes]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -59,16 +61,21 @@ def _as_dict(block: Block) -> dict[str, Any]:
     return {"on": block.on, "rows": rows}
 
 
-def _rows(block: Block) -> list[str]:
+def _rows(block: Block, shown: Callable[[float | None, str], str]) -> list[str]:
     head = ["| | " + " | ".join(block.columns) + " |", "| --- |" + " ---: |" * len(block.columns)]
     return head + [
-        f"| {name} | " + " | ".join(_shown(v, c) for v, c in zip(cells, block.columns, strict=True)) + " |"
+        f"| {name} | " + " | ".join(shown(v, c) for v, c in zip(cells, block.columns, strict=True)) + " |"
         for name, cells in block.rows
     ]
 
 
 def _shown(value: float | None, column: str) -> str:
     return "-" if value is None else f"{value:.3f}" if is_time(column) else f"{value:.1f}"
+
+
+def _as_published(value: float | None, column: str) -> str:
+    """Returns a figure with the two decimals that some of the paper's have, the second left out where it is 0."""
+    return _shown(value, column) if value is None or is_time(column) else f"{value:.2f}".removesuffix("0")
 
 
 def _draw(made: Made, path: Path) -> None:
