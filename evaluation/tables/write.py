@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +80,7 @@ def _as_published(value: float | None, column: str) -> str:
 
 def _draw(made: Made, path: Path) -> None:
     from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
     named = [("here", block) for block in made.blocks] + [("paper", block) for block in made.table.paper]
     panels = [(f"{source}: {block.on}", block) for source, block in named]
@@ -88,35 +89,37 @@ def _draw(made: Made, path: Path) -> None:
     height = 3.6 if is_curve else 1.6 + 0.5 * most
     figure = Figure(figsize=(5.2 * max(1, len(panels)), height), layout="constrained")
     figure.suptitle(made.table.title)
+    names = list(dict.fromkeys(name for _, block in panels for name in block.columns if not is_time(name)))
+    colors = dict(zip(names, _COLORS, strict=False))
     for place, (title, block) in enumerate(panels, start=1):
         axes = figure.add_subplot(1, len(panels), place)
-        (_curve if is_curve else _bars)(axes, block)
+        (_curve if is_curve else _bars)(axes, block, colors)
+        if not is_curve:
+            axes.set_ylim(most - 0.5, -0.5)  # bars of one size in all panels
         axes.set_title(title, fontsize=8, wrap=True)
         axes.spines[["top", "right"]].set_visible(False)
-    if panels and not is_curve:
-        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=8)
+    patches = [Patch(color=color, label=name) for name, color in colors.items()]
+    figure.legend(handles=patches, loc="outside lower center", ncols=6, fontsize=8)
     partial = path.with_name(path.name + ".partial")
     figure.savefig(partial, format="png", dpi=110)
     partial.replace(path)
 
 
-def _bars(axes: Axes, block: Block) -> None:
-    shares = [(i, name) for i, name in enumerate(block.columns) if not is_time(name)]
+def _bars(axes: Axes, block: Block, colors: Mapping[str, str]) -> None:
+    shares = [(i, name) for i, name in enumerate(block.columns) if name in colors]
     width = 0.8 / max(1, len(shares))
     for order, (column, name) in enumerate(shares):
         places = [row + (order - (len(shares) - 1) / 2) * width for row in range(len(block.rows))]
         values = [cells[column] or 0.0 for _, cells in block.rows]
-        axes.barh(places, values, width, label=name, color=_COLORS[order % len(_COLORS)])
+        axes.barh(places, values, width, color=colors[name])
     axes.set_yticks(range(len(block.rows)), [name for name, _ in block.rows], fontsize=8)
-    axes.invert_yaxis()
     axes.set_xlim(0, 100)
     axes.grid(axis="x", alpha=0.25)
 
 
-def _curve(axes: Axes, block: Block) -> None:
+def _curve(axes: Axes, block: Block, colors: Mapping[str, str]) -> None:
     for column, name in enumerate(block.columns):
         points = [(float(x), cells[column]) for x, cells in block.rows if cells[column] is not None]
-        axes.plot(*zip(*points, strict=True), color=_COLORS[column], marker="o", markersize=4, label=name)
+        axes.plot(*zip(*points, strict=True), color=colors[name], marker="o", markersize=4)
     axes.set_xlim(-0.03, 1.03)
     axes.grid(alpha=0.25)
-    axes.legend(fontsize=7)
