@@ -120,6 +120,7 @@ def _bars(axes: Axes, block: Block, colors: Mapping[str, str]) -> None:
 def _curve(axes: Axes, block: Block, colors: Mapping[str, str]) -> None:
     for column, name in enumerate(block.columns):
         points = [(float(x), cells[column]) for x, cells in block.rows if cells[column] is not None]
-        axes.plot(*zip(*points, strict=True), color=colors[name], marker="o", markersize=4)
+        style = "-" if len(points) > 3 else ""  # between a few points nothing is known
+        axes.plot(*zip(*points, strict=True), color=colors[name], linestyle=style, marker="o", markersize=4)
     axes.set_xlim(-0.03, 1.03)
     axes.grid(alpha=0.25)
