@@ -133,7 +133,7 @@ def placement(profile: Profile) -> tuple[str, torch.dtype]:
     device = profile.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    elif device.startswith("cuda") and not torch.cuda.is_available():
+    elif device == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"profile {profile.name}: device: {device!r}, but PyTorch sees no GPU; see `omgm doctor`")
     dtype = profile.dtype if profile.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
     return device, getattr(torch, dtype)

@@ -93,7 +93,7 @@ class Profile(_Part):
     """The model of every step and its settings."""
 
     name: str
-    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    device: str = Field(default="auto", pattern="^(auto|cpu|cuda)$")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     cuda_graphs: bool = False
     encoder: Encoder
