@@ -41,9 +41,10 @@ class Index:
         self._summaries = Lines(folder / "summaries.jsonl")
         self._ids: IntArray = _load(folder / "entity_ids.npy")
         self._token_offsets: IntArray = _load(folder / "token_offsets.npy")
-        self._shapes = {name: _load(folder / name).shape for name in ("tokens.npy", "token_scales.npy")}
-        self._tokens = TokenStore(_load(folder / "tokens.npy"), _load(folder / "token_scales.npy"), device)
-        self._search = open_search(folder / "entities.faiss", device)
+        self._search = open_search(folder / "entities.faiss", device)  # before the tokens, which take what is left
+        tokens, scales = _load(folder / "tokens.npy"), _load(folder / "token_scales.npy")
+        self._tokens = TokenStore(tokens, scales, device)
+        self._token_shapes = tokens.shape, scales.shape
         self._cached_entity = lru_cache(_CACHED_ENTITIES)(self._articles.__getitem__)
         self._check_shapes()
 
@@ -154,8 +155,8 @@ class Index:
             ("summaries.jsonl", len(self._summaries), counts.entities),
             ("entity_ids.npy", self._ids.shape, (2, counts.entities)),
             ("token_offsets.npy", self._token_offsets.shape, (counts.entities + 1,)),
-            ("tokens.npy", self._shapes["tokens.npy"], (counts.token_sections, *self.manifest.token_shape)),
-            ("token_scales.npy", self._shapes["token_scales.npy"], self.manifest.scales_shape),
+            ("tokens.npy", self._token_shapes[0], (counts.token_sections, *self.manifest.token_shape)),
+            ("token_scales.npy", self._token_shapes[1], self.manifest.scales_shape),
             ("entities.faiss", self._search.shape, (counts.searchable, self.manifest.dimension)),
         ]:
             if found != expected:

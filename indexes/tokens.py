@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from retriever.quantize import dequantize
 from torch import Tensor
 
+from retriever.quantize import dequantize
 from retriever.types import IntArray, StoredTokens
 
 TokenType = Literal["float16", "int8"]
@@ -34,7 +34,7 @@ class TokenStore:
         self._scales = scales if values.dtype == np.int8 else None
         self._resident: StoredTokens | None = None
         if self._device.type == "cuda" and values.nbytes <= torch.cuda.mem_get_info(self._device)[0] // 2:
-            self._resident = self._on_device([slice(None)])
+            self._resident = self._loaded()
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         """Returns the tokens of spans of rows, and where each begins."""
@@ -59,12 +59,30 @@ class TokenStore:
             return values.float()
         return dequantize(values, torch.from_numpy(self._scales[rows]))
 
+    def _loaded(self) -> StoredTokens:
+        scales = None if self._scales is None else copied(self._scales, self._device)
+        return StoredTokens(copied(self._values, self._device), scales, np.zeros(0, np.int64))
+
     def _on_device(self, parts: Sequence[slice]) -> StoredTokens:
         scales = None if self._scales is None else self._send(self._scales, parts)
-        return StoredTokens(self._send(self._values, parts), scales, np.zeros(1, np.int64))
+        return StoredTokens(self._send(self._values, parts), scales, np.zeros(0, np.int64))
 
     def _send(self, array: NDArray[Any], parts: Sequence[slice]) -> Tensor:
         gathered = torch.from_numpy(np.concatenate([array[part] for part in parts] or [array[:0]]))
         if self._device.type == "cuda":
             gathered = gathered.pin_memory()
         return gathered.to(self._device, non_blocking=True)
+
+
+def copied(array: NDArray[Any], device: torch.device, rows: int = 1024) -> Tensor:
+    """Returns a copy on a device, [R, ...]; only `rows` rows at a time pass through the host's memory.
+
+    Args:
+        array: [R, ...], memory-mapped or not.
+        device: Where the copy goes.
+        rows: Rows a transfer.
+    """
+    whole = torch.empty(array.shape, dtype=torch.from_numpy(array[:0].copy()).dtype, device=device)
+    for start in range(0, len(array), rows):
+        whole[start : start + rows].copy_(torch.from_numpy(np.array(array[start : start + rows])))
+    return whole

@@ -38,11 +38,6 @@ def max_sim_spans(
     Raises:
         ValueError: Tokens of queries and sections differ in length.
     """
-    if queries.shape[-1] != stored.values.shape[-1]:
-        raise ValueError(
-            f"tokens of length {queries.shape[-1]} cannot be compared with stored ones of length "
-            f"{stored.values.shape[-1]}"
-        )
     unit = functional.normalize(queries.float(), dim=-2 if mode == "compat" else -1)
     device = stored.values.device
     counts = [len(span) for span in spans]

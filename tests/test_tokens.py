@@ -8,7 +8,7 @@ import torch
 
 from indexes.build import build_index
 from indexes.store import Index
-from indexes.tokens import TokenStore
+from indexes.tokens import TokenStore, copied
 from retriever.pipeline import Retriever
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
@@ -24,6 +24,16 @@ def test_spans_are_gathered_in_the_order_asked() -> None:
     assert found.scales is None and found.first.tolist() == [0, 2, 2]
     np.testing.assert_array_equal(found.values, values[[3, 4, 0]])
     assert store.gather([]).values.shape == (0, 2, 3)
+
+
+def test_a_store_is_copied_in_parts(tmp_path: Path) -> None:
+    values = np.arange(5 * 2 * 3, dtype=np.int8).reshape(5, 2, 3)
+    np.save(tmp_path / "values.npy", values)
+    mapped = np.load(tmp_path / "values.npy", mmap_mode="r")
+    for rows in (1, 2, 5, 9):
+        copy = copied(mapped, torch.device("cpu"), rows)
+        assert copy.dtype == torch.int8 and copy.tolist() == values.tolist()
+    assert copied(values[:0], torch.device("cpu")).shape == (0, 2, 3)
 
 
 def test_int8_rows_are_read_with_their_scales() -> None:
