@@ -13,7 +13,7 @@ from typing import Any, Literal
 from huggingface_hub import constants
 
 from omgm.fetch import free_bytes, gigabytes
-from omgm.hub import hub_model, is_folder, local_folder, named_models
+from omgm.hub import hub_model, local_folder, named_models
 from omgm.machine import (
     Device,
     Finding,
@@ -31,7 +31,7 @@ from omgm.machine import (
     torch_findings,
     torchvision_finding,
 )
-from omgm.profile import CONFIGS, Profile, load_profile
+from omgm.profile import CONFIGS, Profile, is_folder, load_profile
 
 PUBLISHED = {
     "BAAI/EVA-CLIP-8B": (32.9, 8.2),

@@ -10,7 +10,7 @@ from pathlib import Path
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from omgm.profile import Profile
+from omgm.profile import Profile, is_folder
 
 SETTINGS = ["*.json", "*.txt", "*.model", "*.jinja"]
 """Configuration, tokenizer and preprocessor; `*.model` is sentencepiece's."""
@@ -46,11 +46,6 @@ class HubModel:
     def patterns(self) -> list[str]:
         """Which of its files are needed."""
         return [*SETTINGS, *WEIGHTS] if self.weights else SETTINGS
-
-
-def is_folder(model: str) -> bool:
-    """Returns whether a setting names a folder, not a model on the hub."""
-    return model.startswith((".", "/", "~"))
 
 
 def hub_model(model: str, key: str = "model", *, weights: bool = True) -> HubModel:

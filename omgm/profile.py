@@ -171,9 +171,14 @@ def parse_overrides(overrides: Sequence[str]) -> Values:
     return values
 
 
+def is_folder(model: str) -> bool:
+    """Returns whether a setting names a folder, not a model on the hub."""
+    return model.startswith((".", "/", "~"))
+
+
 def is_path(key: str, value: object) -> bool:
     """Returns whether the value of a setting is a path in the file system."""
-    return key in PATHS and isinstance(value, str) and (key not in MODELS or value.startswith((".", "/", "~")))
+    return key in PATHS and isinstance(value, str) and (key not in MODELS or is_folder(value))
 
 
 def write_profile(folder: Path, extends: str, values: Mapping[str, Any]) -> Path:
