@@ -246,7 +246,8 @@ def test_modes_of_pixels() -> None:
 def test_no_tls_where_it_is_due(web: SmallWeb, tmp_path: Path) -> None:
     url = web.url("good/1.jpg").replace("http:", "https:")
     fetch(web, tmp_path, [url], robots=False)
-    assert missing_reasons(tmp_path) == {url: "no_connection"}
+    # A server without TLS waits for the end of a line, which the client's greeting holds or not by chance.
+    assert missing_reasons(tmp_path) in ({url: "no_connection"}, {url: "timeout"})
 
 
 def test_the_same_content_is_stored_once(web: SmallWeb, tmp_path: Path) -> None:
