@@ -105,9 +105,9 @@ bench-maxsim: .venv/base.stamp  ## time MaxSim against padded products, and on a
 	$(BIN)/python benchmarks/maxsim.py --out artifacts/$@.json $(ARGS)
 
 weights: .venv/base.stamp  ## train the embedded weights anew: 22 and 12 minutes
-	$(BIN)/python -m demo.train_weights encoder --minutes 22
-	$(BIN)/python -m demo.train_weights fusion --minutes 12
-	$(BIN)/python -m demo.train_weights publish
+	$(BIN)/python -m demo.pretraining.train_weights encoder --minutes 22
+	$(BIN)/python -m demo.pretraining.train_weights fusion --minutes 12
+	$(BIN)/python -m demo.pretraining.train_weights publish
 
 $(DATA)/kb_wiki.json: .venv/base.stamp
 	$(BIN)/python -m demo.build --out $(DATA)
@@ -120,7 +120,7 @@ $(DATA)/kb_wiki.json: .venv/base.stamp
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
 	touch $@
 
-.venv-lavis/stamp: requirements-lavis.txt
+.venv-lavis/stamp: tests/lavis/requirements.txt
 	test -x .venv-lavis/bin/python || $(PYTHON) -m venv .venv-lavis
-	.venv-lavis/bin/python -m pip install --quiet -r requirements-lavis.txt
+	.venv-lavis/bin/python -m pip install --quiet -r tests/lavis/requirements.txt
 	touch $@

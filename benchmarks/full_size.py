@@ -29,8 +29,8 @@ from retriever.models.blip2 import vision_tower
 from retriever.models.cross_encoder import CrossEncoderReranker
 from retriever.models.encoder import ClipEncoder
 from retriever.models.eva_clip import EVA_CLIP_8B, EvaCLIP, EvaCLIPConfig
-from retriever.models.fusion import QFormerFusion
 from retriever.models.pixels import PixelPreparation
+from retriever.models.qformer import QFormerFusion
 from retriever.types import Entity, FloatArray, IntArray, Query, Section, StoredTokens
 from training.tokenizer import train_tokenizer
 

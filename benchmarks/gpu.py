@@ -42,7 +42,7 @@ from benchmarks.full_size import (
 )
 from evaluation.metrics import percentile
 from evaluation.run import commit
-from indexes.files import write_whole
+from retriever.files import write_whole
 from retriever.maxsim import max_sim_spans
 from retriever.models.encoder import ClipEncoder
 from retriever.pipeline import Retriever

@@ -31,10 +31,10 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from indexes.build import build_index
-from indexes.files import replace_with
 from indexes.formats import read_knowledge_base
 from indexes.sources import open_images
 from indexes.stages import read_pictures, write_articles
+from retriever.files import replace_with
 from retriever.types import Entity
 
 _PICTURE_EVERY = 10

@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from evaluation.metrics import percentile
 from evaluation.run import commit
-from indexes.files import write_whole
+from retriever.files import write_whole
 from retriever.kernels import max_sim_pairs
 from retriever.quantize import quantize_tokens
 

@@ -17,8 +17,8 @@ import zlib
 from collections import Counter, defaultdict
 from pathlib import Path
 
+from generators.reader.reader import ExtractiveReader
 from retriever.types import Evidence
-from serving.reader import ExtractiveReader
 
 
 def normalize(text: str) -> str:

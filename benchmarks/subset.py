@@ -26,8 +26,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from evaluation.datasets import load
-from indexes.files import write_whole
 from indexes.formats import guess_format, read_knowledge_base
+from retriever.files import write_whole
 from retriever.types import Entity
 
 Row = dict[str, Any]

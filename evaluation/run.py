@@ -32,8 +32,9 @@ from evaluation.records import (
     write_trec,
 )
 from evaluation.report import write_report
-from indexes.files import GrowingLines, write_whole
+from indexes.growing import GrowingLines
 from indexes.images import load_image
+from retriever.files import write_whole
 from retriever.protocols import Generator
 from retriever.types import Generation, GenerationRequest, Query, Retrieved
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from evaluation.metrics import rank_of, ranked, recall_at_k
 from evaluation.records import Line
-from indexes.files import write_whole
+from retriever.files import write_whole
 from retriever.fusion import fuse
 
 Sections = list[tuple[int, float | None, float | None]]

@@ -16,7 +16,6 @@ from typing import get_args
 
 import numpy as np
 
-from indexes.files import as_line, write_whole
 from indexes.formats import FORMATS, guess_format, hash_knowledge_base, name_of, read_knowledge_base
 from indexes.lines import Articles, Lines, offsets_path, save_offsets
 from indexes.manifest import (
@@ -46,6 +45,7 @@ from indexes.stages import (
 from indexes.store import Index
 from indexes.summarize import Summarizer, summarize_all
 from indexes.tokens import TokenType
+from retriever.files import as_line, write_whole
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.types import Entity, IntArray
 

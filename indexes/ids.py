@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from indexes.files import save_array
+from indexes.growing import save_array
 
 
 def hash_id(entity_id: str) -> int:

@@ -11,7 +11,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from indexes.files import save_array
+from indexes.growing import save_array
 from retriever.types import Entity, IntArray, Picture, Section
 
 

@@ -10,8 +10,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from indexes.files import sha256_of
 from indexes.tokens import TokenType
+from retriever.files import sha256_of
 
 FORMAT_VERSION = 2
 MANIFEST = "manifest.json"

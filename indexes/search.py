@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from indexes.files import replace_with
+from retriever.files import replace_with
 from retriever.types import FloatArray, IntArray
 
 _SPARE = 64

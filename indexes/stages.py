@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 from torch.nn import functional
 from tqdm import tqdm
 
-from indexes.files import GrowingArray, GrowingLines, as_line, replace_with, save_array
+from indexes.growing import GrowingArray, GrowingLines, save_array
 from indexes.ids import hash_id, save_ids
 from indexes.images import thumbnail
 from indexes.lines import Articles, Lines, offsets_path, save_offsets, to_row
 from indexes.manifest import THUMBNAILS, Candidates
 from indexes.sources import ImageSource, find_main
 from indexes.tokens import TokenType
+from retriever.files import as_line, replace_with
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.quantize import quantize_tokens
 from retriever.texts import blip_caption, section_passage

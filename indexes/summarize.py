@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tqdm import tqdm
 
-from indexes.files import GrowingLines
+from indexes.growing import GrowingLines
 from retriever.types import Entity
 
 

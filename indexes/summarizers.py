@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from indexes.chat import ChatClient, Message
-from indexes.context import Cut, cut_characters
+from llm.chat import ChatClient, Message
+from llm.context import Cut, cut_characters
 from retriever.lexical import words
 from retriever.types import Entity
 
@@ -193,7 +193,7 @@ class ChatSummarizer:
         client: The server and its model; used from one thread, outside of any running event loop.
         max_tokens: Longest summary in tokens.
         max_context_tokens: Longest article in tokens; what is beyond is cut.
-        cut: Counts and cuts by the model's own tokenizer (`indexes.context.token_cut`), or by characters.
+        cut: Counts and cuts by the model's own tokenizer (`llm.context.token_cut`), or by characters.
     """
 
     def __init__(

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from huggingface_hub import constants
 
-from omgm.fetch import free_bytes, gigabytes
-from omgm.hub import hub_model, local_folder, named_models
+from omgm.downloads.hub import hub_model, local_folder, named_models
+from omgm.downloads.weights import free_bytes, gigabytes
 from omgm.machine import (
     Device,
     Finding,
@@ -139,7 +139,7 @@ def server_finding(profile: Profile, section: Literal["summarizer", "generator"]
     for key in ("base_url", "model"):
         if not getattr(settings, key):
             return Finding(section, "fail", f"{section}.{key} is not set", f"--set {section}.{key}=...")
-    from indexes.chat import ChatClient, ChatError
+    from llm.chat import ChatClient, ChatError
 
     async def check() -> str:
         async with ChatClient(settings.base_url, settings.model, os.environ.get("OPENAI_API_KEY")) as client:

@@ -9,12 +9,14 @@ from typing import Literal
 import torch
 from transformers.utils import logging as transformers_logging
 
-from indexes.chat import ChatClient
-from indexes.context import Cut, cut_characters, token_cut
+from generators.chat import OpenAIGenerator
+from generators.reader.reader import ExtractiveReader
 from indexes.store import Index
 from indexes.summarize import Summarizer
 from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer
-from omgm.hub import local_folder
+from llm.chat import ChatClient
+from llm.context import Cut, cut_characters, token_cut
+from omgm.downloads.hub import local_folder
 from omgm.profile import Generator as GeneratorSettings
 from omgm.profile import Profile
 from omgm.profile import Summarizer as SummarizerSettings
@@ -22,14 +24,12 @@ from retriever.lexical import load_synonyms
 from retriever.models.bm25 import BM25
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
 from retriever.models.encoder import ClipEncoder
-from retriever.models.fusion import QFormerFusion
+from retriever.models.qformer import QFormerFusion
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, Step, TextReranker
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
-from serving.generator import OpenAIGenerator
-from serving.reader import ExtractiveReader
 
 transformers_logging.disable_progress_bar()  # a small model's weights are there before the bar is
 

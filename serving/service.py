@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 from PIL import Image
 
-from indexes.chat import ChatError
+from llm.chat import ChatError
 from retriever.protocols import EntityIndex, Generator
 from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query, Retrieved
 from serving.batcher import Batcher

@@ -13,8 +13,8 @@ from PIL import Image, ImageEnhance
 from torch import Tensor
 from tqdm import tqdm
 
-from retriever.models.fusion import QFormerFusion
-from training.pictures import Load
+from retriever.models.qformer import QFormerFusion
+from training.images import Load
 
 logger = logging.getLogger(__name__)
 

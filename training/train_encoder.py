@@ -23,8 +23,8 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.small_clip import SmallCLIPConfig
 from training.augment import vary
 from training.clip_loss import clip_loss
+from training.images import Load, load_pictures, main_images
 from training.loop import train
-from training.pictures import Load, load_pictures, main_images
 
 logger = logging.getLogger(__name__)
 

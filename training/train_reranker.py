@@ -18,17 +18,17 @@ from torch import Tensor, nn
 from indexes.formats import read_knowledge_base
 from indexes.images import load_image
 from retriever.models.encoder import ClipEncoder
-from retriever.models.fusion import QFormerFusion
-from retriever.models.fusion_folder import read_layout
+from retriever.models.qformer import QFormerFusion
+from retriever.models.qformer_folder import read_layout
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from retriever.texts import blip_caption, section_passage
 from retriever.types import Entity
 from training.candidates import Pair, Sample, TrainingQuestion, draw_candidates, make_samples
 from training.features import Features, Shown
+from training.images import Load, main_images
 from training.loop import train
 from training.losses import contrastive_loss, mean_max_sim
 from training.mine import read_negatives
-from training.pictures import Load, main_images
 
 logger = logging.getLogger(__name__)
 

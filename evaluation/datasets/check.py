@@ -12,7 +12,7 @@ from typing import Any
 from PIL import Image
 
 from evaluation.datasets.coverage import Kind, Sections, coverage
-from evaluation.datasets.pictures import locate
+from evaluation.datasets.images import locate
 from evaluation.datasets.question import Item, LeftOut, Question
 
 EXAMPLES = 20

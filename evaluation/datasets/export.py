@@ -13,9 +13,9 @@ from tqdm import tqdm
 
 from evaluation.datasets.plain import plain_question
 from evaluation.datasets.rows import Row
-from indexes.files import as_line, replace_with, write_whole
 from indexes.formats.fields import optional
 from indexes.images import load_image
+from retriever.files import as_line, replace_with, write_whole
 
 FIELDS = ("id", "image", "question", "answers", "entity", "section", "type", "split", "category")
 QUESTIONS, PICTURES = "questions.jsonl", "images"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.tables.make import Made
 from evaluation.tables.paper import Block, is_time
-from indexes.files import write_whole
+from retriever.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

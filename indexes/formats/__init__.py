@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from indexes.files import as_line, sha256_of
 from indexes.formats.evqa import read_evqa
 from indexes.formats.jsonl import read_jsonl
 from indexes.formats.markdown import article_files, read_markdown
@@ -19,6 +18,7 @@ from indexes.formats.streams import inner_name, opened
 from indexes.formats.wiki6m import read_wiki6m
 from indexes.formats.zim import read_zim
 from indexes.ids import hash_id
+from retriever.files import as_line, sha256_of
 from retriever.types import Entity
 
 Reader = Callable[[Path], Iterator[tuple[str, Entity]]]

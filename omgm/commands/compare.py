@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Compares, writes, prints."""
     from evaluation.compare import as_markdown, compare
-    from indexes.files import write_whole
+    from retriever.files import write_whole
 
     if args.out is not None and args.out.suffix != ".md":
         raise ValueError(f"--out: {args.out} has to end with .md; the JSON goes beside it")

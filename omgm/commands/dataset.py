@@ -50,7 +50,7 @@ def _check(args: argparse.Namespace) -> None:
 
     from evaluation.datasets import read
     from evaluation.datasets.check import examine, report
-    from indexes.files import write_whole
+    from retriever.files import write_whole
 
     folder = None if args.query_images is None else existing(args.query_images, "--query-images")
     items = read(args.dataset, existing(args.queries, "--queries"))

@@ -20,8 +20,8 @@ def run(args: argparse.Namespace) -> None:
     """Says how much there is to download, downloads and verifies it."""
     profile = profile_of(args)
 
-    from omgm.fetch import check_disk, fetch, gigabytes, make_plan
-    from omgm.hub import models_of
+    from omgm.downloads.hub import models_of
+    from omgm.downloads.weights import check_disk, fetch, gigabytes, make_plan
 
     def say(text: str) -> None:
         print(text, file=sys.stderr if args.json else sys.stdout, flush=True)

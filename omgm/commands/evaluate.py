@@ -55,8 +55,8 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.bem import load_bem
     from evaluation.records import read_lines
     from evaluation.run import LINES, evaluate
-    from indexes.files import write_whole
     from omgm.parts import build_generator, open_retriever
+    from retriever.files import write_whole
 
     bem = None if args.bem is None else load_bem(existing(args.bem, "--bem"))
     retriever, index = open_retriever(profile, args.index)
@@ -119,7 +119,7 @@ def summary(metrics: Mapping[str, Any]) -> str:
 
 def bem_fingerprint(folder: Path) -> str:
     """Returns a hash of what a BEM folder holds (16 hex digits): ONNX and the vocabulary too."""
-    from indexes.files import sha256_of
+    from retriever.files import sha256_of
 
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.iterdir() if path.suffix in (".json", ".onnx", ".safetensors", ".txt")):

@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> None:
     from PIL import Image
 
     from indexes.formats import OWN_PICTURES, guess_format, read_knowledge_base
-    from indexes.pictures.fetch import fetch_images
-    from indexes.pictures.settings import Settings, user_agent
+    from omgm.downloads.images.fetch import fetch_images
+    from omgm.downloads.images.settings import Settings, user_agent
 
     format = args.kb_format or guess_format(kb)
     if format in OWN_PICTURES:

@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> None:
     """Writes the folder and says how to use it."""
     file, config = existing(args.file, "FILE.pt"), existing(args.config, "--config")
 
-    from omgm.hub import local_folder
+    from omgm.downloads.hub import local_folder
     from retriever.models.import_eva import import_eva
 
     tokenizer = None

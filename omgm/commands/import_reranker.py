@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> None:
     """Writes the folder and says what was taken, from where, and what was left."""
     file = existing(args.file, "FILE.pth")
 
-    from omgm.hub import local_folder
+    from omgm.downloads.hub import local_folder
     from retriever.models.import_lavis import import_reranker
 
     def source(name: str, weights: bool) -> Path | None:

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from retriever.models.fusion import QFormerFusion
-from retriever.models.fusion_folder import Layout, read_layout, write_folder
 from retriever.models.lavis import FROM_BASE, from_lavis, is_ignored, lavis_settings, lavis_sources
 from retriever.models.pixels import PixelPreparation
+from retriever.models.qformer import QFormerFusion
+from retriever.models.qformer_folder import Layout, read_layout, write_folder
 from retriever.models.weights import check_shapes, read_weights, some, stored_names
 
 Kind = Literal["lavis", "omgm", "echosight"]

@@ -9,9 +9,9 @@ import torch
 from transformers import BertTokenizerFast, Blip2QFormerConfig
 
 from retriever.models.blip2 import vision_tower
-from retriever.models.fusion import QFormerFusion
 from retriever.models.lavis import export_lavis
 from retriever.models.pixels import PixelPreparation
+from retriever.models.qformer import QFormerFusion
 
 VISION = {
     "hidden_size": 32,

@@ -15,16 +15,17 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from retriever.models.fusion import QFormerFusion
 from retriever.models.import_lavis import import_reranker
 from retriever.models.lavis import export_lavis
 from retriever.models.pixels import PixelPreparation
+from retriever.models.qformer import QFormerFusion
 from retriever.texts import blip_caption
 from tests.lavis.oracle_inputs import picture
 from tests.lavis.ours import tiny_model, tiny_tokenizer
+from tests.paths import GOLDEN_FILES
 
 RUN = Path(os.environ["LAVIS_RUN"]) if "LAVIS_RUN" in os.environ else None
-GOLDEN = Path(__file__).parents[1] / "golden" / "qformer.safetensors" if RUN is None else RUN / "qformer.safetensors"
+GOLDEN = GOLDEN_FILES / "qformer.safetensors" if RUN is None else RUN / "qformer.safetensors"
 TENSORS = load_file(GOLDEN)
 with safe_open(GOLDEN, "pt") as _file:
     FACTS = {key: json.loads(value) for key, value in _file.metadata().items()}

@@ -20,8 +20,9 @@ import torch
 from safetensors.torch import save_file
 
 import retriever  # noqa: F401  lets timm and torchvision be imported beside a PyTorch for CPUs
+from tests.paths import GOLDEN_FILES
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "eva_clip.safetensors"
+GOLDEN = GOLDEN_FILES / "eva_clip.safetensors"
 VOCABULARY, CONTEXT, SIDE = 40, 12, 21
 TEXT = {"context_length": CONTEXT, "vocab_size": VOCABULARY, "width": 12, "heads": 3, "layers": 2}
 VISION = {"image_size": SIDE, "patch_size": 7, "width": 16, "head_width": 8, "layers": 2, "eva_model_name": "tiny"}

@@ -1,0 +1,197 @@
+"""Trains the embedded weights from nothing but this repository: `make weights`.
+
+Step 1's encoder learns from endless flags with their descriptions, and from the knowledge base's own drawings and
+summaries. Step 2's fusion encoder learns from questions about the real countries and imagined ones, with hard negatives
+mined by step 1, as `omgm train-reranker` does it (`make weights` runs both parts).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from demo.articles import articles
+from demo.describe import describe
+from demo.draw import draw
+from demo.facts import countries, url_of
+from demo.flags import load_flags
+from demo.photo import photograph
+from demo.pretraining.flag_batches import FlagBatches, corpus
+from demo.pretraining.generate import random_flag
+from demo.pretraining.imagined import write_world
+from demo.questions import questions
+from evaluation.datasets import find_query_image, load
+from indexes.build import build_index
+from indexes.formats import read_knowledge_base
+from indexes.summarizers import ExtractiveSummarizer
+from retriever.models.encoder import ClipEncoder
+from retriever.models.pixels import PixelPreparation
+from retriever.models.qformer import QFormerFusion
+from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
+from training.clip_loss import clip_loss, same_pairs
+from training.loop import train
+from training.mine import mine_negatives
+from training.tokenizer import train_tokenizer
+from training.train_reranker import train_reranker
+
+KNOWN, MADE_UP, CLEAN = 40, 88, 32  # flags a batch: of the knowledge base, random, and those with a clean drawing too
+VOCABULARY = 6000
+WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "embedded"
+IMAGINED, PHOTOGRAPHS, QUESTIONS = 300, 4, 12  # countries made up; pictures and questions of each country
+
+
+def train_encoder(out: Path, steps: int, minutes: float | None, seed: int = 0, learning_rate: float = 1.5e-3) -> Path:
+    """Returns the folder of a trained step-1 encoder, `out/encoder`; goes on where an interrupted run stopped."""
+    out.mkdir(parents=True, exist_ok=True)
+    texts = summaries(out)
+    config = SmallCLIPConfig(vocab_size=VOCABULARY)
+    torch.manual_seed(seed)
+    model = SmallCLIP(config)
+    rows = questions(random.Random(seed), 4)
+    tokenizer = train_tokenizer(
+        corpus(20_000, [*(t for a in articles().values() for t in a["section_texts"]), *(r["question"] for r in rows)]),
+        VOCABULARY,
+        config.max_text_tokens,
+    )
+    model.resize_vocabulary(len(tokenizer))
+    encoder = ClipEncoder(model, tokenizer, PixelPreparation(config.image_size), config.max_text_tokens, "training")
+    batches = FlagBatches(config.image_size, KNOWN, MADE_UP, texts, seed)
+
+    def loss_of(step: int) -> Tensor:
+        batch = batches(step, CLEAN)
+        pixels = encoder.pixels.normalize(torch.cat([batch.photographs, batch.drawings]))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            images = model.get_image_features(pixels)
+            words = model.get_text_features(**encoder.tokenize(batch.texts))
+        photographs, drawings = images[: len(words)], images[len(words) :]
+        scale = model.logit_scale.exp().clamp(max=100)
+        same = same_pairs(batch.looks)
+        clean = same[: len(drawings), : len(drawings)]
+        return (
+            clip_loss(photographs, words, scale, same)
+            + 0.5 * clip_loss(photographs[: len(drawings)], drawings, scale, clean)
+            + 0.5 * clip_loss(drawings, words[: len(drawings)], scale, clean)
+        )
+
+    metrics = train(
+        model,
+        loss_of,
+        out=out / "encoder-run",
+        steps=steps,
+        minutes=minutes,
+        learning_rate=learning_rate,
+        validate=_encoder_validation(encoder, texts),
+        validate_every=100,
+        save_every=100,
+        seed=seed,
+        settings={"known": KNOWN, "made_up": MADE_UP, "clean": CLEAN},
+    )
+    encoder.save(out / "encoder")
+    (out / "encoder-run" / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+    return out / "encoder"
+
+
+def train_fusion(out: Path, steps: int | None, minutes: float | None, seed: int = 0) -> Path:
+    """Returns `out/fusion-run/fusion`, a fusion encoder trained around the image tower of `out/encoder`."""
+    world = out / "world"
+    write_world(world, IMAGINED, PHOTOGRAPHS, QUESTIONS, seed)
+    encoder = ClipEncoder.load(out / "encoder")
+    kb, images = world / "kb_wiki.json", world / "images"
+    index = build_index(
+        kb, images, out / "index", summarizer=ExtractiveSummarizer(), encoder=encoder, fusion=None, name="world"
+    )
+    rows = load("evqa", world / "train.csv")
+
+    def picture_of(image_id: str) -> Path | None:
+        return find_query_image(world / "queries", image_id)
+
+    mine_negatives(encoder, index, rows, picture_of, out / "negatives.json")
+    torch.manual_seed(seed)
+    start = QFormerFusion.create(encoder.model.vision_model, encoder.model.config, encoder.tokenizer, encoder.pixels)
+    start.save(out / "start")
+    return train_reranker(
+        out / "start",
+        kb,
+        images,
+        rows,
+        picture_of,
+        out / "negatives.json",
+        out / "fusion-run",
+        steps=steps,
+        minutes=minutes,
+        seed=seed,
+    )
+
+
+def publish(out: Path, weights: Path) -> None:
+    """Copies what was trained in `out` to `weights`, in half precision (docs/log.md has what that loses)."""
+    ClipEncoder.load(out / "encoder").save(weights / "encoder", torch.float16)
+    QFormerFusion.load(out / "fusion-run" / "fusion").save(weights / "fusion", torch.float16)
+    for part in ("encoder", "fusion"):
+        shutil.copy(out / f"{part}-run" / "curve.png", weights / f"{part}-curve.png")
+
+
+def summaries(folder: Path) -> dict[str, str]:
+    """Returns country code to the extractive summary of its article, as `omgm build-index` would write it."""
+    path = folder / "kb_wiki.json"
+    path.write_text(json.dumps(articles()), encoding="utf-8")
+    entities = list(read_knowledge_base(path, "evqa"))
+    texts = dict(zip((e.id for e in entities), ExtractiveSummarizer().summarize(entities), strict=True))
+    return {code: texts[url_of(country)] for code, country in countries().items()}
+
+
+def _encoder_validation(
+    encoder: ClipEncoder, texts: dict[str, str], made_up: int = 300
+) -> Callable[[], dict[str, float]]:
+    """Recall of photographs not seen in training: the known flags by their summaries, unknown ones by descriptions."""
+    rng = random.Random("validation")
+    flags = load_flags()
+    known = [photograph(draw(flags[code]), rng, (160, 128)) for code in flags]
+    strange = [random_flag(rng) for _ in range(made_up)]
+    unknown = [photograph(draw(flag), rng, (160, 128)) for flag in strange]
+    words = [describe(flag, rng) for flag in strange]
+
+    def recall(pictures: list[Image.Image], candidates: list[str], k: int) -> float:
+        scores = encoder.encode_images(pictures) @ encoder.encode_texts(candidates).T
+        rank = (scores > scores.diag()[:, None]).sum(1)
+        return float((rank < k).float().mean())
+
+    def validate() -> dict[str, float]:
+        summaries = [texts[code] for code in flags]
+        return {
+            "known_r1": recall(known, summaries, 1),
+            "known_r20": recall(known, summaries, 20),
+            "unknown_r1": recall(unknown, words, 1),
+            "unknown_r20": recall(unknown, words, 20),
+        }
+
+    return validate
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Trains one part of the embedded weights."""
+    parser = argparse.ArgumentParser(prog="python -m demo.pretraining.train_weights", description=__doc__)
+    parser.add_argument("part", choices=["encoder", "fusion", "publish"])
+    parser.add_argument("--out", type=Path, default=Path("artifacts/weights"), help="where the run goes")
+    parser.add_argument("--steps", type=int, help="most steps")
+    parser.add_argument("--minutes", type=float, help="most wall time")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    if args.part == "encoder":
+        train_encoder(args.out, args.steps or 100_000, args.minutes, args.seed)
+    elif args.part == "fusion":
+        train_fusion(args.out, args.steps, args.minutes, args.seed)
+    else:
+        publish(args.out, WEIGHTS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Generators: what answers a question from its evidence, a chat model or the extractive reader."""

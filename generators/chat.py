@@ -1,0 +1,83 @@
+"""The generator behind an OpenAI-compatible server: the paper's prompts, answered by any chat model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from llm.chat import ChatClient, Message
+from llm.context import Cut, cut_characters
+from llm.prompts import Style, answer_messages
+from retriever.texts import section_passage
+from retriever.types import Generation, GenerationRequest
+
+
+class OpenAIGenerator:
+    """Asks a chat model for the answer, with the winning section as its context; a `Generator`.
+
+    Args:
+        client: The server and its model.
+        style: Which of the paper's prompts.
+        multimodal: True sends the picture as well.
+        max_tokens: Longest answer in tokens.
+        max_context_tokens: Longest section text in tokens; what is beyond is cut and reported as `truncated`. Headings
+            and question are never cut.
+        cut: Counts and cuts by the model's own tokenizer (`llm.context.token_cut`), or by characters.
+
+    Raises:
+        ValueError: If a limit is not positive.
+    """
+
+    def __init__(
+        self,
+        client: ChatClient,
+        style: Style = "evqa",
+        multimodal: bool = False,
+        max_tokens: int = 128,
+        max_context_tokens: int = 3072,
+        cut: Cut = cut_characters,
+    ) -> None:
+        if max_tokens < 1 or max_context_tokens < 1:
+            raise ValueError(f"{max_tokens=} and {max_context_tokens=} must be positive")
+        self._client, self._style, self._multimodal = client, style, multimodal
+        self._max_tokens, self._max_context_tokens, self._cut = max_tokens, max_context_tokens, cut
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._client.model
+
+    async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        """Returns one answer for each request; an empty answer is an abstention.
+
+        Raises:
+            ChatError: If the server fails for one of them.
+        """
+        return list(await asyncio.gather(*(self._one(request) for request in requests)))
+
+    async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
+        """Yields the answer piece by piece, then the whole.
+
+        Raises:
+            ChatError: If the server fails.
+        """
+        messages, truncated = await asyncio.to_thread(self._messages, request)
+        answer = ""
+        async for piece in self._client.stream(messages, self._max_tokens):
+            answer += piece
+            yield piece
+        yield Generation(answer.strip() or None, truncated=truncated)
+
+    async def _one(self, request: GenerationRequest) -> Generation:
+        messages, truncated = await asyncio.to_thread(self._messages, request)
+        answer = (await self._client.complete(messages, self._max_tokens)).strip()
+        return Generation(answer or None, truncated=truncated)
+
+    def _messages(self, request: GenerationRequest) -> tuple[list[Message], bool]:
+        """Returns the prompt, and whether its section was cut; tokenizes and packs the picture, so not in the loop."""
+        context, truncated = None, False
+        if (evidence := request.evidence) is not None:
+            text, truncated = self._cut(evidence.text, self._max_context_tokens)
+            context = section_passage(evidence.entity_title, evidence.section_title, text)
+        image = request.image if self._multimodal else None
+        return answer_messages(request.question, context, image, self._style), truncated

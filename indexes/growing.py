@@ -1,0 +1,109 @@
+"""JSON lines and arrays written batch by batch, which resume after their last whole batch when a build is killed."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from retriever.files import as_line, write_whole
+
+
+def save_array(path: Path, array: NDArray[Any]) -> None:
+    """Writes a `.npy` file so that readers see all of it or none of it."""
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    write_whole(path, buffer.getvalue())
+
+
+class GrowingLines:
+    """A JSON lines file written batch by batch, which resumes after its last whole batch.
+
+    Batches keep their boundaries: what a kill left of a batch is dropped, so that a resumed run asks a model for the
+    same batches as an uninterrupted one.
+
+    Args:
+        path: The file; made when absent.
+        batch: Lines a batch.
+        total: Lines when complete.
+
+    Raises:
+        ValueError: The file holds more than `total` lines.
+    """
+
+    def __init__(self, path: Path, batch: int, total: int) -> None:
+        self._file = path.open("a+b")
+        try:
+            self.done = self._recover(batch, total)
+        except ValueError as error:
+            self._file.close()
+            raise ValueError(f"{path}: {error}") from error
+
+    def _recover(self, batch: int, total: int) -> int:
+        self._file.seek(0)
+        ends = [0]
+        for line in self._file:
+            if line.endswith(b"\n"):  # a kill cuts the last line short
+                ends.append(ends[-1] + len(line))
+        whole = len(ends) - 1
+        if whole > total:
+            raise ValueError(f"holds {whole} lines where {total} are due; it belongs to other inputs, delete it")
+        done = whole if whole == total else whole // batch * batch
+        self._file.truncate(ends[done])
+        return done
+
+    def append(self, rows: Iterable[Any]) -> None:
+        """Adds a batch and waits until it is on disk."""
+        lines = [as_line(row) for row in rows]
+        self._file.write(b"".join(lines))
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.done += len(lines)
+
+    def __enter__(self) -> Self:
+        """Returns itself, to be closed at the end of the block."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Closes the file."""
+        self._file.close()
+
+
+class GrowingArray:
+    """A `.npy` file of known shape filled from front to back, which resumes at its last commit.
+
+    A file `<name>.done` beside it counts what is committed; it is absent until the array has its full size on disk.
+
+    Args:
+        path: The `.npy` file; made when absent.
+        shape: Its shape when complete.
+        dtype: Its type.
+
+    Raises:
+        ValueError: The file has another shape.
+    """
+
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+        self._counter = path.with_name(path.name + ".done")
+        if self._counter.exists():
+            self.done = int(self._counter.read_text())
+            self.values: NDArray[Any] = np.lib.format.open_memmap(path, mode="r+")
+            if self.values.shape != shape:
+                raise ValueError(f"{path}: shape {self.values.shape} where {shape} is due; delete the folder it is in")
+        else:
+            self.done = 0
+            self.values = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
+            self.commit(0)
+
+    def commit(self, done: int) -> None:
+        """Waits until the values are on disk, then notes that the first `done` units are final."""
+        assert isinstance(self.values, np.memmap)
+        self.values.flush()
+        write_whole(self._counter, str(done).encode())
+        self.done = done

@@ -1,0 +1,72 @@
+"""The prompts of the paper's Tables 16 (E-VQA) and 17 (InfoSeek), as messages of the OpenAI API."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from PIL import Image
+
+from llm.chat import Message, image_part, text_part
+
+Style = Literal["evqa", "infoseek"]
+
+_LOOK = (  # multimodal models only
+    "Answer the encyclopedic question about the given image. Don't mention the visual content of image in your output. "
+    "Directly output the answer of the question according to the context."
+)
+_HELP = "You are a helpful assistant for answering encyclopedic questions."  # text-only models only
+_ONLY = " Do not answer anything else."
+_FORMAT = (
+    "If you need to answer questions about numbers or time, please output the corresponding numerical format directly."
+)
+_KNOWLEDGE = (
+    "If the context does not contain the information required to answer the question, you should answer the question "
+    "using internal model knowledge."
+)
+_SHORT = "Just answer the questions , no explanations needed. Short answer is:"
+_EXAMPLE = f"""There is an example:
+- Context: # Wiki Article: Dolomites
+## Section Title: Dolomites
+The Dolomites, also known as the Dolomite Mountains, Dolomite Alps or Dolomitic Alps, are a mountain range located in \
+northeastern Italy. The Dolomites are located in the regions of Veneto, Trentino-Alto Adige/Südtirol and Friuli \
+Venezia Giulia, covering an area shared between the provinces of Belluno, Vicenza, Verona, Trentino, South Tyrol, \
+Udine and Pordenone.
+- Question: Which city or region does this mountain locate in?
+{_SHORT} Province of Belluno"""
+
+
+def system_prompt(style: Style, multimodal: bool) -> str:
+    """Returns what the model is told to be; `style` names the table, `multimodal` whether it sees the picture."""
+    if style == "evqa":
+        return f"{_LOOK if multimodal else _HELP}\n{_KNOWLEDGE}"
+    role = _LOOK if multimodal else _HELP + _ONLY
+    return f"{role}\n{_FORMAT} {_KNOWLEDGE}\n{_EXAMPLE}"
+
+
+def user_prompt(style: Style, question: str, context: str | None) -> str:
+    """Returns the context and the question; without a context its line is left out."""
+    lines = [] if context is None else [f"- Context: {context}"]
+    return "\n".join([*lines, f"- Question: {question}", "The answer is:" if style == "evqa" else _SHORT])
+
+
+def answer_messages(
+    question: str, context: str | None, image: Image.Image | None = None, style: Style = "evqa"
+) -> list[Message]:
+    """Returns the messages that ask for an answer.
+
+    Args:
+        question: The question.
+        context: The section with its headings (`retriever.texts.section_passage`), `None` when nothing was retrieved.
+        image: The picture for a multimodal model; `None` asks as a text-only model is asked.
+        style: "evqa" (Table 16) or "infoseek" (Table 17, with one example).
+
+    Raises:
+        ValueError: If `style` is neither.
+    """
+    if style not in ("evqa", "infoseek"):
+        raise ValueError(f"style must be 'evqa' or 'infoseek', got {style!r}")
+    text = user_prompt(style, question, context)
+    return [
+        {"role": "system", "content": system_prompt(style, image is not None)},
+        {"role": "user", "content": text if image is None else [image_part(image), text_part(text)]},
+    ]

@@ -1,0 +1,115 @@
+"""Manners toward one host: how many requests at once, how fast, when to wait and when to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.robotparser import RobotFileParser
+
+import httpx
+
+from omgm.downloads.images.reasons import Failure
+from omgm.downloads.images.settings import Settings
+
+_BURST_S = 1.0
+
+
+class Host:
+    """One host and port, within one event loop.
+
+    Args:
+        url: Any URL there.
+        settings: What is asked of it at most.
+    """
+
+    def __init__(self, url: httpx.URL, settings: Settings) -> None:
+        self.place = place_of(url)
+        self.given_up = ""
+        self._robots: RobotFileParser | None = None
+        self._name, self._port = url.host, url.port or (443 if url.scheme == "https" else 80)
+        self._settings = settings
+        self._slots = asyncio.Semaphore(settings.per_host)
+        self._interval = 1 / settings.per_second
+        self._next_start = self._resume = self._paid_until = 0.0
+        self._failures = 0
+        self._checked = bool({self.place, self._name} & settings.allow_private)
+        self.allowed_private = self._checked
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Waits until a request may start; the block is the request."""
+        loop = asyncio.get_running_loop()
+        async with self._slots:
+            while (wait := max(self._resume, self._next_start) - loop.time()) > 0:
+                await asyncio.sleep(wait)
+            self._next_start = loop.time() + self._interval
+            yield
+
+    async def pay(self, count: int) -> None:
+        """Waits as long as reading `count` bytes should have taken; a second's worth may run ahead."""
+        now = asyncio.get_running_loop().time()
+        self._paid_until = max(self._paid_until, now) + count * 8e-6 / self._settings.megabits
+        await asyncio.sleep(max(0.0, self._paid_until - now - _BURST_S))
+
+    def pause(self, seconds: float) -> None:
+        """Starts no request before so many seconds have passed."""
+        self._resume = max(self._resume, asyncio.get_running_loop().time() + seconds)
+
+    def obey(self, robots: RobotFileParser) -> None:
+        """Keeps to a robots.txt from now on, its Crawl-delay included."""
+        self._robots = robots
+        delay = robots.crawl_delay(self._settings.user_agent)
+        self._interval = max(self._interval, float(delay or 0))
+
+    def check_robots(self, url: httpx.URL) -> None:
+        """Raises a `Failure` where the host's robots.txt, if it is known, forbids a URL."""
+        if self._robots is not None and not self._robots.can_fetch(self._settings.user_agent, str(url)):
+            raise Failure("robots", self.place)
+
+    def answered(self) -> None:
+        """Notes that the host works."""
+        self._failures = 0
+
+    def failed(self, detail: str) -> None:
+        """Notes that a picture failed by the host's fault, after all tries; too many in a row and it is given up."""
+        self._failures += 1
+        if self._failures >= self._settings.give_up_after:
+            self.give_up(f"{self._failures} failures in a row, the last: {detail}")
+
+    def give_up(self, detail: str) -> None:
+        """Asks nothing more of it in this run."""
+        self.given_up = self.given_up or detail
+
+    async def check_address(self) -> None:
+        """Resolves the name, once.
+
+        Raises:
+            Failure: An address of it is not on the public internet, or there is none.
+        """
+        if self._checked:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(self._name, self._port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise Failure("no_connection", f"{self._name}: {error}") from error
+        for *_, address in found:
+            check_public(str(address[0]), self.place)
+        self._checked = True
+
+
+def check_public(address: str, place: str) -> None:
+    """Raises a `Failure` unless an IP address is on the public internet."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped:
+        found = found.ipv4_mapped
+    if not found.is_global or found.is_multicast:
+        raise Failure("private_address", f"{place} is {address}")
+
+
+def place_of(url: httpx.URL) -> str:
+    """Returns `host` or `host:port` of a URL, as it is told apart from others."""
+    return url.netloc.decode("ascii")

@@ -1,0 +1,222 @@
+"""What became of every picture of a folder: an SQLite file, so that memory stays flat and a kill loses little."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from omgm.downloads.images.reasons import ASKED_AGAIN, Failure
+
+FOLDER = ".omgm"
+"""Where the journal, the reports and unfinished files lie, under the folder of the pictures."""
+
+_BATCH = 64
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS settings (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE IF NOT EXISTS pictures (
+        id INTEGER PRIMARY KEY,         -- the knowledge base's order
+        url TEXT UNIQUE NOT NULL,
+        host TEXT NOT NULL,
+        name TEXT UNIQUE,               -- its place under the folder; NULL where it has none
+        state TEXT NOT NULL,            -- wanted, here (not from us), done, failed
+        reason TEXT, detail TEXT,       -- of a failure
+        sha BLOB, bytes INTEGER,        -- of what was sent
+        stored INTEGER,                 -- bytes of the file
+        run INTEGER NOT NULL,           -- the last run whose knowledge base names it
+        entities INTEGER NOT NULL       -- how many entities of that run have it as their main image
+    )""",
+    "CREATE INDEX IF NOT EXISTS wanted ON pictures (host, id) WHERE state = 'wanted'",
+    "CREATE INDEX IF NOT EXISTS contents ON pictures (sha) WHERE state = 'done'",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A picture to fetch: its row, its URL, and its place under the folder."""
+
+    id: int
+    url: str
+    name: str
+
+
+class Journal:
+    """The journal of a folder, held by one process at a time. Open it with `with`.
+
+    Args:
+        images: The folder of the pictures; made when absent.
+        settings: What the files depend on; pictures of one folder are all made alike.
+
+    Raises:
+        ValueError: Another process is at work there, or the folder was filled with other settings.
+    """
+
+    def __init__(self, images: Path, settings: dict[str, Any]) -> None:
+        self.folder = images / FOLDER
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "journal.sqlite"
+        self._db = sqlite3.connect(path, timeout=0.2)
+        self._uncommitted = 0
+        try:
+            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._db.execute("BEGIN EXCLUSIVE")
+            for statement in _SCHEMA:
+                self._db.execute(statement)
+            self._check(settings)
+        except sqlite3.DatabaseError as error:
+            self._db.close()
+            busy = "locked" in str(error)
+            mend = "wait for it" if busy else "delete that file; pictures that are there are then kept as they are"
+            raise ValueError(f"{path}: {'another process is at work here' if busy else error}; {mend}") from error
+        except ValueError:
+            self._db.close()
+            raise
+        self.run = 1 + int(self._one("SELECT coalesce(max(run), 0) FROM pictures"))
+        self.commit()
+
+    def _check(self, settings: dict[str, Any]) -> None:
+        for key, value in settings.items():
+            given = json.dumps(value)
+            self._db.execute("INSERT OR IGNORE INTO settings VALUES (?, ?)", (key, given))
+            held = self._one("SELECT value FROM settings WHERE key = ?", key)
+            if held != given:
+                raise ValueError(
+                    f"{self.folder}: its pictures were fetched with {key} {held}, not {given}; use the same or "
+                    "another folder"
+                )
+
+    def state(self, url: str) -> tuple[int, str, str | None] | None:
+        """Returns row, state and name of a picture; `None` for a new one."""
+        row: tuple[int, str, str | None] | None = self._db.execute(
+            "SELECT id, state, name FROM pictures WHERE url = ?", (url,)
+        ).fetchone()
+        return row
+
+    def ours(self, name: str) -> bool:
+        """Returns whether a file at this place is one that was fetched, noted or not."""
+        return bool(self._one("SELECT EXISTS (SELECT 1 FROM pictures WHERE name = ? AND state != 'here')", name))
+
+    def clashes(self, name: str) -> str | None:
+        """Returns the URL whose place is this one, a folder above it, or below it; `None` when it is free."""
+        parts = name.split("/")
+        taken = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+        query = (
+            f"SELECT url FROM pictures WHERE name IN ({','.join('?' * len(taken))}) OR name > ? AND name < ? LIMIT 1"
+        )
+        row = self._db.execute(query, (*taken, f"{name}/", f"{name}0")).fetchone()  # "0" comes after "/"
+        return str(row[0]) if row else None
+
+    def add(self, url: str, host: str, name: str | None, state: str, failure: Failure | None = None) -> int:
+        """Adds a new picture and returns its row."""
+        reason, detail = (failure.name, failure.detail) if failure else (None, None)
+        cursor = self._db.execute(
+            "INSERT INTO pictures (url, host, name, state, reason, detail, run, entities) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, 0)",
+            (url, host, name, state, reason, detail, self.run),
+        )
+        return int(cursor.lastrowid or 0)
+
+    def want(self, row: int) -> None:
+        """Has a picture fetched that is no longer where it was."""
+        self._db.execute("UPDATE pictures SET state = 'wanted', reason = NULL, detail = NULL WHERE id = ?", (row,))
+
+    def name_in_run(self, row: int, main: bool) -> None:
+        """Notes that this run's knowledge base names a picture, as an entity's main image or as another."""
+        self._db.execute(
+            "UPDATE pictures SET entities = iif(run = ?1, entities, 0) + ?2, run = ?1 WHERE id = ?3",
+            (self.run, int(main), row),
+        )
+
+    def ask_again(self, every: bool) -> None:
+        """Has failed pictures of this run fetched again: those that may come by themselves, or every one."""
+        marks = ",".join("?" * len(ASKED_AGAIN))
+        self._db.execute(
+            "UPDATE pictures SET state = 'wanted', reason = NULL, detail = NULL "
+            f"WHERE state = 'failed' AND name NOT NULL AND run = ? AND (? OR reason IN ({marks}))",
+            (self.run, every, *ASKED_AGAIN),
+        )
+        self.commit()
+
+    def hosts(self) -> list[str]:
+        """Returns the hosts with pictures to fetch, the one that has the most first."""
+        query = (
+            "SELECT host FROM pictures WHERE state = 'wanted' AND run = ? GROUP BY host ORDER BY count(*) DESC, host"
+        )
+        return [str(row[0]) for row in self._db.execute(query, (self.run,))]
+
+    def wanted(self, host: str) -> Iterator[Wanted]:
+        """Yields the pictures to fetch from a host in order, each once."""
+        query = (
+            "SELECT id, url, name FROM pictures WHERE state = 'wanted' AND host = ? AND id > ? AND run = ? ORDER BY id "
+            "LIMIT 256"
+        )
+        last = 0
+        while rows := self._db.execute(query, (host, last, self.run)).fetchall():
+            yield from (Wanted(*row) for row in rows)
+            last = rows[-1][0]
+
+    def same(self, sha: bytes) -> tuple[str, int] | None:
+        """Returns the place and size of a stored picture that was sent with this SHA-256."""
+        row: tuple[str, int] | None = self._db.execute(
+            "SELECT name, stored FROM pictures WHERE sha = ? AND state = 'done' ORDER BY id LIMIT 1", (sha,)
+        ).fetchone()
+        return row
+
+    def done(self, picture: Wanted, sha: bytes, size: int, stored: int) -> None:
+        """Notes that a picture lies in its place."""
+        self._finish("state = 'done', sha = ?, bytes = ?, stored = ?", picture, sha, size, stored)
+
+    def failed(self, picture: Wanted, failure: Failure) -> None:
+        """Notes that a picture could not be had."""
+        self._finish("state = 'failed', reason = ?, detail = ?", picture, failure.name, failure.detail[:300])
+
+    def give_up(self, host: str, detail: str) -> int:
+        """Notes that no more is asked of a host in this run, and returns how many pictures that leaves."""
+        cursor = self._db.execute(
+            "UPDATE pictures SET state = 'failed', reason = 'host_given_up', detail = ? WHERE state = 'wanted' AND "
+            "host = ? AND run = ?",
+            (detail[:300], host, self.run),
+        )
+        self.commit()
+        return cursor.rowcount
+
+    def rows(self, query: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        """Yields the rows of a query for the report."""
+        yield from self._db.execute(query, values)
+
+    def commit(self) -> None:
+        """Waits until all that was noted is on disk."""
+        self._db.commit()
+        self._uncommitted = 0
+
+    def _finish(self, change: str, picture: Wanted, *values: Any) -> None:
+        self._db.execute(f"UPDATE pictures SET {change} WHERE id = ?", (*values, picture.id))
+        self._uncommitted += 1
+        if self._uncommitted >= _BATCH:
+            self.commit()
+
+    def _one(self, query: str, *values: Any) -> Any:
+        return self._db.execute(query, values).fetchone()[0]
+
+    def __enter__(self) -> Self:
+        """Returns itself, to be closed at the end of the block."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Keeps what was noted, and lets others in."""
+        self.commit()
+        self._db.close()
+
+
+def unfinished(folder: Path) -> Path:
+    """Returns an empty folder for files that are being written, on the file system of the pictures."""
+    partial = folder / "partial"
+    partial.mkdir(exist_ok=True)
+    for left in os.scandir(partial):  # by a run that was killed
+        os.unlink(left)
+    return partial

@@ -1,0 +1,118 @@
+"""Which pictures a knowledge base names, and where each will lie: decided in its order before anything is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from indexes.images import find_image, names_of
+from indexes.sources import main_candidates
+from omgm.downloads.images.hosts import place_of
+from omgm.downloads.images.journal import FOLDER, Journal
+from omgm.downloads.images.reasons import Failure
+from omgm.downloads.images.web import parse
+from retriever.types import Entity
+
+_LONGEST_NAME = 255
+"""Bytes of a file name that every usual file system takes."""
+_LONGEST_PATH = 3000
+_COMMIT_EVERY = 4096
+
+
+@dataclass(slots=True)
+class Named:
+    """What a knowledge base names: its entities, and how many of them have no picture at all."""
+
+    entities: int = 0
+    without: int = 0
+
+
+def make_plan(entities: Iterable[Entity], images: Path, journal: Journal, every: bool) -> Named:
+    """Notes the pictures of a knowledge base in the journal, and returns how much there is.
+
+    A place belongs to the first URL that claims it, so that it does not depend on what arrives first. A file that
+    lies where `find_image` finds it and that is not ours is kept and not fetched.
+
+    Args:
+        entities: The knowledge base.
+        images: The folder of the pictures.
+        journal: Its journal.
+        every: All pictures of an entity, else its main image.
+    """
+    named = Named()
+    for entity in entities:
+        urls = [url for url in main_candidates(entity) if url]
+        named.entities += 1
+        named.without += not urls
+        for number, url in enumerate(urls if every else urls[:1]):
+            journal.name_in_run(_claim(url, images, journal), main=number == 0)
+        if named.entities % _COMMIT_EVERY == 0:
+            journal.commit()
+    journal.commit()
+    return named
+
+
+def _claim(url: str, images: Path, journal: Journal) -> int:
+    """Returns the row of a picture, which is added when it is new and wanted again when its file has gone."""
+    try:
+        url = clean(url)
+    except Failure as failure:
+        url = url.encode(errors="backslashreplace").decode()
+        known = journal.state(url)
+        return known[0] if known else journal.add(url, "", None, "failed", failure)
+    known = journal.state(url)
+    if known is not None:
+        row, state, name = known
+        if (state == "done" and not (images / str(name)).is_file()) or (
+            state == "here" and not find_image(images, url)
+        ):
+            journal.want(row)
+        return row
+    host = place_of(parse(url))
+    try:
+        name = place_under(url)
+        other = journal.clashes(name)
+        if other is not None:
+            raise Failure("name_taken", f"by {other}")
+    except Failure as failure:
+        return journal.add(url, host, None, "failed", failure)
+    found = find_image(images, url)
+    foreign = found is not None and not journal.ours(found.relative_to(images).as_posix())
+    return journal.add(url, host, name, "here" if foreign else "wanted")
+
+
+def clean(url: str) -> str:
+    """Returns a URL with its scheme and without its fragment.
+
+    Raises:
+        Failure: It is not an http or https URL.
+    """
+    url = url.strip()
+    if url.startswith("//"):  # as in pages
+        url = f"https:{url}"
+    if "://" not in url:
+        raise Failure("not_a_url", url[:200])
+    try:
+        url.encode()
+    except UnicodeEncodeError as error:
+        raise Failure("not_a_url", str(error)) from error
+    parse(url)
+    return url.partition("#")[0]
+
+
+def place_under(url: str) -> str:
+    """Returns where a picture goes under the folder: the whole path of its URL, which `find_image` tries first.
+
+    It is as written, or percent-decoded where that would be too long for a file name.
+
+    Raises:
+        Failure: The URL has no path, or one that cannot be a file's.
+    """
+    whole = len([part for part in url.split("://", 1)[1].partition("?")[0].split("/")[1:] if part])
+    for name in names_of(url):
+        parts = name.split("/")
+        fits = all(len(part.encode()) <= _LONGEST_NAME for part in parts) and len(name.encode()) <= _LONGEST_PATH
+        if len(parts) == whole and fits and parts[0] != FOLDER:
+            return name
+    raise Failure("not_a_url", "its path cannot be a file's")

@@ -1,0 +1,90 @@
+"""What a run leaves: `report.json`, and every missing picture with its reason in `missing.jsonl`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from omgm.downloads.images.journal import Journal
+from omgm.downloads.images.plan import Named
+from omgm.downloads.images.reasons import REASONS
+from retriever.files import as_line, replace_with, write_whole
+
+_EXAMPLES = 5
+_HOSTS = 20
+
+
+def write_report(journal: Journal, named: Named, this_run: dict[str, Any]) -> dict[str, Any]:
+    """Returns the report of a run after writing it, and the list of what is missing, into the journal's folder.
+
+    Args:
+        journal: After the run.
+        named: What the knowledge base names.
+        this_run: Figures of this run alone.
+    """
+    states = {state: 0 for state in ("here", "done", "failed", "wanted")}
+    with_main = 0
+    for state, count, entities in journal.rows(
+        "SELECT state, count(*), sum(entities) FROM pictures WHERE run = ? GROUP BY state", journal.run
+    ):
+        states[state] = count
+        with_main += entities if state in ("here", "done") else 0
+    [(sent, stored, contents)] = journal.rows(
+        "SELECT coalesce(sum(bytes), 0), coalesce(sum(stored), 0), count(DISTINCT sha) FROM pictures "
+        "WHERE state = 'done' AND run = ?",
+        journal.run,
+    )
+    report = {
+        "entities": {
+            "all": named.entities,
+            "main_image_there": with_main,
+            "main_image_missing": named.entities - named.without - with_main,
+            "no_image_named": named.without,
+        },
+        "pictures": {
+            "named": sum(states.values()),
+            "there": states["done"] + states["here"],
+            "not_from_here": states["here"],
+            "duplicates": states["done"] - contents,
+            "missing": states["failed"] + states["wanted"],
+        },
+        "bytes": {"as_sent": sent, "as_stored": stored},
+        "this_run": this_run,
+        "missing": _missing(journal),
+    }
+    replace_with(journal.folder / "missing.jsonl", lambda partial: _list_missing(journal, partial))
+    write_whole(journal.folder / "report.json", json.dumps(report, indent=2, ensure_ascii=False).encode() + b"\n")
+    return report
+
+
+def _missing(journal: Journal) -> dict[str, Any]:
+    """Returns for each reason, the most frequent first, how many pictures of which hosts, and examples."""
+    reasons: dict[str, Any] = {}
+    failed = "FROM pictures WHERE state = 'failed' AND run = ?"
+    counts = journal.rows(f"SELECT reason, count(*) {failed} GROUP BY reason ORDER BY 2 DESC, 1", journal.run)
+    for reason, count in list(counts):
+        hosts = journal.rows(
+            f"SELECT host, count(*) {failed} AND reason = ? GROUP BY host ORDER BY 2 DESC, 1 LIMIT {_HOSTS}",
+            journal.run,
+            reason,
+        )
+        examples = journal.rows(
+            f"SELECT url, detail {failed} AND reason = ? ORDER BY id LIMIT {_EXAMPLES}", journal.run, reason
+        )
+        reasons[reason] = {
+            "meaning": REASONS[reason].meaning,
+            "asked_again_by_next_run": REASONS[reason].later,
+            "pictures": count,
+            "hosts": dict(hosts),
+            "examples": [{"url": url, "detail": detail} for url, detail in examples],
+        }
+    return reasons
+
+
+def _list_missing(journal: Journal, path: Path) -> None:
+    rows = journal.rows(
+        "SELECT url, reason, detail FROM pictures WHERE state = 'failed' AND run = ? ORDER BY id", journal.run
+    )
+    with path.open("wb") as file:
+        file.writelines(as_line({"url": url, "reason": reason, "detail": detail}) for url, reason, detail in rows)

@@ -1,0 +1,235 @@
+"""Fetching a model from the Hugging Face hub: which files, how large, whether they fit, and whether they came whole."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from huggingface_hub import HfApi, constants, snapshot_download, try_to_load_from_cache
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
+# The error of whichever HTTP library this release of the client is built on.
+from huggingface_hub.errors import HTTPError as TransportError  # type: ignore[attr-defined]
+from tqdm import tqdm
+
+from omgm.downloads.hub import UNWANTED, HubModel
+
+MARGIN = 1 << 30
+"""Bytes of the disk that a download leaves free."""
+
+_PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack")
+_CHUNK = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file as the hub lists it: SHA-256 of its content for large files, else `git_sha`, Git's hash of the blob."""
+
+    name: str
+    bytes: int
+    sha256: str | None
+    git_sha: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be fetched of a model: files of one commit, and which of them are here already."""
+
+    model: HubModel
+    commit: str
+    files: tuple[RemoteFile, ...]
+    here: frozenset[str]
+
+    @property
+    def pinned(self) -> str:
+        """The model's name with its commit, as a profile should have it."""
+        return f"{self.model.repo}@{self.commit}"
+
+    @property
+    def bytes(self) -> int:
+        """Size of all files."""
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def bytes_to_fetch(self) -> int:
+        """Size of the files that are not here."""
+        return sum(file.bytes for file in self.files if file.name not in self.here)
+
+
+def make_plan(model: HubModel) -> Plan:
+    """Returns what is to be fetched of a model; asks the hub, fetches nothing.
+
+    Raises:
+        ValueError: The hub cannot be asked, does not have it or does not give it, or it has no safetensors weights.
+    """
+    with _explained(model):
+        info = HfApi().model_info(model.repo, revision=model.revision, files_metadata=True)
+        if info.gated:
+            HfApi().auth_check(model.repo)
+    files = {
+        sibling.rfilename: RemoteFile(
+            sibling.rfilename, sibling.size or 0, sibling.lfs.sha256 if sibling.lfs else None, sibling.blob_id
+        )
+        for sibling in info.siblings or []
+    }
+    if model.weights and not any(name.endswith(".safetensors") and "/" not in name for name in files):
+        raise ValueError(_without_safetensors(model, sorted(files)))
+    chosen = [file for name, file in sorted(files.items()) if _wanted(name, model)]
+    commit = str(info.sha)
+    here = {file.name for file in chosen if _cached_size(model.repo, commit, file.name) == file.bytes}
+    return Plan(model, commit, tuple(chosen), frozenset(here))
+
+
+def check_disk(plans: Sequence[Plan]) -> int:
+    """Returns the free bytes where the models go.
+
+    Raises:
+        ValueError: The files that are still to be fetched do not fit.
+    """
+    free = free_bytes(Path(constants.HF_HUB_CACHE))
+    needed = sum(plan.bytes_to_fetch for plan in plans)
+    if needed and needed + MARGIN > free:
+        raise ValueError(
+            f"{constants.HF_HUB_CACHE}: {gigabytes(needed)} to download and {gigabytes(free)} free; make room, or set "
+            "HF_HOME to a folder on a larger disk"
+        )
+    return free
+
+
+def fetch(plan: Plan) -> Path:
+    """Returns the folder with the files of a plan, fetched with a progress bar and compared with the hub's list.
+
+    Whole files that are here are not fetched again; a broken connection is taken up where it broke.
+
+    Raises:
+        ValueError: The download fails, or a file differs from the list; that file is removed.
+    """
+    model = plan.model
+    with _explained(model):
+        # By the profile's own revision, so that a branch is found offline under its name.
+        folder = Path(
+            snapshot_download(
+                model.repo, revision=model.revision, allow_patterns=model.patterns, ignore_patterns=UNWANTED
+            )
+        )
+    if folder.name != plan.commit:
+        raise ValueError(f"{model.name}: changed from {plan.commit} to {folder.name} meanwhile; run the command again")
+    verify(folder, plan)
+    return folder
+
+
+def verify(folder: Path, plan: Plan) -> None:
+    """Compares every file of a plan with the hub's list, by size and by hash.
+
+    Raises:
+        ValueError: A file differs; it is removed, so that the next download fetches it again.
+    """
+    with tqdm(total=plan.bytes, desc=f"verifying {plan.model.repo}", unit="B", unit_scale=True) as bar:
+        for file in plan.files:
+            path = folder / file.name
+            problem = _difference(path, file, bar)
+            if problem:
+                _remove(path)
+                raise ValueError(
+                    f"{plan.pinned}: {file.name}: {problem}; the file was removed, run the command again (if it "
+                    f"happens again, {constants.ENDPOINT} does not serve what it lists)"
+                )
+
+
+def free_bytes(folder: Path) -> int:
+    """Returns the free bytes of the disk that a folder is on or would be on."""
+    folder = folder.expanduser().absolute()
+    return shutil.disk_usage(next(one for one in (folder, *folder.parents) if one.exists())).free
+
+
+def gigabytes(size: float) -> str:
+    """Returns a size for people: GB of 10^9 bytes, MB where it is small."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
+
+
+def _wanted(name: str, model: HubModel) -> bool:
+    """Returns what `snapshot_download` makes of the same patterns."""
+    unwanted = any(fnmatch(name, pattern) for pattern in UNWANTED)
+    return not unwanted and any(fnmatch(name, pattern) for pattern in model.patterns)
+
+
+def _cached_size(repo: str, commit: str, name: str) -> int | None:
+    path = try_to_load_from_cache(repo, name, revision=commit)
+    return Path(path).stat().st_size if isinstance(path, str) and Path(path).is_file() else None
+
+
+def _difference(path: Path, file: RemoteFile, bar: tqdm[None]) -> str | None:
+    size = path.stat().st_size
+    if size != file.bytes:
+        return f"{size} bytes where the hub lists {file.bytes}"
+    # Git hashes a header before the content.
+    digest = hashlib.sha256() if file.sha256 else hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
+    expected = file.sha256 or file.git_sha
+    with path.open("rb") as content:
+        while chunk := content.read(_CHUNK):
+            digest.update(chunk)
+            bar.update(len(chunk))
+    found = digest.hexdigest()
+    return None if found == expected else f"{digest.name} {found} where the hub lists {expected}"
+
+
+def _remove(path: Path) -> None:
+    """Removes a file of the cache and what it links to."""
+    while path.is_symlink():
+        target = path.parent / path.readlink()
+        path.unlink()
+        path = target
+    path.unlink(missing_ok=True)
+
+
+def _without_safetensors(model: HubModel, names: Sequence[str]) -> str:
+    pickled = [name for name in names if name.endswith(_PICKLED)]
+    if model.key == "fusion.model":
+        mend = "import a .pth file with `omgm import-reranker` and set fusion.model to the folder it writes"
+    else:
+        mend = (
+            "name a revision that has them (conversions wait in pull requests: "
+            f"{model.repo}@refs/pr/1), or set {model.key} to a folder with converted weights"
+        )
+    only = f", only {', '.join(pickled[:3])}{' ...' if len(pickled) > 3 else ''}" if pickled else ""
+    return f"{model.key}: {model.name} has no .safetensors weights{only}; {mend}"
+
+
+@contextmanager
+def _explained(model: HubModel) -> Iterator[None]:
+    """Turns the hub's errors into one that says what to do."""
+    try:
+        yield
+    except (OSError, TransportError) as error:
+        raise ValueError(f"{model.key}: {model.name}: {_explanation(model, error)}") from error
+
+
+def _explanation(model: HubModel, error: Exception) -> str:
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__) is not None:
+        causes.append(cause)
+    for cause in causes:
+        status = cause.response.status_code if isinstance(cause, HfHubHTTPError) else None
+        if isinstance(cause, GatedRepoError) or status == 403:
+            return (
+                f"its license must be accepted first: do so at {constants.ENDPOINT}/{model.repo}, then set HF_TOKEN to "
+                "a token of that account"
+            )
+        if isinstance(cause, RepositoryNotFoundError) or status == 401:
+            return f"{constants.ENDPOINT} does not have it or does not show it; check the name, or set HF_TOKEN"
+        if isinstance(cause, RevisionNotFoundError):
+            return f"has no revision {model.revision!r}; name a commit, a branch or a tag of it"
+        if isinstance(cause, OfflineModeIsEnabled):
+            return "HF_HUB_OFFLINE is set; unset it to download"
+    return f"{error}; run the command again, whole files are kept"

@@ -1,0 +1,255 @@
+"""Step 2's fusion encoder: BLIP-2's Q-Former reads a picture and a text into 32 token vectors (equation 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from transformers import AutoTokenizer, Blip2QFormerConfig, Blip2QFormerModel, PreTrainedTokenizerBase
+from transformers.models.blip_2.modeling_blip_2 import Blip2TextEmbeddings
+
+from retriever.models.encoder import folder_fingerprint
+from retriever.models.graphs import Forward, graphed
+from retriever.models.pixels import PixelPreparation
+from retriever.models.qformer_folder import read_layout, small_settings, write_folder
+from retriever.models.small_clip import SmallCLIPConfig, SmallVision
+from retriever.models.weights import check_shapes, read_weights
+
+UNSAVED = "unsaved"
+
+
+class QFormerFusion(nn.Module):
+    """Fused tokens of picture and text (fulfils `retriever.protocols.FusionEncoder`).
+
+    Args:
+        vision: The image tower; gives `last_hidden_state` [B, cells, width] of pixel values [B, 3, H, W].
+        vision_settings: `{"kind", "config"}`, see `retriever.models.qformer_folder`.
+        config: Sizes of the Q-Former.
+        queries: Number of query tokens, and of fused tokens.
+        tokenizer: Of the texts.
+        pixels: How pictures are prepared.
+        max_text_tokens: Longest text; the rest is cut.
+        fingerprint: Hash of all of it.
+        batch_size: Pairs a forward pass.
+        vision_norm_eps: Of the norm between tower and Q-Former.
+    """
+
+    def __init__(
+        self,
+        vision: nn.Module,
+        vision_settings: dict[str, Any],
+        config: Blip2QFormerConfig,
+        queries: int,
+        tokenizer: PreTrainedTokenizerBase,
+        pixels: PixelPreparation,
+        max_text_tokens: int,
+        fingerprint: str = UNSAVED,
+        batch_size: int = 64,
+        vision_norm_eps: float = 1e-5,
+    ):
+        super().__init__()
+        self.vision = vision
+        self.vision_settings = vision_settings
+        self.config = config
+        self.tokenizer = tokenizer
+        self.pixels = pixels
+        self.max_text_tokens = max_text_tokens
+        self.fingerprint = fingerprint
+        self.batch_size = batch_size
+        self._graphed_features: Forward | None = None
+        self.vision_norm = nn.LayerNorm(config.encoder_hidden_size, vision_norm_eps)
+        self.query_tokens = nn.Parameter(torch.randn(1, queries, config.hidden_size) * config.initializer_range)
+        self.embeddings = Blip2TextEmbeddings(config)
+        for table in (self.embeddings.word_embeddings, self.embeddings.position_embeddings):
+            nn.init.normal_(table.weight, std=config.initializer_range)
+        self.qformer = Blip2QFormerModel(config)
+        self.eval()
+
+    @classmethod
+    def create(
+        cls,
+        vision: SmallVision,
+        vision_config: SmallCLIPConfig,
+        tokenizer: PreTrainedTokenizerBase,
+        pixels: PixelPreparation,
+        *,
+        hidden_size: int = 128,
+        layers: int = 3,
+        heads: int = 4,
+        queries: int = 32,
+        max_text_tokens: int = 128,
+    ) -> QFormerFusion:
+        """Returns an untrained fusion encoder around `vision`, seeded by PyTorch's global generator."""
+        config = Blip2QFormerConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=hidden_size,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            intermediate_size=4 * hidden_size,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            max_position_embeddings=max_text_tokens,
+            pad_token_id=tokenizer.pad_token_id,
+            cross_attention_frequency=2,
+            # BLIP-2 has 0.02 at width 768; at this width that would let hardly anything through to the tokens.
+            initializer_range=0.6 * hidden_size**-0.5,
+            encoder_hidden_size=vision_config.vision_width,
+            use_qformer_text_input=True,
+        )
+        return cls(vision, small_settings(vision_config), config, queries, tokenizer, pixels, max_text_tokens)
+
+    @classmethod
+    def load(
+        cls, folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32, batch_size: int = 64
+    ) -> QFormerFusion:
+        """Returns the encoder kept in `folder`: one of ours, or a BLIP-2 of transformers for image-text retrieval.
+
+        Weights go straight to `device` and `dtype`; they are never held twice.
+
+        Raises:
+            ValueError: A file is missing, or a weight is missing, unexpected or of a wrong shape.
+        """
+        fingerprint = folder_fingerprint(folder)
+        layout = read_layout(folder)
+        pixels, tokenizer = PixelPreparation.load(folder), AutoTokenizer.from_pretrained(folder)
+        with torch.device("meta"):
+            model = cls(
+                layout.vision(),
+                layout.settings["vision"],
+                layout.qformer(),
+                layout.settings["queries"],
+                tokenizer,
+                pixels,
+                layout.settings["max_text_tokens"],
+                fingerprint,
+                batch_size,
+                layout.settings.get("vision_norm_eps", 1e-5),
+            )
+        empty = model.state_dict()
+        sources = {name: layout.stored_name(name) for name in empty}
+        tensors = read_weights(folder, sources, device, dtype, layout.ignored)
+        check_shapes(folder, tensors, empty)
+        model.load_state_dict(tensors, assign=True)
+        positions = torch.arange(model.config.max_position_embeddings, device=device)
+        model.embeddings.position_ids = nn.Buffer(positions[None], persistent=False)  # in no file
+        return model
+
+    def save(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
+        """Writes the folder that `load` reads; matrices are stored as `dtype`, vectors as they are."""
+        tensors = {
+            # Variances of batch norm may lie below float16's range.
+            name: tensor.detach().to("cpu", dtype if tensor.ndim > 1 else tensor.dtype)
+            for name, tensor in self.state_dict().items()
+        }
+        settings = {
+            "qformer": self.config.to_diff_dict(),
+            "vision": self.vision_settings,
+            "queries": self.query_tokens.shape[1],
+            "max_text_tokens": self.max_text_tokens,
+            "vision_norm_eps": self.vision_norm.eps,
+        }
+        write_folder(folder, settings, tensors, self.tokenizer, self.pixels)
+
+    def use_vision(self, vision: SmallVision, vision_config: SmallCLIPConfig, pixels: PixelPreparation) -> None:
+        """Replaces the image tower and its preparation; the Q-Former must then be trained for it.
+
+        Raises:
+            ValueError: The tower's vectors have another length.
+        """
+        if vision_config.vision_width != self.config.encoder_hidden_size:
+            raise ValueError(
+                f"image tower: the Q-Former reads vectors of length {self.config.encoder_hidden_size}, "
+                f"this one gives {vision_config.vision_width}"
+            )
+        self.vision = vision.to(self.query_tokens.device).eval()
+        self.vision_settings = small_settings(vision_config)
+        self.pixels = pixels
+
+    @property
+    def token_shape(self) -> tuple[int, int]:
+        """Number of fused tokens and their length."""
+        return self.query_tokens.shape[1], self.query_tokens.shape[2]
+
+    def tokenize(self, texts: Sequence[str], max_tokens: int | None = None) -> tuple[Tensor, Tensor]:
+        """Returns token ids and their mask, int64 [N, T], padded to the longest and cut at `max_tokens`."""
+        limit = min(max_tokens or self.max_text_tokens, self.max_text_tokens)
+        encoded = self.tokenizer(list(texts), padding=True, truncation=True, max_length=limit, return_tensors="pt")
+        return self._moved(encoded["input_ids"]), self._moved(encoded["attention_mask"])
+
+    def vision_features(self, pixels: Tensor) -> Tensor:
+        """Returns the image tower's output, [B, cells, width] of the model's dtype, of pixel values [B, 3, H, W]."""
+        features: Tensor = self.vision(pixels.to(self.query_tokens.dtype)).last_hidden_state
+        return features
+
+    def fuse_tokens(self, features: Tensor, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Returns fused tokens [B, 32, H] of `vision_features` and texts (ids and mask [B, T]).
+
+        Text positions count from 0; query tokens have none. Padding is masked, so its amount changes nothing.
+        """
+        count = len(input_ids)
+        queries = self.query_tokens.expand(count, -1, -1)
+        joint = self.embeddings(input_ids=input_ids, query_embeds=queries)
+        mask = torch.cat([attention_mask.new_ones(count, queries.shape[1]), attention_mask], dim=1)
+        output = self.qformer(
+            query_embeds=joint,
+            query_length=queries.shape[1],
+            # Of two dimensions it would be looked at for padding, for which the host waits.
+            attention_mask=mask[:, None, None].bool(),
+            encoder_hidden_states=self.vision_norm(features),
+        )
+        fused: Tensor = output.last_hidden_state[:, : queries.shape[1]]
+        return fused
+
+    @torch.inference_mode()
+    def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> Tensor:
+        """Returns fused tokens of (images[i], texts[i]), float32 [N, 32, H] on the model's device, not normalized.
+
+        Raises:
+            ValueError: There are not as many texts as images.
+        """
+        if len(images) != len(texts):
+            raise ValueError(f"images and texts: expected as many of each, got {len(images)} and {len(texts)}")
+        return self._fuse(texts, lambda part: self._features([images[i] for i in part]))
+
+    @torch.inference_mode()
+    def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> Tensor:
+        """Returns fused tokens of one image with each text, float32 [N, 32, H] on the model's device.
+
+        The image is encoded once.
+        """
+        features = self._features([image] if texts else [])
+        return self._fuse(texts, lambda part: features.expand(len(part), -1, -1))
+
+    def _features(self, images: Sequence[Image.Image]) -> Tensor:
+        queries = self.query_tokens
+        forward = self._graphed_features or self.vision_features
+        return forward(self.pixels.to_device(images, queries.device, queries.dtype))
+
+    def use_cuda_graphs(self) -> None:
+        """Replays the image tower as CUDA graphs, captured at the first batch of each size."""
+        self._graphed_features = graphed(self.vision_features)
+
+    def _fuse(self, texts: Sequence[str], features_of: Callable[[list[int]], Tensor]) -> Tensor:
+        """Returns fused tokens of each text with its features; texts of like length share a batch."""
+        order = list(range(len(texts)))
+        if len(order) > self.batch_size:
+            order.sort(key=lambda i: len(texts[i]))
+        parts = [torch.empty(0, *self.token_shape, device=self.query_tokens.device)]
+        for start in range(0, len(order), self.batch_size):
+            part = order[start : start + self.batch_size]
+            features = features_of(part)  # first: a GPU is at it while the texts are cut into tokens
+            ids, mask = self.tokenize([texts[i] for i in part])
+            parts.append(self.fuse_tokens(features, ids, mask).float())
+        fused = torch.cat(parts)
+        if len(order) > self.batch_size:
+            fused = fused[self._moved(torch.tensor(order).argsort())]
+        return fused
+
+    def _moved(self, tensor: Tensor) -> Tensor:
+        """Returns a small tensor on the model's device; the host does not wait for a GPU."""
+        device = self.query_tokens.device
+        return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

@@ -1,0 +1,96 @@
+"""The files in docker/ hold together: variables, volumes, versions, and commands that the command line takes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from typing import Any
+
+import pytest
+
+from omgm.__main__ import parser
+from omgm.profile import load_profile
+from tests.paths import ROOT
+
+yaml = pytest.importorskip("yaml")
+DOCKER = ROOT / "docker"
+COMPOSE = (DOCKER / "compose.yaml").read_text(encoding="utf-8")
+DOCKERFILE = (DOCKER / "Dockerfile").read_text(encoding="utf-8")
+VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?P<default>:-[^}]*)?\}")
+
+
+def example() -> dict[str, str]:
+    lines = (DOCKER / ".env.example").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def compose(settings: dict[str, str]) -> dict[str, Any]:
+    """Returns the file as compose reads it: variables first, where an empty one has its default, then YAML."""
+    text = VARIABLE.sub(lambda found: settings.get(found["name"]) or (found["default"] or ":-")[2:], COMPOSE)
+    loaded: dict[str, Any] = yaml.safe_load(text)
+    return loaded
+
+
+def test_every_variable_is_in_the_example() -> None:
+    used = {found["name"]: found["default"] for found in VARIABLE.finditer(COMPOSE)}
+    assert set(used) == set(example())
+    told = {name: value for name, value in example().items() if not name.endswith("_TOKENIZER")}
+    assert told == {name: (used[name] or ":-")[2:] for name in told}  # the example says the defaults
+
+
+@pytest.mark.parametrize("settings", [{}, example(), {"INDEX": "/data/index", "SERVICE_ARGS": "--set search.k=10"}])
+def test_services(settings: dict[str, str]) -> None:
+    loaded = compose(settings)
+    services = loaded["services"]
+    assert set(services) == {"generator", "service", "summarizer", "build-index"}
+    assert {name for name, service in services.items() if "profiles" not in service} == {"generator", "service"}
+    for name, service in services.items():
+        [device] = service["deploy"]["resources"]["reservations"]["devices"]
+        assert device == {"driver": "nvidia", "capabilities": ["gpu"], "device_ids": ["0"]}, name
+        for needed in service.get("depends_on", {}):
+            assert "healthcheck" in services[needed]
+        for volume in service["volumes"]:
+            source = volume.split(":")[0]
+            assert source in loaded["volumes"] or source.startswith(("/", ".")), volume
+    assert services["service"]["ports"] == ["127.0.0.1:8000:8000"]
+    assert services["service"]["volumes"][1].endswith(":/index:ro")
+
+
+@pytest.mark.parametrize("settings", [{}, example(), {"SERVICE_ARGS": "--set generator.multimodal=true"}])
+def test_our_commands_are_taken(settings: dict[str, str]) -> None:
+    services = compose(settings)["services"]
+    for name in ("service", "build-index"):
+        program, *arguments = shlex.split(services[name]["command"])
+        assert program == "omgm"
+        args = parser().parse_args(arguments)
+        profile = load_profile(args.profile, args.overrides)
+        part, server = (profile.generator, "generator") if name == "service" else (profile.summarizer, "summarizer")
+        assert (part.kind, part.base_url) == ("openai", f"http://{server}:8000")
+        assert part.model == shlex.split(services[server]["command"])[0]
+
+
+def test_versions() -> None:
+    image = compose({})["services"]["generator"]["image"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert extras["vllm"] == [f"vllm=={image.removeprefix('vllm/vllm-openai:v')}"]
+    assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.M) == ["python:3.12.12-slim-bookworm", "base", "base"]
+    [wanted] = re.findall(r"^ARG EXTRAS=(\S+)", DOCKERFILE, re.M)
+    assert set(wanted.split(",")) <= set(extras)
+
+
+def test_the_images_hold_what_they_need() -> None:
+    rules = (DOCKER / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+    kept = {rule[1:] for rule in rules if rule.startswith("!")}
+    assert "*" in rules and all((ROOT / name).exists() for name in kept)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = {name.rstrip("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
+    assert packages | {"configs", "weights", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"} == kept
+
+
+def test_the_demo_image_serves() -> None:
+    stage = DOCKERFILE.split("AS demo")[1].split("FROM")[0]
+    command = [str(part) for part in yaml.safe_load(stage.split("CMD ")[1].replace("\\\n", ""))]
+    args = parser().parse_args(command[1:])
+    assert (command[0], args.host, args.profile) == ("omgm", "0.0.0.0", "embedded")
+    assert str(args.index) == "artifacts/demo/index" and str(args.examples) == "artifacts/demo"

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from evaluation.datasets import read
+from evaluation.datasets.check import examine, report
+from evaluation.datasets.coverage import Kind, coverage
+from indexes.build import build_index
+from omgm.__main__ import main
+from tests.fakes.question_files import DYNVQA, EVQA, INFOSEEK, PLAIN, TWO_HOPS, write_csv, write_infoseek, write_jsonl
+from tests.fakes.small_kb import write_kb
+from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
+
+X = "https://en.wikipedia.org/wiki/X"
+
+
+def picture(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (4, 4), "red").save(path)
+
+
+def evqa_with_pictures(folder: Path) -> Path:
+    """One question in each layout, one without a picture, one with a broken one."""
+    landmark = EVQA | {"dataset_name": "landmarks", "question_type": "automatic", "wikipedia_url": X + "2|" + X}
+    rows = [EVQA, landmark | {"dataset_image_ids": "01ab"}, TWO_HOPS, landmark | {"dataset_image_ids": "0000"}]
+    rows += [EVQA | {"dataset_image_ids": "124"}, EVQA | {"evidence_section_id": "9"}]
+    picture(folder / "inaturalist" / "123.jpg")
+    picture(folder / "landmarks" / "0" / "1" / "a" / "01ab.jpg")
+    (folder / "124.png").write_bytes(b"no picture")
+    return write_csv(folder / "val.csv", *rows)
+
+
+def test_findings_are_counted(tmp_path: Path) -> None:
+    result = report(examine(read("evqa", evqa_with_pictures(tmp_path)), tmp_path))
+    assert result == {
+        "usable": False,
+        "questions": 5,
+        "left_out": {"a question of two hops": 1},
+        "errors": 1,
+        "first_errors": [f"{tmp_path / '124.png'}: not a readable picture (UnidentifiedImageError)"],
+        "repeated": 1,
+        "entities": 2,
+        "answers_mean": 2.0,
+        "with_several_answers": 5,
+        "by_question_type": {"automatic": 2, "templated": 3},
+        "by_split": {"val": 5},
+        "by_category": {"inaturalist": 3, "landmarks": 2},
+        "pictures": {"flat": 1, "landmarks": 1, "missing": 1, "unreadable": 1},
+        "pictures_by_category": {
+            "inaturalist": {"flat": 2, "unreadable": 1},
+            "landmarks": {"landmarks": 1, "missing": 1},
+        },
+        "first_missing": ["0000"],
+        "coverage": None,
+    }
+
+
+def test_bad_rows_are_listed_and_the_others_counted(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "val.csv", EVQA, EVQA | {"question": ""}, EVQA | {"answer": "|"}, EVQA)
+    result = report(examine(read("evqa", path)))
+    assert (result["questions"], result["errors"], result["usable"]) == (2, 2, False)
+    assert [error.split(": ")[1:3] for error in result["first_errors"]] == [
+        ["line 3", "field question"],
+        ["line 4", "field answer"],
+    ]
+    assert report(examine([]))["usable"] is False
+    assert report(examine(read("evqa", write_csv(path, EVQA))))["usable"] is True
+
+
+def test_two_urls_of_one_file_are_told(tmp_path: Path) -> None:
+    other = DYNVQA | {"question_id": "en2", "image_url": "https://host.example/data/Freshqa/images/image_1.jpeg"}
+    path = write_jsonl(tmp_path / "d.jsonl", DYNVQA, other)
+    picture(tmp_path / "image_1.jpeg")  # what a download without folders leaves of the two
+    result = report(examine(read("dynvqa", path), tmp_path))
+    assert (result["usable"], result["errors"]) == (False, 1)
+    assert f"{tmp_path / 'image_1.jpeg'}: is the picture of {DYNVQA['image_url']} and of" in result["first_errors"][0]
+    (tmp_path / "image_1.jpeg").unlink()
+    for folder in ("Timeqa", "Freshqa"):
+        picture(tmp_path / "data" / folder / "images" / "image_1.jpeg")
+    assert report(examine(read("dynvqa", path), tmp_path))["usable"]
+
+
+def test_coverage_by_hand() -> None:
+    kinds = {
+        Kind("templated", "val", "", "flat", ("a",), 2): 3,  # both known
+        Kind("templated", "test", "", "flat", ("a",), 7): 4,  # no such section
+        Kind("automatic", "val", "", "flat", ("b",), 2): 5,  # no such entity
+        Kind("automatic", "val", "", "flat", ("b", "c"), None): 6,  # one of two entities, no section named
+        Kind("", "val", "", "flat", (), None): 7,  # no entity named
+    }
+    rows = coverage(kinds, {"a": frozenset({0, 2}), "c": frozenset()})
+    assert list(rows) == ["all", "split test", "split val", "type automatic", "type templated"]
+    assert [list(row.values()) for row in rows.values()] == [
+        [25, 18, 13, 12, 3],
+        [4, 4, 4, 4, 0],
+        [21, 14, 9, 8, 3],
+        [11, 11, 6, 5, 0],
+        [7, 7, 7, 7, 3],
+    ]
+    assert list(rows["all"]) == ["questions", "with_entity", "entity_known", "with_section", "section_known"]
+
+
+def check(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    try:
+        status = main(["dataset", "check", *map(str, arguments)])
+    except SystemExit as stopped:
+        status = int(str(stopped.code))
+    return status, capsys.readouterr().out
+
+
+def test_the_command_against_a_knowledge_base(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = evqa_with_pictures(tmp_path)
+    titles = ["X", "Growth", "Height", "References"]
+    entry = {"title": "X", "url": X, "section_titles": titles, "section_texts": ["x"] * 4, "image_urls": []}
+    kb = tmp_path / "kb.json"
+    kb.write_text(json.dumps({X: entry, "other": entry | {"url": "other"}}))
+    given = ["--dataset", "evqa", "--queries", path, "--query-images", tmp_path, "--kb", kb]
+    status, out = check(capsys, *given, "--json", "--missing", tmp_path / "missing.txt")
+    found = json.loads(out)
+    assert (status, found["dataset"], found["queries"]) == (1, "evqa", str(path))
+    assert list(found["coverage"]["all"].values()) == [5, 5, 5, 5, 4]
+    assert (tmp_path / "missing.txt").read_text() == "0000\n"
+    picture(tmp_path / "0000.jpg")
+    picture(tmp_path / "124.png")
+    _forget_folders()
+    status, out = check(capsys, *given)
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0] == f"evqa, {path}: 5 questions about 2 entities"
+    assert "  left out       1 (a question of two hops)" in lines
+    assert "  pictures       flat 3, landmarks 1" in lines
+    assert "all                         5              5              5              5              4" in lines
+    kb.write_text(json.dumps({"other": entry | {"url": "other"}}))
+    assert check(capsys, *given)[0] == 1  # another knowledge base than these questions'
+
+
+def test_the_command_against_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kb, images = write_kb(tmp_path)
+    models = {"summarizer": FirstSentence(), "encoder": ColorEncoder(), "fusion": ColorFusion()}
+    build_index(kb, images, tmp_path / "index", progress=False, **models)
+    france = PLAIN | {"entity": "https://e.example/wiki/France", "section": 2}
+    rows = [france, france | {"id": "b", "section": 1}, france | {"id": "c", "entity": "unknown"}]
+    path = write_jsonl(tmp_path / "q.jsonl", *rows)
+    given = ["--dataset", "plain", "--queries", path, "--json"]
+    status, out = check(capsys, *given, "--index", tmp_path / "index")
+    found = json.loads(out)
+    assert status == 0
+    assert list(found["coverage"]["all"].values()) == [3, 3, 2, 3, 1]  # section 1 of France are references
+    assert json.loads(check(capsys, *given, "--kb", kb)[1]) == found
+
+
+def test_the_command_with_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_jsonl(tmp_path / "q.jsonl", PLAIN)
+    assert check(capsys, "--dataset", "plain", "--queries", path)[0] == 0
+    assert check(capsys, "--dataset", "plain", "--queries", tmp_path / "no")[0] == 2
+    assert check(capsys, "--dataset", "plain", "--queries", path, "--query-images", tmp_path / "no")[0] == 2
+    assert check(capsys, "--dataset", "none", "--queries", path)[0] == 2
+    seek = write_infoseek(tmp_path, [INFOSEEK, INFOSEEK])
+    assert check(capsys, "--dataset", "infoseek", "--queries", seek) == (2, "")  # the file beside it repeats an id
+
+
+def _forget_folders() -> None:
+    from evaluation.datasets import images as pictures
+
+    pictures._pictures.cache_clear()
+
+
+def hub_rows(folder: Path) -> list[dict[str, Any]]:
+    picture(folder / "tea.png")
+    data = (folder / "tea.png").read_bytes()
+    tiff = folder / "tea.tiff"
+    Image.new("RGB", (4, 4), "blue").save(tiff)
+    shared = {"question": "Where is it grown?", "answers": ["Assam", "India"], "entity": "tea", "note": "dropped"}
+    return [
+        shared | {"id": "a", "image": {"bytes": data, "path": None}},
+        shared | {"id": "b", "image": {"bytes": data, "path": None}},
+        shared | {"id": "c", "image": {"bytes": None, "path": str(tiff)}},
+    ]
+
+
+def save(folder: Path, rows: list[dict[str, Any]], *, splits: bool = False, pictures: bool = True) -> Path:
+    datasets = pytest.importorskip("datasets")
+    data = datasets.Dataset.from_list(rows)
+    if pictures:
+        data = data.cast_column("image", datasets.Image())
+    saved = datasets.DatasetDict({"train": data, "test": data.select([0])}) if splits else data
+    saved.save_to_disk(str(folder))
+    return folder
+
+
+def test_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, out = save(tmp_path / "saved", hub_rows(tmp_path)), tmp_path / "out"
+    assert main(["dataset", "export", "--from", str(source), "--out", str(out)]) == 0
+    assert capsys.readouterr().out.startswith("3 questions: --dataset plain --queries ")
+    rows = [json.loads(line) for line in (out / "questions.jsonl").read_text().splitlines()]
+    assert [set(row) for row in rows] == [{"id", "image", "question", "answers", "entity"}] * 3
+    assert rows[0]["image"] == rows[1]["image"]
+    assert len(list((out / "images").iterdir())) == 2
+    result = report(examine(read("plain", out / "questions.jsonl"), out / "images"))
+    assert (result["usable"], result["pictures"]) == (True, {"flat": 2})
+    blue = out / "images" / f"{rows[2]['image']}.png"
+    with Image.open(blue) as image:
+        assert image.getpixel((0, 0)) == (0, 0, 255)
+    before = blue.stat().st_mtime_ns, (out / "questions.jsonl").read_bytes()
+    assert main(["dataset", "export", "--from", str(source), "--out", str(out)]) == 0
+    assert before == (blue.stat().st_mtime_ns, (out / "questions.jsonl").read_bytes())
+
+
+def test_export_of_a_split_and_of_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = save(tmp_path / "saved", [PLAIN, PLAIN | {"id": "b"}], splits=True, pictures=False)
+    out = tmp_path / "out"
+    assert main(["dataset", "export", "--from", str(source), "--out", str(out), "--split", "test"]) == 0
+    assert json.loads((out / "questions.jsonl").read_text()) == PLAIN
+    assert main(["dataset", "export", "--from", str(source), "--out", str(out)]) == 2
+    assert "holds the splits train, test; --split names one of them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"question": ""}, "row 1: field question:"),
+        ({"id": "a"}, "row 1: field id: 'a' stands in an earlier row too"),
+        ({"image": {"bytes": b"no picture", "path": None}}, "row 1: field image: not a readable picture"),
+        ({"image": None}, "row 1: field image:"),
+    ],
+)
+def test_export_names_bad_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], message: str
+) -> None:
+    first, second, _ = hub_rows(tmp_path)
+    source, out = save(tmp_path / "saved", [first, second | change]), tmp_path / "out"
+    assert main(["dataset", "export", "--from", str(source), "--out", str(out)]) == 2
+    assert message in capsys.readouterr().err
+    assert not (out / "questions.jsonl").exists()
+
+
+def test_export_of_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("datasets")
+    assert main(["dataset", "export", "--from", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert "not a dataset that save_to_disk wrote" in capsys.readouterr().err

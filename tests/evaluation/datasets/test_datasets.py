@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+import gzip
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.datasets import LOADERS, LeftOut, Question, find_query_image, load, read
+from tests.fakes.question_files import (
+    DYNVQA,
+    EVQA,
+    INFOSEEK,
+    NUMBER,
+    PLAIN,
+    TWO_HOPS,
+    write_csv,
+    write_infoseek,
+    write_jsonl,
+)
+from tests.paths import SHARED
+
+ATLAS = SHARED / "atlas"
+
+
+def refused(dataset: str, path: Path) -> str:
+    with pytest.raises(ValueError, match=str(path.parent.name)) as caught:
+        load(dataset, path)
+    assert str(path.parent) in str(caught.value)
+    return str(caught.value)
+
+
+def test_evqa_row(tmp_path: Path) -> None:
+    assert load("evqa", write_csv(tmp_path / "val.csv", EVQA)) == [
+        Question(
+            id="E-VQA_0",
+            question="How tall does this plant grow?",
+            image_id="123",
+            answers=("1 m", "1 metre"),
+            entity_ids=("https://en.wikipedia.org/wiki/X",),
+            section_index=2,
+            question_type="templated",
+            data_split="val",
+            category="inaturalist",
+            other_image_ids=("456",),
+        )
+    ]
+
+
+def test_evqa_columns_are_found_by_name_and_ids_count_what_is_kept(tmp_path: Path) -> None:
+    multi = EVQA | {"question_type": "multi_answer", "answer": "a&&b|a&&c"}
+    flipped = [dict(reversed(row.items())) for row in (TWO_HOPS, multi, EVQA)]
+    path = write_csv(tmp_path / "val.csv", *flipped)
+    assert [(q.id, q.question_type, q.answers) for q in load("evqa", path)] == [
+        ("E-VQA_0", "multi_answer", ("a&&b", "a&&c")),
+        ("E-VQA_1", "templated", ("1 m", "1 metre")),
+    ]
+    first, *rest = load("evqa-all", path)
+    assert (first.id, first.entity_ids, first.section_index) == ("E-VQA_0", ("u", "v"), None)
+    assert [question.id for question in rest] == ["E-VQA_1", "E-VQA_2"]
+    assert next(read("evqa", path)) == LeftOut(f"{path}: line 2", "a question of two hops")
+
+
+def test_evqa_long_fields_and_a_missing_section(tmp_path: Path) -> None:
+    row = EVQA | {"evidence": "line\n" * 100_000, "evidence_section_id": ""}
+    assert load("evqa", write_csv(tmp_path / "val.csv", row))[0].section_index is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"question": " "}, "line 3: field question:"),
+        ({"answer": "|"}, "line 3: field answer:"),
+        ({"dataset_image_ids": ""}, "line 3: field dataset_image_ids:"),
+        ({"wikipedia_url": ""}, "line 3: field wikipedia_url:"),
+        ({"question_type": "riddle"}, "line 3: field question_type: 'riddle'"),
+        ({"evidence_section_id": "two"}, "line 3: field evidence_section_id: 'two'"),
+        ({"evidence_section_id": "-1"}, "line 3: field evidence_section_id: '-1'"),
+    ],
+)
+def test_evqa_bad_rows_are_named(tmp_path: Path, change: dict[str, str], message: str) -> None:
+    assert message in refused("evqa", write_csv(tmp_path / "val.csv", EVQA, EVQA | change))
+
+
+def test_a_bad_row_does_not_hide_the_next(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "val.csv", EVQA | {"evidence": "two\nlines"}, EVQA | {"question": ""}, EVQA)
+    first, second, third = read("evqa", path)
+    assert isinstance(first, Question)
+    assert isinstance(third, Question)
+    assert third.id == "E-VQA_1"
+    assert "line 4: field question:" in str(second)  # the first row takes two lines
+
+
+def test_csv_that_is_not_whole(tmp_path: Path) -> None:
+    path = tmp_path / "val.csv"
+    path.write_text("question,answer\na,b\n")
+    assert "line 1: no column dataset_image_ids, question_type, wikipedia_url" in refused("evqa", path)
+    path.write_text("")
+    assert "line 1: no column question," in refused("evqa", path)
+    whole = write_csv(path, EVQA, EVQA | {"evidence": "a, b"}).read_bytes()
+    path.write_bytes(whole[: whole.rindex(b"a, b") + 2])
+    assert "line 3: not CSV (unexpected end of data); is the file cut short?" in refused("evqa", path)
+    path.write_bytes(whole + b"cut off,here\n")
+    assert "line 4: not as many fields as the header has columns (2 fields where" in refused("evqa", path)
+    path.write_bytes(whole.replace(b"evidence_section_title", b"answer", 1))
+    assert "line 1: the column answer stands twice" in refused("evqa", path)
+    path.write_bytes(whole + whole)
+    assert "line 4: field question_type: 'question_type' is none of" in refused("evqa", path)
+    assert "absent.csv: cannot be read (No such file" in refused("evqa", tmp_path / "absent.csv")
+
+
+def test_encodings(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "val.csv", EVQA | {"answer": "café"})
+    text = path.read_text()
+    path.write_text(text, encoding="utf-8-sig")
+    assert load("evqa", path)[0].answers == ("café",)
+    path.write_text(text, encoding="latin-1")
+    assert "line 2: not UTF-8 (byte 35 of it is 0xe9); convert the file" in refused("evqa", path)
+    path.write_text(text, encoding="utf-16")
+    assert "line 1: not UTF-8 (byte 1 of it is 0xff)" in refused("evqa", path)
+    lines = write_jsonl(tmp_path / "dyn.jsonl", DYNVQA, DYNVQA | {"question_id": "en2", "answer": ["café"]})
+    content = lines.read_text()
+    lines.write_text(content, encoding="utf-8-sig")
+    assert len(load("dynvqa", lines)) == 2
+    lines.write_bytes(content.encode().replace("é".encode(), b"\xe9"))
+    assert "line 2: not UTF-8" in refused("dynvqa", lines)
+    lines.write_text('{"question_id": "a", "question": "\\ud83d", "image_url": "i", "answer": ["b"]}')
+    assert "line 1: field question: not valid Unicode (surrogates not allowed)" in refused("dynvqa", lines)
+
+
+@pytest.mark.parametrize("types", [["String", "Numerical"], None])
+@pytest.mark.parametrize("name", ["infoseek_val", "infoseek_dev"])
+def test_infoseek_rows(tmp_path: Path, types: list[str] | None, name: str) -> None:
+    assert load("infoseek", write_infoseek(tmp_path, [INFOSEEK, NUMBER], types, name)) == [
+        Question(
+            id="infoseek_val_0",
+            question="Where is it endemic to?",
+            image_id="oven_01963180",
+            answers=("cn", "China"),
+            entity_ids=("Q0",),
+            question_type="string",
+            data_split="val_unseen_entity",
+            style="infoseek",
+        ),
+        Question(
+            id="infoseek_val_1",
+            question="Where is it endemic to?",
+            image_id="oven_01963180",
+            answers=("1",),
+            entity_ids=("Q1",),
+            question_type="numerical",
+            data_split="val_unseen_question",
+            numeric_range=(0.9, 1.1),
+            style="infoseek",
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "kind", "message"),
+    [
+        (INFOSEEK | {"question": ""}, "string", "line 1: field question:"),
+        (INFOSEEK | {"image_id": 7}, "string", "line 1: field image_id:"),
+        (INFOSEEK | {"answer_eval": []}, "string", "line 1: field answer_eval:"),
+        (INFOSEEK | {"answer_eval": ["x", None]}, "time", "line 1: field answer_eval:"),
+        (INFOSEEK | {"answer": [""]}, "string", "line 1: field answer:"),
+        (INFOSEEK | {"data_split": None}, "string", "line 1: field data_split:"),
+        (INFOSEEK, "numerical", "line 1: field answer_eval:"),
+        (NUMBER | {"answer_eval": {"range": [2, 1]}}, "numerical", "line 1: field answer_eval:"),
+        (NUMBER | {"answer_eval": [{"range": [1]}]}, "numerical", "line 1: field answer_eval:"),
+        (INFOSEEK, "riddle", "line 1: question_type 'riddle'"),
+    ],
+)
+def test_infoseek_bad_rows_are_named(tmp_path: Path, row: dict[str, Any], kind: str, message: str) -> None:
+    assert message in refused("infoseek", write_infoseek(tmp_path, [row], [kind]))
+
+
+def test_infoseek_files_beside_it(tmp_path: Path) -> None:
+    path = write_infoseek(tmp_path, [INFOSEEK, NUMBER])
+    there = tmp_path / "infoseek_val_withkb.jsonl"
+    lines = there.read_text().splitlines(keepends=True)
+    there.write_text("".join(reversed(lines)))  # its order is its own
+    assert [question.entity_ids for question in load("infoseek", path)] == [("Q0",), ("Q1",)]
+    there.write_text(lines[0])
+    assert "line 2: field data_id: 'infoseek_val_1' has no line in infoseek_val_withkb" in refused("infoseek", path)
+    there.write_text(lines[0] * 2)
+    assert "withkb.jsonl: line 2: field data_id: 'infoseek_val_0' stands in an earlier" in refused("infoseek", path)
+    there.write_text(lines[0] + lines[1][:20])
+    assert "withkb.jsonl: line 2: not JSON" in refused("infoseek", path)
+    there.unlink()
+    assert "infoseek_val_withkb.jsonl: cannot be read" in refused("infoseek", path)
+
+
+def test_json_lines_that_are_not(tmp_path: Path) -> None:
+    path = write_infoseek(tmp_path, [INFOSEEK])
+    line = path.read_text()
+    for text, message in [
+        (line[:40], "line 1: not JSON"),
+        ("[]", "line 1: not a JSON object"),
+        ('{"a": 1}', "line 1: field data_id:"),
+        ('{"a": 1, "a": 2}', "line 1: the key 'a' occurs twice"),
+        (2 * line, "line 2: field data_id: 'infoseek_val_0' stands in an earlier row"),
+    ]:
+        path.write_text(text)
+        assert message in refused("infoseek", path)
+
+
+def test_infoseek_packed(tmp_path: Path) -> None:
+    for path in [write_infoseek(tmp_path, [INFOSEEK]), tmp_path / "infoseek_val_withkb.jsonl"]:
+        path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    assert load("infoseek", tmp_path / "infoseek_val.jsonl.gz")[0].entity_ids == ("Q0",)
+
+
+def test_infoseek_csv_form(tmp_path: Path) -> None:
+    row = EVQA | {
+        "data_id": "infoseek_val_1",
+        "dataset_image_ids": "oven_01963180",
+        "dataset_name": "infoseek",
+        "question_type": "infoseek",
+        "answer": "1",
+        "evidence_section_id": "",
+    }
+    path = write_csv(tmp_path / "test_filtered.csv", row)
+    plain = load("infoseek", path)[0]
+    assert (plain.id, plain.image_id, plain.question_type) == ("infoseek_val_1", "oven_01963180", "string")
+    assert (plain.answers, plain.entity_ids) == (("1",), ("https://en.wikipedia.org/wiki/X",))
+    write_infoseek(tmp_path, [INFOSEEK, NUMBER], ["string", "numerical"], "test_filtered")
+    (tmp_path / "test_filtered_withkb.jsonl").unlink()  # entities are the CSV file's
+    official = load("infoseek", path)[0]
+    assert official.numeric_range == (0.9, 1.1)
+    assert (official.data_split, official.entity_ids) == ("val_unseen_question", plain.entity_ids)
+    unknown = write_csv(path, row, row | {"data_id": "infoseek_val_9"})
+    assert "line 3: field data_id: 'infoseek_val_9' has no line in test_filtered.jsonl" in refused("infoseek", unknown)
+    assert "line 3: field data_id: 'infoseek_val_1' stands in an" in refused("infoseek", write_csv(path, row, row))
+
+
+def test_dynvqa_versions(tmp_path: Path) -> None:
+    old = {("gloden_query" if key == "golden_query" else key): value for key, value in DYNVQA.items()}
+    answers: list[Any] = [["a", 7], [["a", "b"]], [1.5], None, [""], "a"]
+    rows = [old | {"question_id": f"en{n}", "answer": answer} for n, answer in enumerate(answers)]
+    path = write_jsonl(tmp_path / "DynVQA_en.202408.jsonl", *rows)
+    path.write_text(path.read_text().replace('"Who leads the Reds?"', "NaN", 1))  # as published
+    kept = load("dynvqa", path)
+    assert [question.answers for question in kept] == [("a", "7"), ("a", "b"), ("1.5",), ("a",)]
+    assert [question.id for question in kept] == ["en0", "en1", "en2", "en5"]
+    assert {(question.entity_ids, question.style) for question in kept} == {((), "dynvqa")}
+    assert kept[0].image_id == DYNVQA["image_url"]
+    reasons = [(item.where, item.reason) for item in read("dynvqa", path) if isinstance(item, LeftOut)]
+    assert reasons == [(f"{path}: line {n}", "no answer in this version") for n in (4, 5)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"question_id": None}, "line 1: field question_id:"),
+        ({"image_url": ""}, "line 1: field image_url:"),
+        ({"question": 3}, "line 1: field question:"),
+        ({"answer": [["a", ""]]}, "line 1: field answer:"),
+        ({"answer": {"a": "b"}}, "line 1: field answer:"),
+        ({"answer": [True]}, "line 1: field answer:"),
+    ],
+)
+def test_dynvqa_bad_rows_are_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    assert message in refused("dynvqa", write_jsonl(tmp_path / "d.jsonl", DYNVQA | change))
+
+
+def test_plain_rows(tmp_path: Path) -> None:
+    short = {"id": 2, "image": "b", "question": "Q?", "answers": ["x"], "note": "left alone"}
+    several = PLAIN | {"id": "c", "entity": ["tea", "chai"], "section": 0, "type": "t", "split": "s", "category": "k"}
+    first, second, third = load("plain", write_jsonl(tmp_path / "q.jsonl", PLAIN, short, several))
+    assert first == Question(
+        id="a",
+        question="Where is it grown?",
+        image_id="shelf/tea.jpg",
+        answers=("Assam", "India"),
+        entity_ids=("tea",),
+        section_index=3,
+        style="plain",
+    )
+    assert (second.id, second.entity_ids, second.section_index) == ("2", (), None)
+    assert (third.entity_ids, third.section_index) == (("tea", "chai"), 0)
+    assert (third.question_type, third.data_split, third.category) == ("t", "s", "k")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"id": ""}, "line 1: field id:"),
+        ({"answers": []}, "line 1: field answers:"),
+        ({"image": None}, "line 1: field image:"),
+        ({"entity": ["tea", ""]}, "line 1: field entity:"),
+        ({"section": -1}, "line 1: field section:"),
+        ({"section": "3"}, "line 1: field section:"),
+        ({"entity": None}, "line 1: field section: says nothing without the entity"),
+        ({"split": 1}, "line 1: field split:"),
+    ],
+)
+def test_plain_bad_rows_are_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    assert message in refused("plain", write_jsonl(tmp_path / "q.jsonl", PLAIN | change))
+
+
+def test_load_knows_its_data_sets(tmp_path: Path) -> None:
+    assert set(LOADERS) == {"evqa", "evqa-all", "infoseek", "okvqa", "dynvqa", "plain"}
+    with pytest.raises(ValueError, match="unknown data set 'vqav2'; known are evqa, evqa-all, infoseek"):
+        load("vqav2", tmp_path / "val.csv")
+
+
+def test_a_zip_with_one_file(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "q.jsonl", PLAIN)
+    with zipfile.ZipFile(tmp_path / "q.zip", "w") as archive:
+        archive.write(path, path.name)
+    assert load("plain", tmp_path / "q.zip") == load("plain", path)
+
+
+@pytest.mark.skipif(not ATLAS.is_dir(), reason="the Atlas set is not beside the project")
+def test_atlas_is_read_whole() -> None:
+    evqa, seek = load("evqa", ATLAS / "dev.csv"), load("infoseek", ATLAS / "infoseek_dev.jsonl")
+    assert len(evqa) == len(seek) == 4040
+    assert [q.entity_ids for q in evqa] == [q.entity_ids for q in seek]
+    assert sum(q.numeric_range is not None for q in seek) == 1247
+    assert all(find_query_image(ATLAS / "queries", q.image_id) for q in evqa)

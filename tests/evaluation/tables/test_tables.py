@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from evaluation.datasets import EVQA_COLUMNS, load
+from evaluation.records import read_lines
+from evaluation.run import LINES
+from evaluation.tables.make import Made, make
+from evaluation.tables.paper import cell, tables
+from evaluation.tables.runs import Asked, Parts, Runs, refuse_tuned
+from evaluation.tables.variants import Blinded, FirstTokenRerank, Replay, WholeArticle, clip_itc, qformer_itc
+from evaluation.tables.write import as_json, as_markdown, write
+from generators.reader.reader import ExtractiveReader
+from indexes.build import build_index
+from indexes.store import Index
+from omgm.__main__ import main
+from retriever.models.bm25 import BM25
+from retriever.step1_search import EntitySearch
+from retriever.texts import blip_caption
+from retriever.types import Evidence, Generation, GenerationRequest, Query
+from tests.fakes.small_kb import FLAGS, write_kb
+from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
+
+WIKI = "https://e.example/wiki/"
+BLIND = ("sees-T-T", "sees-T-IT")
+
+
+def make_index(folder: Path) -> Index:
+    kb, images = write_kb(folder)
+    models: dict[str, Any] = {"encoder": ColorEncoder(), "fusion": ColorFusion(), "summarizer": FirstSentence()}
+    return build_index(kb, images, folder / "index", progress=False, **models)
+
+
+def write_questions(folder: Path, name: str, wordings: list[str]) -> Path:
+    """A question for every flag and wording: what covers an area, in France's third section as published."""
+    (folder / "queries").mkdir(exist_ok=True)
+    for country in FLAGS:
+        with Image.open(folder / "pictures" / "flag" / f"{country}.png") as flag:
+            flag.save(folder / "queries" / f"{country}.png")
+    path = folder / f"{name}.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, [*EVQA_COLUMNS, "evidence_section_id", "encyclopedic_vqa_split"])
+        writer.writeheader()
+        for country in FLAGS:
+            for words in wordings:
+                row = {"question": words, "answer": "643,801 km²", "dataset_image_ids": country}
+                row |= {"question_type": "templated", "wikipedia_url": WIKI + country, "encyclopedic_vqa_split": name}
+                writer.writerow(row | {"evidence_section_id": "2" if country == "France" else "0"})
+    return path
+
+
+def runs_of(folder: Path, questions: str = "test", out: str = "out", dataset: str = "evqa") -> Runs:
+    parts = Parts(
+        profile="colors",
+        settings={"k": 20},
+        encoder=ColorEncoder(),
+        fusion=ColorFusion(),
+        reranker=BM25(),
+        summarizer=FirstSentence(),
+        generator=ExtractiveReader(),
+        k=20,
+        alpha=0.9,
+        beta=0.2,
+        mode="cosine",
+        tokens="float16",
+        candidates="summary",
+    )
+    asked = Asked(
+        dataset=dataset,
+        questions=load("evqa", folder / f"{questions}.csv"),
+        query_images=folder / "queries",
+        kb=folder / "kb.json",
+        images=folder / "pictures",
+    )
+    return Runs(parts, asked, folder / out, progress=False)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    write_kb(folder)
+    write_questions(folder, "test", ["How large is the area?"])
+    write_questions(folder, "validation", ["How large is this country?"])
+    return folder
+
+
+def rows_of(made: Made) -> dict[str, dict[str, float | None]]:
+    return {name: dict(zip(b.columns, cells, strict=True)) for b in made.blocks for name, cells in b.rows}
+
+
+def test_all_of_the_papers_tables_are_there() -> None:
+    assert list(tables()) == [*map(str, range(2, 15)), "figure3", "figure4", "figure5"]
+    for table in tables().values():
+        known = {column for columns in table.columns.values() for column in columns}
+        for block in table.paper:
+            assert set(block.columns) <= known
+            assert {len(cells) for _, cells in block.rows} == {len(block.columns)}
+    published = {name: cells for name, cells in tables()["2"].paper[0].rows}
+    assert published["OMGM w. reranking"] == (42.8, 55.7, 58.1, 58.7)
+    assert published["Wiki-LLaVA"] == (3.3, None, 9.9, 13.2)
+
+
+def test_a_cell_has_its_columns_unit() -> None:
+    metrics = {"step1": {"recall@1": 0.25, "recall@5": None}, "latency_ms": {"retrieve_p50": 12.5}}
+    assert cell(metrics, "R@1", "step1.recall@1") == 25.0
+    assert cell(metrics, "Time [s]", "latency_ms.retrieve_p50") == 0.0125
+    assert cell(metrics, "R@5", "step1.recall@5") is None
+    assert cell(metrics, "R@1", "step2.recall@1") is None
+
+
+def test_similarities_by_hand() -> None:
+    query = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    firsts = torch.tensor([[0.6, 0.8], [1.0, 0.0]])
+    assert clip_itc(query, firsts).tolist() == pytest.approx([0.6, 1.0])
+    assert qformer_itc(query, firsts).tolist() == pytest.approx([0.8, 1.0])
+
+
+@pytest.mark.parametrize("name", ["clip", "qformer"])
+def test_first_tokens_rank_as_by_brute_force(tmp_path: Path, name: str) -> None:
+    index, fusion = make_index(tmp_path), ColorFusion()
+    query = Query(Image.new("RGB", (30, 20), "white"), "Which flag is green and white?")
+    step = FirstTokenRerank(fusion, index, {"clip": clip_itc, "qformer": qformer_itc}[name])
+    found = EntitySearch(ColorEncoder(), index, 20).start([query])([[]])
+    [ranked] = step.start([query])(found)
+
+    tokens = fusion.encode([query.image], [blip_caption(query.question)])[0].numpy().astype(np.float64)
+    tokens /= np.linalg.norm(tokens, axis=1, keepdims=True)
+    expected: dict[int, list[float]] = {}
+    for row in range(len(index)):
+        span = index.section_rows(row)
+        stored = index.tokens(np.arange(span.start, span.stop)).numpy().astype(np.float64)
+        sims = np.einsum("nh,rh->nr", tokens, stored[:, 0]) if len(span) else np.zeros((len(tokens), 0))
+        expected[row] = (sims[0] if name == "clip" else sims.max(axis=0)).tolist()
+    for candidate in ranked:
+        own = expected[candidate.row]
+        assert candidate.sim_m == (pytest.approx(max(own), abs=1e-3) if own else None)
+        assert len(candidate.sections) == len(index.entity(candidate.row).sections)
+        assert [s.sim_m for s in candidate.sections if s.sim_m is not None] == pytest.approx(
+            sorted(own, reverse=True), abs=1e-3
+        )
+    best = max(expected, key=lambda row: max(expected[row], default=-2.0))
+    assert ranked[0].row == best
+
+
+def test_a_blinded_encoder_sees_no_more_than_it_should() -> None:
+    fusion = ColorFusion()
+    red, blue = (Image.new("RGB", (8, 8), color) for color in ("red", "blue"))
+    no_picture, no_text = Blinded(fusion, picture=False), Blinded(fusion, text=False)
+    assert torch.equal(no_picture.encode([red], ["a"]), no_picture.encode([blue], ["a"]))
+    assert not torch.equal(no_picture.encode([red], ["a"]), no_picture.encode([red], ["b"]))
+    assert torch.equal(no_text.encode_sections(red, ["a"]), no_text.encode_sections(red, ["b"]))
+    assert not torch.equal(no_text.encode([red], ["a"]), no_text.encode([blue], ["a"]))
+    assert len({fusion.fingerprint, no_picture.fingerprint, no_text.fingerprint}) == 3
+    assert no_text.token_shape == fusion.token_shape
+
+
+def test_a_replay_reads_what_was_chosen(tmp_path: Path) -> None:
+    index = make_index(tmp_path)
+    lines: list[dict[str, Any]] = [
+        {"id": "a", "entity": WIKI + "France", "section": 2},
+        {"id": "b", "entity": None, "section": None},
+    ]
+    replay = Replay(index, lines, lambda line: (line["entity"], line["section"]))
+    picture = Image.new("RGB", (8, 8))
+    [first, second] = replay.retrieve([Query(picture, "?", "a"), Query(picture, "?", "b")])
+    entity = index.entity(first.candidates[0].row)
+    assert entity.sections[first.candidates[0].sections[0].position].title == "Area"
+    assert second.candidates == []
+
+
+def test_a_generator_reads_whole_articles(tmp_path: Path) -> None:
+    index = make_index(tmp_path)
+
+    class Echo:
+        name = "echo"
+
+        async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+            return [Generation(None if r.evidence is None else r.evidence.text) for r in requests]
+
+        def stream(self, request: GenerationRequest) -> Any:
+            raise AssertionError
+
+    lead = Evidence(WIKI + "Plain", "Plain", "Plain", "All yellow.")
+    requests = [GenerationRequest("?", None, lead), GenerationRequest("?", None, None)]
+    coroutine = WholeArticle(Echo(), index).generate(requests)
+    with pytest.raises(StopIteration) as finished:
+        coroutine.send(None)
+    assert [answer.answer for answer in finished.value.value] == ["Plain\nAll yellow.\n\nUse\nNone.", None]
+
+
+def test_tables_of_a_small_world(world: Path) -> None:
+    runs = runs_of(world)
+    # a flag's summary names its colors; "All yellow" is Plain's, so step 1 finds all three
+    table2 = make(tables()["2"], runs, {})
+    assert rows_of(table2)["OMGM w/o reranking"]["R@1"] == 100.0
+    table4 = rows_of(make(tables()["4"], runs, {}))
+    assert table4["no step"] == {"Answers": 0.0}  # an extractive reader without evidence
+    assert table4["step 1"]["Answers"] == pytest.approx(100 / 3)  # France's article has the area, the others none
+    sees = rows_of(make(tables()["6"], runs, {}))
+    assert sees["T → T"].keys() == {"Sec. R@1", "R@1", "R@5", "R@10"} and len(sees) == 5
+    # three pictures, one wording: without the picture step 2 cannot tell the queries apart
+    best = {run: {line["rankings"]["step2"][0][0] for line in read_lines(runs.folder(run) / LINES)} for run in BLIND}
+    assert {run: len(found) for run, found in best.items()} == {"sees-T-T": 1, "sees-T-IT": 1}
+    assert set(rows_of(make(tables()["5"], runs, {}))) == {
+        f"image → {c}" for c in ("article", "image", "title", "summary")
+    }
+    times = rows_of(make(tables()["7"], runs, {}))
+    assert all((row["Time [s]"] or 0) > 0 for row in times.values()) and len(times) == 4
+    assert len(rows_of(make(tables()["11"], runs, {}))) == 4
+    beta = rows_of(make(tables()["figure5"], runs, {}))
+    assert len(beta) == 11
+    assert beta["0.2"]["Answers"] == rows_of(make(tables()["3"], runs, {}))["OMGM, extractive-reader"]["Answers"]
+
+    path = write(table2, world / "out")
+    assert path.read_text(encoding="utf-8") == as_markdown(table2)
+    assert "| OMGM w. reranking | 42.8 | 55.7 | 58.1 | 58.7 |" in as_markdown(table2)
+    assert json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) == as_json(table2)
+    assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_finished_run_is_not_made_again(world: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in [runs_of(world).folder("full") / "metrics.json"]}
+    assert {path: (runs_of(world).folder("full") / "metrics.json").stat().st_mtime_ns for path in before} == before
+    other = runs_of(world, "validation").folder("full")
+    assert other.parent not in {path.parent.parent for path in before}
+
+
+def test_what_cannot_be_measured_says_why(world: Path) -> None:
+    nothing = make(tables()["3"], None, {})
+    assert nothing.blocks == () and "no questions are given" in nothing.notes[0]
+    assert "**The paper: E-VQA test**" in as_markdown(nothing)
+    other = make(tables()["12"], runs_of(world), {})
+    assert other.blocks == () and "infoseek, these are evqa" in other.notes[0]
+    write(nothing, world / "nothing")  # a picture of the paper's figures alone
+
+
+def test_runs_that_are_given_make_rows(world: Path) -> None:
+    full = runs_of(world).folder("full")
+    made = make(tables()["2"], None, {"mine": full})
+    assert list(rows_of(made)) == ["mine w/o reranking", "mine w. reranking"]
+    assert "evqa, 3 questions, profile colors, run mine" in as_markdown(made)
+    assert "mine is left out" in " ".join(make(tables()["8"], None, {"mine": full}).notes)
+    with pytest.raises(ValueError, match="not a finished run"):
+        make(tables()["2"], None, {"none": world})
+
+
+def test_no_figures_on_the_split_that_was_tuned_on(world: Path) -> None:
+    tuned, test = runs_of(world, "validation").folder("full"), runs_of(world)
+    refuse_tuned(tuned, test.asked.questions)
+    with pytest.raises(ValueError, match=r"3 of 3 questions.*tuned on"):
+        refuse_tuned(test.folder("full"), test.asked.questions)
+    with pytest.raises(ValueError, match="--tuned-on"):
+        refuse_tuned(world, test.asked.questions)
+    with pytest.raises(ValueError, match="share 3 queries"):
+        make(tables()["figure3"], test, {}, test.folder("full"))
+    held_out = make(tables()["figure3"], test, {}, tuned)
+    assert "(tuning split)" in held_out.blocks[0].on and "Reported on evqa, 3 questions" in held_out.notes[0]
+    assert "is a choice and no result" in make(tables()["figure4"], test, {}).notes[0]
+
+
+def test_the_command_without_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tables", "4", "10", "--out", str(tmp_path)]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {
+        f"table{n}.{e}" for n in (4, 10) for e in ("md", "json", "png")
+    }
+    assert "Not measured" in capsys.readouterr().out
+    (tmp_path / "q.csv").write_text("")
+    assert main(["tables", "4", "--queries", str(tmp_path / "q.csv"), "--out", str(tmp_path)]) == 2
+    assert "--queries needs --query-images" in capsys.readouterr().err

@@ -1,0 +1,39 @@
+"""The report in a browser: one box searches cases and queries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.color_world import Steps, run, write_pictures
+from tests.serving.test_page import by_id, chromium, screenshot
+
+pytestmark = pytest.mark.browser
+__all__ = ["chromium"]  # the fixture
+
+
+def listed(page: Any) -> list[str]:
+    """The ids in the list of queries."""
+    return [row.text.split()[0] for row in by_id(page, "queries").find_elements("css selector", "tbody tr")]
+
+
+def test_search(chromium: Any, tmp_path: Path) -> None:
+    run(Steps(), write_pictures(tmp_path / "pictures"), tmp_path / "run")
+    chromium.get((tmp_path / "run" / "report.html").as_uri())
+    assert listed(chromium) == [f"q{number}" for number in range(10)]
+    assert by_id(chromium, "count").text == "6 of 6 shown"
+    screenshot(chromium, "report")
+
+    by_id(chromium, "search").send_keys("RED wave")  # both words, in any case
+    assert (listed(chromium), by_id(chromium, "count").text) == (["q0", "q8"], "2 of 6 shown")
+    by_id(chromium, "search").clear()
+    by_id(chromium, "search").send_keys("?")
+    expected = {"wrong": ["q2", "q3", "q5", "q6", "q7"], "failed": ["q3", "q5", "q7"], "unanswered": ["q6"]}
+    for kind, ids in expected.items():  # what failed or was not answered counts as wrong
+        chromium.find_element("css selector", f"[data-show={kind}]").click()
+        assert listed(chromium) == ids
+    assert by_id(chromium, "queries").text.endswith("no answer 1 Blue: Blue templated · val · colors")
+    faults = [entry["message"] for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"]
+    assert faults == []

@@ -1,0 +1,241 @@
+"""Whole runs over the world of three colors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from evaluation.bem import Bem, Ids
+from retriever.types import Generation, GenerationRequest
+from tests.fakes.color_world import QUESTIONS, WAVE, LastNumber, Steps, ask, lines_of, run, write_pictures
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    return write_pictures(tmp_path / "pictures")
+
+
+def test_a_whole_run(tmp_path: Path, pictures: Path) -> None:
+    out = tmp_path / "run"
+    metrics = run(Steps(), pictures, out)
+    assert metrics == json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    assert [metrics[key] for key in ("dataset", "profile", "settings", "index")] == [
+        "evqa",
+        "colors",
+        {"alpha": 0.9},
+        {"entities": 3},
+    ]
+    assert [metrics[f"n_{key}"] for key in ("queries", "failed", "unanswered", "gold_missing")] == [10, 4, 1, 3]
+    # of ten queries three fail before retrieval and one asks for an entity that the index lacks
+    recalls = {"recall@1": 0.6, "recall@5": 0.6, "recall@10": 0.6, "recall@20": 0.6}
+    assert metrics["step1"] == metrics["step2"] == recalls
+    # the answers of five stand in the first section read, q9's in that of another entity; "999" and "1" stand nowhere
+    sections = {f"section_recall@{k}": 5 / 9 for k in (1, 5, 10, 20)} | {"n_with_section": 9}
+    assert metrics["step3"] == sections | {f"pseudo_recall@{k}": 0.5 for k in (1, 5, 10, 20)}
+    assert (metrics["answer"]["metric"], metrics["answer"]["accuracy"]) == ("evqa_exact_match", 0.4)
+    assert "BEM is missing" in metrics["answer"]["note"]
+    assert metrics["by_category"]["other"] == {
+        "n": 1,
+        "step1_recall@1": 1.0,
+        "step1_recall@20": 1.0,
+        "step2_recall@1": 1.0,
+        "section_recall@1": None,
+        "accuracy": 1.0,
+    }
+    assert {failure["id"]: failure["reason"].split(":")[0] for failure in metrics["failed"]} == {
+        "q3": "picture",
+        "q4": "retrieval",
+        "q5": "generator",
+        "q7": "picture",
+    }
+    assert metrics["unanswered"] == ["q6"]
+    assert set(metrics["latency_ms"]) >= {"retrieve_p50", "retrieve_p95", "answer_p50", "answer_p95"}
+    assert metrics["latency_ms"]["n"] == 6
+    assert metrics["latency_ms"]["stages_p50"]["step2"] == metrics["latency_ms"]["stages_p95"]["step2"] == 2.0
+    # every answer has a confidence of 0.5; of the five answers one is wrong, the abstention is none of them
+    assert (metrics["calibration"]["n"], metrics["calibration"]["ece"]) == (5, pytest.approx(0.8 - 0.5))
+    assert metrics["calibration"]["bins"][4] == {"low": 0.4, "high": 0.5, "n": 5, "confidence": 0.5, "accuracy": 0.8}
+
+
+def test_every_score_is_on_record(tmp_path: Path, pictures: Path) -> None:
+    run(Steps(), pictures, tmp_path / "run")
+    lines = lines_of(tmp_path / "run")
+    assert [line["id"] for line in lines] == [question.id for question in QUESTIONS]
+    first = lines[0]
+    assert first["gold"] == {
+        "entities": ["https://kb/red"],
+        "titles": ["Red"],
+        "missing": False,
+        "section": 2,
+        "section_title": "Wave",
+        "answers": ["700"],
+    }
+    # "what is the wave length b here b" are 7 words; "is" is one of the lead's, "is the wave length" are the other's
+    assert first["candidates"][0] == {
+        "entity": "https://kb/red",
+        "title": "Red",
+        "sim_c": 1.0,
+        "sim_m": 4 / 7,
+        "score": pytest.approx(0.9 + 0.1 * 4 / 7),
+        "lead": 0,
+        "sections": [[2, 4 / 7, 4 / 7, 4 / 7], [0, 1 / 7, 1 / 7, 1 / 7]],
+    }
+    assert first["rankings"]["step1"] == [["https://kb/red", 1.0], ["https://kb/green", 0.0]]
+    assert first["ranks"] == {"step1": 1, "step2": 1, "step3": 1}
+    assert (first["evidence"]["entity_id"], first["evidence"]["section_index"]) == ("https://kb/red", 2)
+    assert (first["answer"], first["span"], first["answer_correct"], first["section_correct"]) == (
+        "700",
+        [26, 29],
+        True,
+        True,
+    )
+    assert first["timings_ms"].keys() == {"batch", "retrieve", "generate", "step1", "step2", "step3"}
+    failed = lines[4]
+    assert (failed["failed"], failed["candidates"], failed["ranks"]) == ("retrieval: RuntimeError: stumbled", [], {})
+    assert (failed["answer_correct"], failed["section_correct"], failed["unanswered"]) == (False, False, False)
+    broken = lines[5]
+    assert (broken["ranks"]["step2"], broken["section_correct"], broken["answer_correct"]) == (1, True, False)
+
+
+def test_run_files(tmp_path: Path, pictures: Path) -> None:
+    questions = [QUESTIONS[0], ask(1, "blue", WAVE, "470"), QUESTIONS[3]]
+    run(Steps(), pictures, tmp_path / "run", questions)
+    # blue shares nothing with red and green: the search returns red, equal scores then stand in the order of their ids
+    assert (tmp_path / "run" / "step1.run").read_text() == (
+        "q0 Q0 https://kb/red 1 1.0 omgm-colors\n"
+        "q0 Q0 https://kb/green 2 0.0 omgm-colors\n"
+        "q1 Q0 https://kb/blue 1 1.0 omgm-colors\n"
+        "q1 Q0 https://kb/red 2 0.0 omgm-colors\n"
+    )
+    assert (tmp_path / "run" / "qrels.txt").read_text() == (
+        "q0 0 https://kb/red 1\nq1 0 https://kb/blue 1\nq3 0 https://kb/absent 1\n"
+    )
+    assert (tmp_path / "run" / "step2.run").is_file()
+    assert (
+        (tmp_path / "run" / "sections.run")
+        .read_text()
+        .startswith("q0 Q0 https://kb/red#2 1 1.0 omgm-colors\nq0 Q0 https://kb/red#0 2 0.5 omgm-colors\n")
+    )
+    assert (tmp_path / "run" / "qrels.sections.txt").read_text() == (
+        "q0 0 https://kb/red#2 1\nq1 0 https://kb/blue#2 1\nq3 0 https://kb/absent#2 1\n"
+    )
+
+
+def without_times(out: Path) -> dict[str, bytes]:
+    """The run's files with every time set to zero."""
+    texts = {path.name: path.read_bytes() for path in sorted(out.iterdir()) if path.name != "report.html"}
+    lines = [line | {"timings_ms": sorted(line["timings_ms"])} for line in lines_of(out)]
+    metrics = json.loads(texts["metrics.json"])
+    metrics["latency_ms"] = sorted(metrics["latency_ms"])
+    return texts | {"queries.jsonl": json.dumps(lines).encode(), "metrics.json": json.dumps(metrics).encode()}
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"id":"q4","que'])
+def test_resumed_equals_uninterrupted(tmp_path: Path, pictures: Path, torn: bytes) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    run(Steps(), pictures, whole)
+    first = Steps()
+    first.stop_after = 3
+    with pytest.raises(KeyboardInterrupt):
+        run(first, pictures, killed)
+    assert not (killed / "metrics.json").exists()
+    assert [line["id"] for line in lines_of(killed)] == ["q0", "q1", "q2", "q3"]
+    with (killed / "queries.jsonl").open("ab") as file:
+        file.write(torn)
+    second = Steps()
+    run(second, pictures, killed)
+    assert second.asked[:3] == ["q5", "q6", "q8"]  # the rest is the sample that latency is measured on
+    assert without_times(killed) == without_times(whole)
+
+
+def test_a_finished_run_asks_nothing_again(tmp_path: Path, pictures: Path) -> None:
+    run(Steps(), pictures, tmp_path / "run", batch_size=1)
+    before = without_times(tmp_path / "run")
+    again = Steps()
+    run(again, pictures, tmp_path / "run", batch_size=1)
+    assert again.asked == []
+    assert without_times(tmp_path / "run") == before
+
+
+class Connected(LastNumber):
+    """Notes the loop that it is asked in: a connection kept open serves no other."""
+
+    def __init__(self) -> None:
+        self.loops: list[asyncio.AbstractEventLoop] = []
+
+    async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        self.loops.append(asyncio.get_running_loop())
+        return await super().generate(requests)
+
+
+def test_a_generator_serves_run_after_run(tmp_path: Path, pictures: Path) -> None:
+    generator = Connected()
+    for out in ("first", "second"):
+        run(Steps(), pictures, tmp_path / out, QUESTIONS[:3], generator=generator)
+    assert len(generator.loops) >= 2 and len(set(generator.loops)) == 1
+
+
+def test_another_run_in_the_folder_is_refused(tmp_path: Path, pictures: Path) -> None:
+    run(Steps(), pictures, tmp_path / "run", QUESTIONS[:2])
+    with pytest.raises(ValueError, match="holds a run with other settings; choose another --out"):
+        run(Steps(), pictures, tmp_path / "run", QUESTIONS[:2], settings={"alpha": 0.5})
+    with pytest.raises(ValueError, match="holds a run with other questions_sha256"):
+        run(Steps(), pictures, tmp_path / "run", QUESTIONS[:3])
+
+
+class Lenient:
+    """The model of a judge that is sure of whatever it is shown; counts what that is."""
+
+    shown = 0
+
+    def logits(self, ids: Ids, kinds: Ids, mask: Ids) -> NDArray[np.float32]:
+        self.shown += len(ids)
+        return np.array([[0.0, 9.0]] * len(ids), np.float32)
+
+
+def test_bem_judges_what_exact_match_refuses(tmp_path: Path, pictures: Path) -> None:
+    model = Lenient()
+    bem = Bem(lambda texts: [[5]] * len(texts), model.logits, marks=(1, 2))
+    metrics = run(Steps(), pictures, tmp_path / "run", bem=bem, bem_fingerprint="0123")
+    # of ten answers four fail, one abstains, four match; BEM is asked for "470" against "999" alone, not for latency
+    assert model.shown == 1
+    assert metrics["answer"] == {"metric": "evqa_bem", "accuracy": 0.5, "evqa_exact_match": 0.4}
+    assert metrics["bem"] == "0123"
+    lines = lines_of(tmp_path / "run")
+    assert (lines[2]["answer_scores"], lines[2]["answer_correct"]) == ({"evqa_bem": 1, "evqa_exact_match": 0}, True)
+    assert lines[4]["answer_scores"] == {"evqa_bem": 0, "evqa_exact_match": 0}
+    assert "BEM is missing" not in (tmp_path / "run" / "report.html").read_text()
+    for other in ({}, {"bem": bem, "bem_fingerprint": "4567"}):
+        with pytest.raises(ValueError, match="holds a run with other bem; choose"):
+            run(Steps(), pictures, tmp_path / "run", **other)
+
+
+def test_bad_calls(tmp_path: Path, pictures: Path) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(ValueError, match="no questions"):
+        run(Steps(), pictures, out, [])
+    with pytest.raises(ValueError, match="share an id"):
+        run(Steps(), pictures, out, QUESTIONS[:1] * 2)
+    with pytest.raises(ValueError, match="no such folder"):
+        run(Steps(), tmp_path / "absent", out)
+    with pytest.raises(ValueError, match="batch_size"):
+        run(Steps(), pictures, out, batch_size=0)
+    assert not out.exists()
+
+
+def test_retrieval_alone(tmp_path: Path, pictures: Path) -> None:
+    metrics = run(Steps(), pictures, tmp_path / "run", generator=None)
+    assert (metrics["answer"]["accuracy"], metrics["n_unanswered"], metrics["n_failed"]) == (None, 0, 3)
+    assert (metrics["latency_ms"]["answer_p50"], metrics["latency_ms"]["retrieve_p50"] is None) == (None, False)
+
+
+def test_all_fail(tmp_path: Path, pictures: Path) -> None:
+    metrics = run(Steps(), pictures, tmp_path / "run", [QUESTIONS[3]])
+    assert (metrics["n_failed"], metrics["answer"]["accuracy"], metrics["latency_ms"]["retrieve_p50"]) == (1, 0.0, None)
+    assert (tmp_path / "run" / "report.html").is_file()

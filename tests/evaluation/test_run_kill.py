@@ -1,0 +1,122 @@
+"""`omgm evaluate`, killed and started again, against one that nobody disturbed."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import Request
+from fastapi.responses import Response
+
+from evaluation.report import write_report
+from omgm.__main__ import main
+from tests.evaluation.test_bem import bert
+from tests.fakes.chat_server import Server
+from tests.fakes.small_kb import write_kb
+from tests.paths import ROOT
+
+QUESTIONS = 12
+
+
+class Closing(Server):
+    """A server that keeps no connection open, for whoever asks in this process never closes one."""
+
+    async def answer(self, request: Request) -> Response:
+        response = await super().answer(request)
+        response.headers["Connection"] = "close"
+        return response
+
+
+def write_questions(folder: Path) -> Path:
+    columns = ["question", "answer", "dataset_image_ids", "question_type", "wikipedia_url", "evidence_section_id"]
+    with (folder / "questions.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(columns)
+        for number in range(QUESTIONS):
+            name = ("France", "Ireland", "Plain", "Lost")[number % 4]  # the picture of the last one is not there
+            row = [f"Question {number}?", "red", name, "templated", f"https://e.example/wiki/{name}", 0]
+            table.writerow(row)
+    return folder / "questions.csv"
+
+
+def asked(server: Server) -> list[str]:
+    """The questions that the server was asked, in their order; forgets them."""
+    found = [body["messages"][-1]["content"] for body in server.bodies]
+    server.bodies.clear()
+    return [f"Question {n}?" for text in found for n in range(QUESTIONS) if f"Question {n}?" in json.dumps(text)]
+
+
+def without_times(out: Path, pictures: Path) -> dict[str, bytes]:
+    """The files of a run with every time and the commit taken out, the report written anew from what is left."""
+    lines: list[dict[str, Any]] = []
+    for text in (out / "queries.jsonl").read_text(encoding="utf-8").splitlines():
+        line = json.loads(text)
+        lines.append(line | {"timings_ms": dict.fromkeys(line["timings_ms"], 0.0)})
+    (out / "queries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    latency = metrics["latency_ms"]
+    metrics["latency_ms"] = {
+        key: dict.fromkeys(value, 0.0) if isinstance(value, dict) else value if key == "n" else 0.0
+        for key, value in latency.items()
+    }
+    metrics["commit"] = None
+    (out / "metrics.json").write_text(json.dumps(metrics), encoding="utf-8")
+    write_report(out, pictures)
+    return {path.name: path.read_bytes() for path in sorted(out.iterdir())}
+
+
+@pytest.mark.skipif(not (ROOT / "weights" / "embedded").is_dir(), reason="weights/embedded is not there yet")
+def test_a_killed_run_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    index, pictures, queries = tmp_path / "index", images / "flag", write_questions(tmp_path)
+    bert(tmp_path / "bem")
+    assert main(["build-index", "--kb", str(kb), "--images", str(images), "--out", str(index)]) == 0
+
+    def command(out: Path, server: Server) -> list[str]:
+        inputs = {"--index": index, "--queries": queries, "--query-images": pictures, "--bem": tmp_path / "bem"}
+        named = [str(part) for pair in inputs.items() for part in pair]
+        # one query at a time, so that none is asked again for its latency
+        named += ["--batch-size", "1", "--out", str(out)]
+        settings = {"kind": "openai", "base_url": f"{server.url}/v1", "model": "counted"}
+        return ["evaluate", *named, *(f"--set=generator.{key}={value}" for key, value in settings.items())]
+
+    with Closing() as server:
+        whole, killed = tmp_path / "whole", tmp_path / "killed"
+        assert main(command(whole, server)) == 0
+        every = asked(server)
+        assert every == [f"Question {n}?" for n in range(QUESTIONS) if n % 4 != 3]
+
+        records = killed / "queries.jsonl"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "omgm", *command(killed, server)],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        while process.poll() is None and not (records.is_file() and records.read_bytes().count(b"\n") >= 3):
+            time.sleep(0.005)
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+        assert not (killed / "metrics.json").exists()
+        whole_lines = records.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
+        done = [json.loads(line)["question"] for line in whole_lines]
+        assert 3 <= len(done) < QUESTIONS
+        first = asked(server)
+
+        assert main(command(killed, server)) == 0
+        second = asked(server)
+        assert second == [
+            question for question in every if question not in done
+        ]  # what is on record is not asked again
+        assert len(set(first) & set(second)) <= 1  # at most the one that was under way when the kill came
+        assert without_times(killed, pictures) == without_times(whole, pictures)

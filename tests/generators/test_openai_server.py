@@ -1,0 +1,147 @@
+"""The chat client against `transformers serve` with a tiny random model."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from generators.chat import OpenAIGenerator
+from llm.chat import ChatClient, ChatError
+from llm.context import token_cut
+from llm.prompts import answer_messages
+from retriever.texts import section_passage
+from retriever.types import Evidence, GenerationRequest
+from tests.paths import ROOT
+
+# Through `retriever`, which lets transformers be imported beside a torchvision that was made for another PyTorch.
+COMMAND = "import sys, retriever; from transformers.cli.transformers import main; sys.exit(main())"
+MISSING = [name for name in ("openai", "accelerate", "fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
+pytestmark = pytest.mark.skipif(
+    bool(MISSING),
+    reason=f"needs transformers[serving]; missing: {MISSING}",
+)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    folder = tmp_path_factory.mktemp("llama")
+    _write_model(folder)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = (folder / "log.txt").open("w")
+    options = ["--device", "cpu", "--port", str(port), "--host", "127.0.0.1"]
+    command = [sys.executable, "-c", COMMAND, "serve", str(folder), *options]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
+    (folder / "home" / "hub").mkdir(parents=True)  # its list of models fails without
+    root = ROOT
+    process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=root)
+    try:
+        url = f"http://127.0.0.1:{port}"
+        deadline = time.monotonic() + 90
+        while not _healthy(url):
+            if process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"transformers serve did not start: {(folder / 'log.txt').read_text()[-2000:]}")
+            time.sleep(0.2)
+        yield url, str(folder)
+    finally:
+        process.terminate()
+        process.wait(20)
+        log.close()
+
+
+def _healthy(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/health", timeout=1).is_success
+    except httpx.HTTPError:
+        return False
+
+
+def _write_model(folder: Path) -> None:
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    words = ["<s>", "</s>", "<unk>", *(f"word{i}" for i in range(61))]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()  # type: ignore[assignment]
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    fast.chat_template = "{% for message in messages %}{{ message['role'] }} {{ message['content'] }} {% endfor %}"
+    fast.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=2, max_position_embeddings=256, bos_token_id=0, eos_token_id=1, pad_token_id=1,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(folder)
+
+
+MESSAGES = [{"role": "system", "content": "word1"}, {"role": "user", "content": "word2 word3"}]
+
+
+def test_whole_and_streamed_answers_agree(served: tuple[str, str]) -> None:
+    url, model = served
+
+    async def run() -> tuple[str, str]:
+        async with ChatClient(url, model) as client:
+            whole = await client.complete(MESSAGES, 8)
+            pieces = [piece async for piece in client.stream(MESSAGES, 8)]
+            return whole, "".join(pieces)
+
+    whole, streamed = asyncio.run(run())
+    assert whole.split() and all(word.startswith("word") or word in ("<s>", "<unk>") for word in whole.split())
+    assert streamed.split() == whole.split()
+
+
+def test_an_unknown_model_is_a_clear_error(served: tuple[str, str]) -> None:
+    url, model = served
+
+    async def run() -> None:
+        async with ChatClient(url, model + "-missing", retries=0) as client:
+            await client.complete(MESSAGES, 4)
+
+    with pytest.raises(ChatError, match="chat/completions"):
+        asyncio.run(run())
+
+
+def test_the_server_counts_as_the_cut_does(served: tuple[str, str]) -> None:
+    url, model = served
+    cut = token_cut(Path(model))
+    text = " ".join(f"word{i}, unheard-of" for i in range(20))  # word, comma, unheard, hyphen, of: 5 tokens each
+
+    def prompt_tokens(limit: int) -> int:
+        context = section_passage("Velland", "Geography", cut(text, limit)[0])
+        body = {"model": model, "messages": answer_messages("Who?", context), "max_tokens": 1}
+        return int(httpx.post(f"{url}/v1/chat/completions", json=body, timeout=30).json()["usage"]["prompt_tokens"])
+
+    assert prompt_tokens(31) - prompt_tokens(7) == 24
+    assert prompt_tokens(100) - prompt_tokens(99) == 1
+    assert prompt_tokens(101) == prompt_tokens(100)
+
+    async def run() -> list[bool]:
+        async with ChatClient(url, model) as client:
+            request = GenerationRequest("Who?", None, Evidence("v", "Velland", "Geography", text))
+            generators = [OpenAIGenerator(client, max_tokens=2, max_context_tokens=n, cut=cut) for n in (99, 100)]
+            return [(await generator.generate([request]))[0].truncated for generator in generators]
+
+    assert asyncio.run(run()) == [True, False]
+
+
+def test_check(served: tuple[str, str]) -> None:
+    url, model = served
+
+    async def run() -> str:
+        async with ChatClient(url, model) as client:
+            return await client.check()
+
+    assert asyncio.run(run()) == f"{url}/v1/models answers and names no models"

@@ -1,0 +1,416 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from indexes.build import build_index
+from indexes.store import Index
+from indexes.summarize import summarize_all
+from retriever.types import Entity, Section
+from tests.fakes.small_kb import contents, write_kb
+from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
+from tests.paths import ROOT
+
+KILLED = "killed on purpose"
+
+
+class Fuse:
+    """Counts calls; at the n-th it raises, or kills the process for real."""
+
+    def __init__(self, calls: int, kill: bool = False) -> None:
+        self.calls, self.kill = calls, kill
+
+    def burn(self) -> None:
+        self.calls -= 1
+        if self.calls == 0:
+            if self.kill:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise RuntimeError(KILLED)
+
+
+class FusedEncoder(ColorEncoder):
+    fuse = Fuse(-1)
+
+    def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
+        self.fuse.burn()
+        return super().encode_texts(texts)
+
+    def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
+        self.fuse.burn()
+        return super().encode_images(images)
+
+
+class FusedFusion(ColorFusion):
+    fuse = Fuse(-1)
+
+    def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> torch.Tensor:
+        self.fuse.burn()
+        return super().encode_sections(image, texts)
+
+
+class FusedSummarizer(FirstSentence):
+    fuse = Fuse(-1)
+
+    def summarize(self, entities: Sequence[Entity]) -> list[str]:
+        self.fuse.burn()
+        return super().summarize(entities)
+
+
+def build(kb: Path, images: Path | None, out: Path, **changes: Any) -> Index:
+    options: dict[str, Any] = {
+        "summarizer": FirstSentence(),
+        "encoder": ColorEncoder(),
+        "fusion": ColorFusion(),
+        "batch_size": 2,
+        "progress": False,
+    }
+    return build_index(kb, images, out, **options | changes)
+
+
+def test_what_an_index_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    kb, images = write_kb(tmp_path)
+    index = build(kb, images, tmp_path / "index")
+    assert len(index) == 7
+    counts = index.manifest.counts
+    # France 2 + Words 1 + Ireland 1 + Lost 1 + Broken 1 + Plain 2; tokens only for France, Ireland and Plain
+    assert (counts.entities, counts.sections, counts.with_image, counts.token_sections) == (7, 8, 4, 5)
+    assert [list(index.section_rows(row)) for row in range(7)] == [[0, 1], [], [2], [], [], [], [3, 4]]
+    assert [section.index for section in index.entity(0).sections] == [0, 2]
+    assert index.summary(0) == "France. The flag is blue white and red"
+    assert [index.image_path(row) is not None for row in range(7)] == [True, False, True, True, False, False, True]
+    report = json.loads((tmp_path / "index" / "report.json").read_text())
+    assert [problem["row"] for problem in report["missing"]] == [4]
+    assert [problem["path"] for problem in report["unreadable"]] == ["flag/Broken.png"]
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "1 pictures missing, 1 unreadable, the first 'flag/Broken.png': see report.json"
+    ]
+    assert sorted(path.name for path in (tmp_path / "index" / "images").iterdir()) == [
+        "0.jpg", "2.jpg", "3.jpg", "6.jpg"]  # fmt: skip
+    assert not (tmp_path / "index" / ".parts").exists()
+    assert str(tmp_path) not in (tmp_path / "index" / "manifest.json").read_text()
+
+
+def test_stored_tokens_are_the_fusion_encoders(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    index = build(kb, images, tmp_path / "index")
+    with Image.open(images / "flag" / "France.png") as image:
+        # the text spelled out: lower case, and "#", ":" and "." become spaces, which are then run together
+        text = "wiki article france\n section title area\nit covers 643,801 km²"
+        expected = ColorFusion().encode([image], [text])[0]
+    expected = expected / expected.norm(dim=-1, keepdim=True)
+    stored = index.tokens(np.array(index.section_rows(0)))
+    assert stored.dtype == torch.float32 and stored.shape == (2, 32, 8)
+    torch.testing.assert_close(stored[1], expected, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize(("candidates", "expected"), [("summary", 0), ("title", None), ("article", 0), ("image", 0)])
+def test_what_step_1_searches(tmp_path: Path, candidates: str, expected: int | None) -> None:
+    kb, images = write_kb(tmp_path)
+    index = build(kb, images, tmp_path / "index", candidates=candidates)
+    with Image.open(images / "flag" / "France.png") as image:
+        scores, rows = index.search(ColorEncoder().encode_images([image]), 7)
+    if expected is not None:
+        assert rows[0, 0] == expected
+    else:  # no title has a color word: every vector is the same
+        assert np.ptp(scores) == 0
+    if candidates == "image":  # the four with a readable picture, and nothing more
+        assert sorted(rows[0, :4].tolist()) == [0, 2, 3, 6]
+        assert rows[0, 4:].tolist() == [-1, -1, -1] and np.isneginf(scores[0, 4:]).all()
+        assert scores[0, 0] == pytest.approx(1)
+    else:
+        assert sorted(rows[0].tolist()) == list(range(7))
+
+
+def test_without_pictures_or_fusion_encoder(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    blind = build(kb, None, tmp_path / "blind")
+    assert blind.manifest.counts.with_image == 0 and blind.section_rows(0) == range(0)
+    step1 = build(kb, images, tmp_path / "step1", fusion=None)
+    assert step1.manifest.inputs.fusion is None and step1.section_rows(0) == range(0)
+    assert step1.image_path(0) is not None
+    with pytest.raises(ValueError, match=r"fusion encoder 'color-fusion-1' now, None when it was built"):
+        Index.open(tmp_path / "step1", fusion=ColorFusion())
+
+
+def test_no_entity_and_one(tmp_path: Path) -> None:
+    (tmp_path / "none.jsonl").write_text("")
+    index = build(tmp_path / "none.jsonl", None, tmp_path / "none")
+    assert len(index) == 0
+    scores, rows = index.search(ColorEncoder().encode_texts(["red"]), 3)
+    assert rows.tolist() == [[-1, -1, -1]] and np.isneginf(scores).all()
+    assert index.tokens(np.array([], dtype=np.int64)).shape == (0, 32, 8)
+    assert index.row_of("x") is None
+    (tmp_path / "one.jsonl").write_text('{"id": "x", "title": "Red", "sections": []}\n')
+    index = build(tmp_path / "one.jsonl", None, tmp_path / "one")
+    assert index.search(ColorEncoder().encode_texts(["red"]), 3)[1].tolist() == [[0, -1, -1]]
+    assert index.row_of("x") == 0
+
+
+@pytest.mark.parametrize("stage", ["summarizer", "encoder", "fusion"])
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_a_resumed_build_equals_an_uninterrupted_one(tmp_path: Path, stage: str, calls: int) -> None:
+    kb, images = write_kb(tmp_path)
+    build(kb, images, tmp_path / "whole")
+    model: Any = {"summarizer": FusedSummarizer, "encoder": FusedEncoder, "fusion": FusedFusion}[stage]()
+    model.fuse = Fuse(calls)
+    out = tmp_path / "resumed"
+    with pytest.raises(RuntimeError, match=KILLED):
+        build(kb, images, out, **{stage: model})
+    assert not (out / "manifest.json").exists()
+    with pytest.raises(ValueError, match=r"no manifest\.json"):
+        Index.open(out)
+    model.fuse = Fuse(100)
+    build(kb, images, out, **{stage: model})
+    # four batches of seven entities, three entities with tokens in three batches: nothing is asked for twice
+    assert 100 - model.fuse.calls == (3 if stage == "fusion" else 4) - (calls - 1)
+    assert contents(out) == contents(tmp_path / "whole")
+
+
+def test_a_resumed_build_over_images(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    build(kb, images, tmp_path / "whole", candidates="image")
+    encoder = FusedEncoder()
+    encoder.fuse = Fuse(2)
+    with pytest.raises(RuntimeError, match=KILLED):
+        build(kb, images, tmp_path / "resumed", candidates="image", encoder=encoder)
+    build(kb, images, tmp_path / "resumed", candidates="image")
+    assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
+
+
+def test_a_build_that_was_really_killed(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    script = (
+        "import sys, pathlib; from tests.indexes.test_build import *\n"
+        "kb, images, out = map(pathlib.Path, sys.argv[1:])\n"
+        "fusion = FusedFusion(); fusion.fuse = Fuse(3, kill=True)\n"
+        "build(kb, images, out, fusion=fusion)\n"
+    )
+    arguments = [sys.executable, "-c", script, str(kb), str(images), str(tmp_path / "killed")]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    build(kb, images, tmp_path / "killed")
+    build(kb, images, tmp_path / "whole")
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+
+
+def test_killed_while_publishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kb, images = write_kb(tmp_path)
+    build(kb, images, tmp_path / "whole")
+    out, replace, fuse = tmp_path / "index", os.replace, Fuse(4)
+    build(kb, images, out, candidates="title")
+
+    def stop(source: Path, target: Path) -> None:
+        if target.parent == out:
+            fuse.burn()
+        replace(source, target)
+
+    monkeypatch.setattr("os.replace", stop)
+    with pytest.raises(RuntimeError, match=KILLED):
+        build(kb, images, out, overwrite=True)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=r"no manifest\.json"):
+        Index.open(out)
+    build(kb, images, out)
+    assert contents(out) == contents(tmp_path / "whole")
+
+
+def test_same_inputs_are_not_built_again_and_others_need_overwrite(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    out = tmp_path / "index"
+    build(kb, images, out)
+    before = contents(out)
+    encoder = FusedEncoder()
+    encoder.fuse = Fuse(1)
+    build(kb, images, out, encoder=encoder)
+    assert contents(out) == before
+    other = ColorEncoder(fingerprint="color-encoder-2")
+    with pytest.raises(ValueError, match=r"encoder: 'color-encoder-1' there, 'color-encoder-2' now.*--overwrite"):
+        build(kb, images, out, encoder=other)
+    assert contents(out) == before
+    (images / "flag" / "Lost.png").write_bytes((images / "flag" / "Plain.png").read_bytes())
+    with pytest.raises(ValueError, match=r"other inputs \(pictures"):
+        build(kb, images, out)
+    index = build(kb, images, out, encoder=other, overwrite=True)
+    assert index.manifest.inputs.encoder == "color-encoder-2" and index.image_path(4) is not None
+
+
+def test_an_unfinished_build_of_other_inputs_needs_overwrite(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    fusion = FusedFusion()
+    fusion.fuse = Fuse(2)
+    with pytest.raises(RuntimeError, match=KILLED):
+        build(kb, images, tmp_path / "index", fusion=fusion)
+    with pytest.raises(ValueError, match=r"unfinished build of other inputs \(candidates"):
+        build(kb, images, tmp_path / "index", candidates="title")
+    build(kb, images, tmp_path / "index", candidates="title", overwrite=True)
+    build(kb, images, tmp_path / "whole", candidates="title")
+    assert contents(tmp_path / "index") == contents(tmp_path / "whole")
+
+
+def test_overwrite_mends_a_damaged_index(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    build(kb, images, tmp_path / "index")
+    before = contents(tmp_path / "index")
+    (tmp_path / "index" / "summaries.jsonl").write_text("")
+    with pytest.raises(ValueError, match=r"summaries\.jsonl: 0 bytes"):
+        build(kb, images, tmp_path / "index")
+    build(kb, images, tmp_path / "index", overwrite=True)
+    assert contents(tmp_path / "index") == before
+
+
+def test_bad_input_changes_nothing(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "letter.txt").write_text("dear")
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"out": home}, "neither empty nor an index"),
+        ({"images": tmp_path / "absent"}, "images: .*absent is not a folder"),
+        ({"candidates": "name"}, "candidates: 'name'"),
+        ({"batch_size": 0}, "batch_size: 0"),
+        ({"kb_format": "warc"}, "format 'warc' is unknown"),
+    ]
+    for changes, message in cases:
+        options: dict[str, Any] = {"kb": kb, "images": images, "out": tmp_path / "index"} | changes
+        with pytest.raises(ValueError, match=message):
+            build(**options)
+    assert [path.name for path in home.iterdir()] == ["letter.txt"]
+    assert not (tmp_path / "index").exists()
+
+
+def test_the_first_picture_that_is_there_is_the_main_one(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    articles = json.loads(kb.read_text())
+    lost = articles["https://e.example/wiki/Lost"]
+    lost["image_urls"] += ["https://e.example/images/flag/Gone.png", "https://e.example/images/flag/Ireland.png"]
+    lost["image_section_indices"] = [0, 0, 0]
+    lost["image_reference_descriptions"] = ["", None, "Ireland's"]
+    kb.write_text(json.dumps(articles))
+    index = build(kb, images, tmp_path / "index")
+    assert json.loads((tmp_path / "index" / "report.json").read_text())["missing"] == []
+    assert [picture.caption for picture in index.entity(4).images] == ["", "", "Ireland's"]
+    assert len(index.section_rows(4)) == 1
+    found, expected = index.image_path(4), index.image_path(2)
+    assert found is not None and expected is not None and found.read_bytes() == expected.read_bytes()
+
+
+@pytest.mark.parametrize("cut", [40, 900, 2000])
+def test_a_damaged_knowledge_base_leaves_nothing_behind(tmp_path: Path, cut: int) -> None:
+    kb, images = write_kb(tmp_path)
+    whole = kb.read_bytes()
+    kb.write_bytes(whole[:cut])
+    with pytest.raises(ValueError, match=r"kb\.json: entry"):
+        build(kb, images, tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+    kb.write_bytes(whole)
+    build(kb, images, tmp_path / "index")
+    before = contents(tmp_path / "index")
+    kb.write_bytes(whole[:cut])
+    with pytest.raises(ValueError, match=r"kb\.json: entry"):
+        build(kb, images, tmp_path / "index", overwrite=True)
+    assert contents(tmp_path / "index") == before
+
+
+def test_pictures_that_changed_are_seen_in_an_unfinished_build(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    fusion = FusedFusion()
+    fusion.fuse = Fuse(2)
+    with pytest.raises(RuntimeError, match=KILLED):
+        build(kb, images, tmp_path / "index", fusion=fusion)
+    (images / "flag" / "Lost.png").write_bytes((images / "flag" / "Plain.png").read_bytes())
+    with pytest.raises(ValueError, match=r"unfinished build of other inputs \(pictures"):
+        build(kb, images, tmp_path / "index")
+    build(kb, images, tmp_path / "index", overwrite=True)
+    build(kb, images, tmp_path / "whole")
+    assert contents(tmp_path / "index") == contents(tmp_path / "whole")
+
+
+def test_killed_while_reading_articles(tmp_path: Path) -> None:
+    folder = tmp_path / "kb"
+    folder.mkdir()
+    for name in ("a", "b", "c"):
+        Image.new("RGB", (40, 40), "red").save(folder / f"{name}.png")
+        (folder / f"{name}.md").write_text(f"# Red {name}\nRed.\n![]({name}.png)\n## Use\nNone.\n")
+    script = (
+        "import os, pathlib, signal, sys\n"
+        "from indexes import stages\n"
+        "from tests.indexes.test_build import build\n"
+        "written, calls = stages.to_row, []\n"
+        "def stop(entity):\n"
+        "    calls.append(entity)\n"
+        "    if len(calls) == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return written(entity)\n"
+        "stages.to_row = stop\n"
+        "build(pathlib.Path(sys.argv[1]), None, pathlib.Path(sys.argv[2]))\n"
+    )
+    arguments = [sys.executable, "-c", script, str(folder), str(tmp_path / "killed")]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    index = build(folder, None, tmp_path / "killed")
+    assert index.manifest.counts.with_image == 3  # found in the knowledge base itself
+    build(folder, None, tmp_path / "whole")
+    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
+    before = contents(tmp_path / "whole")
+    build(folder, None, tmp_path / "whole")
+    assert contents(tmp_path / "whole") == before
+    (folder / "c.md").write_text("# Changed\n")
+    with pytest.raises(ValueError, match=r"other inputs \(knowledge_base"):
+        build(folder, None, tmp_path / "whole")
+
+
+def test_values_that_are_not_finite_stop_the_build(tmp_path: Path) -> None:
+    class Broken(ColorEncoder):
+        def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
+            return super().encode_texts(texts) * float("nan")
+
+    kb, images = write_kb(tmp_path)
+    with pytest.raises(ValueError, match="not finite"):
+        build(kb, images, tmp_path / "index", encoder=Broken())
+
+
+def articles(count: int) -> list[Entity]:
+    return [Entity(str(n), f"Title {n}", (Section("s", f"Text {n}. More.", 0),)) for n in range(count)]
+
+
+def test_summaries_resume_after_the_last_whole_batch(tmp_path: Path) -> None:
+    path, entities = tmp_path / "summaries.jsonl", articles(7)
+    assert summarize_all(entities, FirstSentence(), path, 2) == 7
+    whole = path.read_bytes()
+    assert json.loads(whole.splitlines()[3]) == {"id": "3", "summary": "Title 3. Text 3"}
+    assert summarize_all(entities, FirstSentence(), path, 2) == 0
+    third = len(b"".join(whole.splitlines(keepends=True)[:3]))
+    path.write_bytes(whole[: third + 5])  # three whole lines and a truncated one: the first batch of two is kept
+    assert summarize_all(entities, FirstSentence(), path, 2) == 5
+    assert path.read_bytes() == whole
+
+
+def test_summaries_of_other_entities_are_refused(tmp_path: Path) -> None:
+    path, entities = tmp_path / "summaries.jsonl", articles(4)
+    summarize_all(entities, FirstSentence(), path, 2)
+    with pytest.raises(ValueError, match=r"summaries\.jsonl: line 1: entity '0' where '3' is due"):
+        summarize_all(entities[::-1], FirstSentence(), path, 2)
+    with pytest.raises(ValueError, match=r"summaries\.jsonl: holds 4 lines where 3 are due"):
+        summarize_all(entities[:3], FirstSentence(), path, 2)
+    path.write_text("[]\n" * 4)
+    with pytest.raises(ValueError, match=r"summaries\.jsonl: line 1: not a summary"):
+        summarize_all(entities, FirstSentence(), path, 2)
+
+
+def test_a_summarizer_must_answer_for_every_entity(tmp_path: Path) -> None:
+    class Lazy(FirstSentence):
+        def summarize(self, entities: Sequence[Entity]) -> list[str]:
+            return super().summarize(entities)[1:]
+
+    with pytest.raises(ValueError, match="first-sentence: 1 summaries for 2 entities"):
+        summarize_all(articles(2), Lazy(), tmp_path / "summaries.jsonl", 2)

@@ -1,0 +1,216 @@
+"""The chat client and the generator on it, against a real HTTP server on loopback that fails in several ways."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from generators.chat import OpenAIGenerator
+from llm.chat import ChatClient, ChatError, image_part
+from retriever.types import Evidence, Generation, GenerationRequest
+from tests.fakes.chat_server import Server
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as running:
+        yield running
+
+
+def ask(server: Server, model: str, text: str = "hello", **settings: Any) -> str:
+    async def run() -> str:
+        async with ChatClient(server.url, model, backoff=0.02, **settings) as client:
+            return await client.complete([{"role": "user", "content": text}], 16)
+
+    return asyncio.run(run())
+
+
+def pieces(server: Server, model: str) -> list[str]:
+    async def run() -> list[str]:
+        async with ChatClient(server.url, model, backoff=0.02) as client:
+            return [piece async for piece in client.stream([{"role": "user", "content": "hello"}], 16)]
+
+    return asyncio.run(run())
+
+
+def test_complete(server: Server) -> None:
+    assert ask(server, "good", api_key="secret") == "heard: hello"
+    assert server.bodies == [
+        {"model": "good", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 16, "temperature": 0.0,
+         "stream": False}
+    ]  # fmt: skip
+    assert server.headers[0]["authorization"] == "Bearer secret"
+
+
+def test_a_base_url_may_end_in_v1(server: Server) -> None:
+    assert (
+        ChatClient(server.url + "/v1/", "m").url
+        == ChatClient(server.url, "m").url
+        == server.url + "/v1/chat/completions"
+    )
+
+
+def test_tries_again_after_500(server: Server) -> None:
+    assert ask(server, "flaky") == "heard: hello"
+    assert len(server.bodies) == 2
+
+
+def test_waits_as_long_as_retry_after_says(server: Server) -> None:
+    assert ask(server, "busy") == "heard: hello"
+    assert server.times[1] - server.times[0] >= 0.3
+
+
+def test_gives_up_after_the_last_try(server: Server) -> None:
+    with pytest.raises(ChatError, match=r"/v1/chat/completions: status 503: out of memory \(tried 3 times\)") as caught:
+        ask(server, "down", retries=2)
+    assert caught.value.status == 503 and caught.value.url.startswith(server.url)
+    assert len(server.bodies) == 3
+
+
+def test_a_refusal_is_not_tried_again(server: Server) -> None:
+    with pytest.raises(ChatError, match="no such model") as caught:
+        ask(server, "strict")
+    assert caught.value.status == 404 and len(server.bodies) == 1
+
+
+def test_a_slow_server_times_out(server: Server) -> None:
+    with pytest.raises(ChatError, match="ReadTimeout") as caught:
+        ask(server, "slow", timeout=0.2, retries=0)
+    assert caught.value.status is None
+
+
+def test_nobody_listens(server: Server) -> None:
+    server.url = "http://127.0.0.1:9"
+    with pytest.raises(ChatError, match="ConnectError"):
+        ask(server, "good", retries=1)
+
+
+@pytest.mark.parametrize("model", ["broken", "empty"])
+def test_not_a_completion(server: Server, model: str) -> None:
+    with pytest.raises(ChatError, match="not a chat completion"):
+        ask(server, model)
+
+
+def test_stream(server: Server) -> None:
+    assert pieces(server, "good") == ["Mount ", "Véll"]
+    assert server.bodies[0]["stream"] is True
+
+
+@pytest.mark.parametrize(
+    ("model", "message"), [("garbled", "not a piece"), ("troubled", "out of memory"), ("broken", "ended before")]
+)
+def test_a_stream_that_goes_wrong(server: Server, model: str, message: str) -> None:
+    with pytest.raises(ChatError, match=message):
+        pieces(server, model)
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again(server: Server) -> None:
+    assert ask(server, "torn") == "heard: hello"
+    assert len(server.bodies) == 2
+
+
+def test_a_stream_may_end_without_done(server: Server) -> None:
+    assert pieces(server, "terse") == ["Mount ", "Véll"]
+
+
+def check(url: str, model: str) -> str:
+    async def run() -> str:
+        async with ChatClient(url, model) as client:
+            return await client.check()
+
+    return asyncio.run(run())
+
+
+def test_check(server: Server) -> None:
+    assert check(server.url, "good") == f"{server.url}/v1/models offers good"
+    with pytest.raises(ChatError, match="offers good, busy, not 'better'"):
+        check(server.url, "better")
+    with pytest.raises(ChatError, match="status 404"):
+        check(f"{server.url}/elsewhere", "good")
+    with pytest.raises(ChatError, match="ConnectError"):
+        check("http://127.0.0.1:9", "good")
+
+
+def test_without_a_system_role(server: Server) -> None:
+    async def run(content: Any) -> None:
+        async with ChatClient(server.url, "good", system_role=False) as client:
+            await client.complete([{"role": "system", "content": "Be brief."}, {"role": "user", "content": content}], 1)
+            await client.complete([{"role": "user", "content": "Who?"}], 1)
+
+    asyncio.run(run("Who?"))
+    asyncio.run(run([image_part(Image.new("RGB", (4, 4))), {"type": "text", "text": "Who?"}]))
+    first, plain, second, _ = (body["messages"] for body in server.bodies)
+    assert first == [{"role": "user", "content": "Be brief.\n\nWho?"}]
+    assert plain == [{"role": "user", "content": "Who?"}]
+    assert [message["role"] for message in second] == ["user"]
+    said, image, asked = second[0]["content"]
+    assert (said["text"], image["type"], asked["text"]) == ("Be brief.", "image_url", "Who?")
+
+
+def test_concurrency_is_limited(server: Server) -> None:
+    async def run() -> list[str]:
+        async with ChatClient(server.url, "counted", concurrency=3) as client:
+            return await asyncio.gather(*(client.complete([{"role": "user", "content": str(i)}], 1) for i in range(9)))
+
+    assert asyncio.run(run()) == [f"heard: {i}" for i in range(9)]
+    assert server.most_active == 3
+
+
+def test_image_part() -> None:
+    part = image_part(Image.new("RGBA", (2000, 500), (200, 30, 30, 255)), max_side=100)
+    header, data = part["image_url"]["url"].split(",")
+    picture = Image.open(io.BytesIO(base64.b64decode(data)))
+    assert header == "data:image/jpeg;base64" and picture.size == (100, 25)
+    assert all(abs(a - b) < 8 for a, b in zip(picture.getpixel((50, 12)), (200, 30, 30), strict=True))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"base_url": "localhost:1"}, {"retries": -1}, {"concurrency": 0}, {"timeout": 0}, {"backoff": -1}]
+)
+def test_settings_out_of_range(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        ChatClient(**{"base_url": "http://localhost", "model": "m", **settings})
+
+
+EVIDENCE = Evidence("e", "Velland", "Geography", "The highest point is Mount Vell.")
+
+
+def test_generator(server: Server) -> None:
+    async def run() -> None:
+        async with ChatClient(server.url, "good") as client:
+            generator = OpenAIGenerator(client, max_context_tokens=5)
+            first, second = await generator.generate(
+                [
+                    GenerationRequest("How high is it?", None, EVIDENCE),
+                    GenerationRequest("Who?", Image.new("RGB", (4, 4)), None),
+                ]
+            )
+            assert first.answer == (
+                "heard: - Context: # Wiki Article: Velland\n## Section Title: Geography\nThe highest point is\n"
+                "- Question: How high is it?\nThe answer is:"
+            )
+            assert first.truncated and not second.truncated
+            assert second.answer == "heard: - Question: Who?\nThe answer is:"
+            assert generator.name == "good"
+            stream = [piece async for piece in generator.stream(GenerationRequest("Who?", None, EVIDENCE))]
+            assert stream == ["Mount ", "Véll", Generation("Mount Véll", truncated=True)]
+
+    asyncio.run(run())
+
+
+def test_multimodal_generator_sends_the_picture(server: Server) -> None:
+    async def run() -> None:
+        async with ChatClient(server.url, "good") as client:
+            generator = OpenAIGenerator(client, style="infoseek", multimodal=True)
+            await generator.generate([GenerationRequest("Who?", Image.new("RGB", (4, 4)), EVIDENCE)])
+
+    asyncio.run(run())
+    image, text = server.bodies[0]["messages"][1]["content"]
+    assert image["image_url"]["url"].startswith("data:image/jpeg;base64,")
+    assert "Mount Vell" in text["text"]

@@ -1,0 +1,56 @@
+"""The prompts say what the paper's Tables 16 and 17 say, to each kind of model its own part."""
+
+from __future__ import annotations
+
+import pytest
+from PIL import Image
+
+from llm.prompts import answer_messages
+
+IMAGE = Image.new("RGB", (8, 8))
+
+
+def test_evqa_text_only() -> None:
+    system, user = answer_messages("How tall is it?", "# Wiki Article: Fir\n## Section Title: Fir\nIt is tall.")
+    assert system == {
+        "role": "system",
+        "content": "You are a helpful assistant for answering encyclopedic questions.\n"
+        "If the context does not contain the information required to answer the question, you should answer the "
+        "question using internal model knowledge.",
+    }
+    assert user == {
+        "role": "user",
+        "content": "- Context: # Wiki Article: Fir\n## Section Title: Fir\nIt is tall.\n- Question: How tall is it?\n"
+        "The answer is:",
+    }
+
+
+def test_evqa_multimodal() -> None:
+    system, user = answer_messages("How tall is it?", "Fir.", IMAGE)
+    assert system["content"].startswith("Answer the encyclopedic question about the given image.")
+    assert "Don't mention the visual content" in system["content"]
+    assert "You are a helpful assistant" not in system["content"]
+    image, text = user["content"]
+    assert image["type"] == "image_url"
+    assert text == {"type": "text", "text": "- Context: Fir.\n- Question: How tall is it?\nThe answer is:"}
+
+
+@pytest.mark.parametrize("image", [None, IMAGE])
+def test_infoseek_has_rules_and_one_example(image: Image.Image | None) -> None:
+    system, user = answer_messages("How tall is it?", "Fir.", image, "infoseek")
+    assert "corresponding numerical format directly" in system["content"]
+    assert system["content"].count("- Question:") == 1
+    assert system["content"].endswith("Short answer is: Province of Belluno")
+    assert ("Do not answer anything else." in system["content"]) == (image is None)
+    assert ("about the given image" in system["content"]) == (image is not None)
+    text = user["content"] if image is None else user["content"][-1]["text"]
+    assert text.endswith("Just answer the questions , no explanations needed. Short answer is:")
+
+
+def test_without_context() -> None:
+    assert answer_messages("Who?", None)[1]["content"] == "- Question: Who?\nThe answer is:"
+
+
+def test_unknown_style() -> None:
+    with pytest.raises(ValueError, match="style"):
+        answer_messages("Who?", None, style="okvqa")  # type: ignore[arg-type]

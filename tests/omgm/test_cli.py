@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from omgm.__main__ import COMMANDS, main, parser
+from omgm.commands.sweep import grid
+from tests.fakes.small_kb import write_kb
+from tests.paths import ROOT
+
+WEIGHTS = ROOT / "weights" / "embedded"
+FLAGS = {
+    "doctor": "--profile --set --index --json",
+    "download": "--profile --set --dry-run --json",
+    "images": "fetch --kb --kb-format --images --all --contact --per-host --max-bytes --max-side --thumbnails --json",
+    "build-index": "--profile --set --kb --kb-format --images --out --overwrite --json",
+    "train-encoder": "--kb --kb-format --images --dataset --queries --query-images --out --steps --minutes --seed",
+    "mine-negatives": "--profile --set --index --dataset --queries --query-images --out",
+    "train-reranker": "--kb --kb-format --images --dataset --queries --query-images --negatives --out --cache-gib",
+    "import-encoder": "--config --tokenizer --out --json FILE",
+    "import-reranker": "--kind --base --tokenizer --out --json FILE",
+    "dataset": "check export",
+    "evaluate": "--profile --set --index --dataset --queries --query-images --out --json --only-split --limit --bem",
+    "compare": "--out --resamples --seed --json RUN",
+    "sweep": "--profile --set --index --dataset --queries --query-images --out --json --alphas --betas",
+    "tables": "--profile --set --kb --images --index --dataset --queries --query-images --tuned-on --runs --out",
+    "ask": "--profile --set --index --json IMAGE QUESTION",
+    "serve": "--profile --set --index --host --port --examples",
+}
+
+
+def omgm(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "omgm", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+
+
+def test_every_command_is_listed() -> None:
+    assert set(FLAGS) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_names_every_flag(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([command, "--help"])
+    assert stopped.value.code == 0
+    shown = capsys.readouterr().out
+    assert [flag for flag in FLAGS[command].split() if flag not in shown] == []
+
+
+def test_help_imports_nothing_heavy() -> None:
+    started = time.perf_counter()
+    code = "import sys, omgm.__main__ as m; m.parser(); print(sorted({'torch', 'numpy', 'PIL'} & set(sys.modules)))"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+    assert time.perf_counter() - started < 5  # half a second where nothing else runs
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["build-index", "--profile", "nowhere", "--kb", "a", "--images", "b", "--out", "c"], "'nowhere' is neither"),
+        (["ask", "--set", "search.q=1", "--index", "a", "b.jpg", "Who?"], "--set: unknown key 'search.q'"),
+        (["ask", "--index", "a", "no.jpg", "Who?"], "IMAGE: no.jpg does not exist"),
+        (["ask", "--index", "a", "no.jpg", " "], "QUESTION is empty"),
+        (
+            ["evaluate", "--index", "a", "--queries", "no.csv", "--query-images", "b", "--out", "c"],
+            "--queries: no.csv does not exist",
+        ),
+        (
+            ["train-encoder", "--kb", "a", "--images", "b", "--queries", "c", "--out", "d"],
+            "--queries and --query-images go together",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("omgm: error: ") and error.count("\n") == 1
+    assert message in error
+
+
+def test_a_missing_flag_is_usage() -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["build-index"])
+    assert stopped.value.code == 2
+    with pytest.raises(SystemExit):
+        parser().parse_args([])
+
+
+def test_grids() -> None:
+    assert grid("0:1:0.25") == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert grid("0.1,0.9") == [0.1, 0.9]
+    for wrong in ("", "a", "0:1:0", "0:2:1"):
+        with pytest.raises(Exception, match=r"neither|leaves"):
+            grid(wrong)
+
+
+@pytest.mark.skipif(not WEIGHTS.is_dir(), reason="weights/embedded is not there yet")
+def test_build_and_ask(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    built = omgm("build-index", "--kb", kb, "--images", images, "--out", tmp_path / "index", "--json")
+    assert built.returncode == 0, built.stderr
+    assert json.loads(built.stdout)["counts"]["entities"] == 7
+    asked = omgm(
+        "ask", "--index", tmp_path / "index", "--json", images / "flag" / "France.png", "How large is the area?"
+    )
+    assert asked.returncode == 0, asked.stderr
+    answer = json.loads(asked.stdout)
+    assert len(answer["candidates"]) == 7
+    assert list(answer["timings_ms"]) == ["step1", "step2", "step3"]
+
+    other = omgm(
+        "ask", "--set", "search.candidates=title", "--index", tmp_path / "index", images / "flag/France.png", "?"
+    )
+    assert other.returncode == 2 and "search.candidates" in other.stderr

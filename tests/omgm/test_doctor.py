@@ -1,0 +1,268 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+
+from indexes.build import build_index
+from omgm import doctor, machine
+from omgm.machine import Device, Finding
+from omgm.profile import Profile, load_profile
+from retriever.models.encoder import folder_fingerprint
+from tests.fakes.small_kb import write_kb
+from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
+from tests.paths import ROOT
+
+WEIGHTS = ROOT / "weights" / "embedded"
+H100 = Device("NVIDIA H100 80GB HBM3", "9.0", 85_000_000_000, 80_000_000_000)
+SMALL = Device("NVIDIA T4", "7.5", 15_800_000_000, 15_000_000_000)
+
+pytestmark = pytest.mark.skipif(not WEIGHTS.is_dir(), reason="weights/embedded is not there")
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+
+
+def embedded(*overrides: str) -> Profile:
+    return load_profile("embedded", overrides)
+
+
+def by_name(findings: list[Finding]) -> dict[str, Finding]:
+    named = {finding.name: finding for finding in findings}
+    assert len(named) == len(findings)
+    return named
+
+
+def test_the_command_here(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "omgm", "doctor", "--json", "--index", str(tmp_path / "none")]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 1, ran.stderr
+    report = json.loads(ran.stdout)
+    found = {finding["name"]: finding for finding in report["findings"]}
+    assert not report["ok"] and report["profile"] == "embedded"
+    assert found["index"]["status"] == "fail" and "build-index" in found["index"]["mend"]
+    assert {name for name, one in found.items() if one["status"] == "fail"} == {"index"}
+    python = ".".join(map(str, sys.version_info[:3]))
+    assert found["python"]["found"].startswith(python)
+    assert str(WEIGHTS / "encoder") in found["encoder.model"]["found"]
+
+
+def test_the_embedded_profile_has_all() -> None:
+    findings = by_name(doctor.examine(embedded("device=cpu")))
+    assert [name for name, one in findings.items() if one.status == "fail"] == []
+    assert findings["profile embedded"].found == "can run here"
+    assert findings["generator"].found == "extractive, needs no server"
+
+
+def test_parameters_are_counted_from_headers() -> None:
+    for folder in (WEIGHTS / "encoder", WEIGHTS / "fusion"):
+        with safe_open(folder / "model.safetensors", framework="np") as file:
+            expected = sum(file.get_tensor(key).size for key in file.keys())  # noqa: SIM118
+        assert doctor.parameters(folder) == expected
+
+
+def large(**more: str) -> Profile:
+    """A profile of published models that are not here: 8.2, 1.17 and 0.57 billion parameters."""
+    names = {
+        "device": "cuda",
+        "encoder.model": "BAAI/EVA-CLIP-8B@refs/pr/1",
+        "fusion.model": "Salesforce/blip2-itm-vit-g",
+        "sections.model": "BAAI/bge-reranker-v2-m3",
+        **more,
+    }
+    return embedded(*(f"{key}={value}" for key, value in names.items()))
+
+
+def test_what_fits_a_gpu() -> None:
+    def device(profile: Profile, *gpus: Device) -> Finding:
+        return by_name([doctor._fit_finding(profile, gpus)])["device"]
+
+    good = device(large(), H100)  # (8.2 + 1.17 + 0.57) billion times 2 bytes
+    assert good.status == "ok" and good.found.startswith("19.9 GB of weights as bfloat16 on NVIDIA H100")
+    assert device(large(), SMALL).status == "fail"
+    assert device(large(dtype="float32"), H100).found.startswith("39.8 GB of weights as float32")
+    full = Device("card", "9.0", 80_000_000_000, 10_000_000_000)
+    assert device(large(), full).status == "warn" and "too little is free" in device(large(), full).found
+    none = device(large())
+    assert none.status == "fail" and "19.9 GB" in none.found and "torch sees no GPU" in none.found
+    assert "device=cpu" in none.mend
+
+
+def test_why_a_profile_cannot_run() -> None:
+    problems = "; ".join(doctor.obstacles(large(), [H100]))
+    assert problems == "not here: BAAI/EVA-CLIP-8B, Salesforce/blip2-itm-vit-g, BAAI/bge-reranker-v2-m3"
+    assert "too little" in "; ".join(doctor.obstacles(large(), [SMALL]))
+    assert doctor.obstacles(embedded("device=cpu"), []) == []
+
+
+def test_weights_that_are_not_here(tmp_path: Path) -> None:
+    findings = by_name(doctor.weight_findings(large(**{"fusion.model": str(tmp_path / "none")}), "mine.toml"))
+    assert findings["encoder.model"].status == "fail"
+    assert "32.9 GB" in findings["encoder.model"].found
+    assert findings["encoder.model"].mend == "omgm download --profile mine.toml"
+    assert findings["fusion.model"].mend == "train it, or set fusion.model"
+
+
+def test_extras_that_a_profile_needs(tmp_path: Path) -> None:
+    assert doctor.needed_extras(embedded()) == {}
+    (tmp_path / "open_clip_config.json").write_text("{}")
+    needed = doctor.needed_extras(embedded(f"encoder.model={tmp_path}", "sections.kind=flag"))
+    assert list(needed) == ["flag", "openclip"]
+    findings = by_name(machine.extra_findings({"vllm": 'generator.kind = "x"'}))
+    if machine.installed("vllm") is None:
+        assert findings["extra vllm"].status == "fail"
+        assert findings["extra vllm"].found == 'not installed; generator.kind = "x" needs vllm'
+        assert findings["extra vllm"].mend == 'pip install -c constraints.txt "omgm[vllm]"'
+        assert by_name(machine.extra_findings({}))["extra vllm"].status == "ok"
+
+
+def package(folder: Path, name: str, version: str) -> None:
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def test_a_version_that_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package(tmp_path, "vllm", "0.1.0")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    finding = by_name(machine.extra_findings({}))["extra vllm"]
+    assert finding.status == "warn" and "vllm 0.1.0 where ==" in finding.found
+
+
+def test_two_faiss_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert machine.faiss_finding().status == "ok"
+    package(tmp_path, "faiss-gpu", "1.15.1")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    finding = machine.faiss_finding()
+    assert finding.status == "fail" and "faiss-gpu 1.15.1: both install the same module" in finding.found
+    assert finding.mend.startswith("pip uninstall -y faiss-cpu faiss-gpu, then pip install")
+
+
+def test_a_broken_torchvision(tmp_path: Path) -> None:
+    package(tmp_path, "torchvision", "0.28.0")
+    (tmp_path / "torchvision").mkdir()
+    (tmp_path / "torchvision" / "__init__.py").write_text(
+        "raise RuntimeError('operator torchvision::nms is not there')"
+    )
+    code = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(tmp_path)!r}]; from omgm import machine; "
+    code += "print(machine.torchvision_finding())"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert "status='fail'" in ran.stdout and "0.28.0, but does not import: operator" in ran.stdout
+
+
+def test_gpus_and_drivers() -> None:
+    import torch
+
+    found = by_name(machine.torch_findings([H100, SMALL], "570.1"))
+    assert "compute capability 9.0, 85.0 GB of memory, 80.0 GB free, driver 570.1" in found["gpu 0"].found
+    assert "T4" in found["gpu 1"].found
+    assert by_name(machine.torch_findings([], None))["gpu"].status == "ok"
+    unused = by_name(machine.torch_findings([], "570.1"))["gpu"]
+    assert unused.status == "warn"
+    assert ("built for the CPU" if torch.version.cuda is None else "sees no device") in unused.found
+
+
+def test_memory_is_what_the_system_says() -> None:
+    total, available = machine.memory()
+    assert 0 < available <= total
+    kilobytes = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
+    assert total == pytest.approx(int(kilobytes.split()[1]) * 1024, rel=0.01)
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    """A server that lists one model, "llama"."""
+
+    class Models(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+        def do_GET(self) -> None:
+            body = json.dumps({"object": "list", "data": [{"id": "llama", "object": "model"}]}).encode()
+            self.send_response(200 if self.path == "/v1/models" else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Models) as http:
+        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield f"http://127.0.0.1:{http.server_address[1]}"
+        http.shutdown()
+        thread.join(10)
+
+
+def test_servers(server: str) -> None:
+    def finding(url: str, model: str) -> Finding:
+        profile = embedded("generator.kind=openai", f"generator.base_url={url}", f"generator.model={model}")
+        return doctor.server_finding(profile, "generator")
+
+    assert finding(server, "llama").status == "ok"
+    assert finding(f"{server}/v1/", "llama").status == "ok"
+    other = finding(server, "mistral")
+    assert other.status == "fail" and "llama" in other.found and "mistral" in other.mend
+    assert finding("http://127.0.0.1:9", "llama").status == "fail"
+    assert finding("127.0.0.1:9", "llama").status == "fail"
+    assert finding(server, "").found == "generator.model is not set"
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of small models that pass for the embedded ones: their fingerprints, and 32 tokens of length 128."""
+    folder = tmp_path_factory.mktemp("doctor")
+    kb, images = write_kb(folder)
+    build_index(
+        kb,
+        images,
+        folder / "index",
+        summarizer=FirstSentence(),
+        encoder=ColorEncoder(folder_fingerprint(WEIGHTS / "encoder")),
+        fusion=ColorFusion(width=128, fingerprint=folder_fingerprint(WEIGHTS / "fusion")),
+        progress=False,
+    )
+    return folder / "index"
+
+
+def test_an_index_that_fits(index: Path) -> None:
+    findings = by_name(doctor.index_findings(embedded(), index))
+    assert {finding.status for finding in findings.values()} == {"ok"}
+    assert "7 entities" in findings["index"].found
+    names = ["search.candidates", "fusion.tokens", "encoder.model", "fusion.model", "token shape"]
+    assert list(findings) == ["index", *(f"index, {name}" for name in names)]
+
+
+def test_an_index_of_other_models(index: Path) -> None:
+    profile = embedded("search.candidates=title", "fusion.tokens=int8", "encoder.model=org/other")
+    findings = by_name(doctor.index_findings(profile, index))
+    assert {name for name, one in findings.items() if one.status == "fail"} == {"index, search.candidates"}
+    assert findings["index, search.candidates"].found == "built with summary, the profile has title"
+    assert findings["index, fusion.tokens"].status == "warn"
+    assert "cannot be compared" in findings["index, encoder.model"].found
+    swapped = embedded(f"encoder.model={WEIGHTS / 'fusion'}", f"fusion.model={WEIGHTS / 'fusion'}")
+    assert by_name(doctor.index_findings(swapped, index))["index, encoder.model"].status == "fail"
+
+
+def test_an_index_that_is_not_whole(index: Path, tmp_path: Path) -> None:
+    assert "not an index" in doctor.index_findings(embedded(), tmp_path)[0].found
+
+
+def test_token_shape_of_published_settings(tmp_path: Path) -> None:
+    assert doctor.token_shape(tmp_path) is None
+    assert doctor.token_shape(WEIGHTS / "fusion") == (32, 128)
+    (tmp_path / "config.json").write_text('{"model_type": "blip-2", "num_query_tokens": 32}')
+    assert doctor.token_shape(tmp_path) == (32, 768)
+
+
+def test_text() -> None:
+    findings = [Finding("a", "ok", "fine"), Finding("long", "fail", "not\n  there", "fetch it")]
+    assert doctor.as_text(findings) == "ok    a     fine\nfail  long  not there\n            -> fetch it"
+    assert doctor.as_text(findings, color=True).startswith("\033[32mok  \033[0m  a")

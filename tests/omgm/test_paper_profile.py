@@ -1,0 +1,127 @@
+"""The paper profile from an empty cache to an answer: tiny random weights in the true formats, everything else real.
+
+A hub on loopback serves the four repositories, `omgm download` fetches them, and without a network `omgm doctor`,
+`omgm build-index` and `omgm serve` run on them, with `transformers serve` in vLLM's place.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+from PIL import Image
+from transformers import CLIPTokenizer
+
+from tests.fakes.small_hub import COMMIT, SmallHub, serving
+from tests.fakes.small_kb import write_kb
+from tests.generators.test_openai_server import pytestmark, served  # noqa: F401  a fixture, and when it can run
+from tests.paths import ROOT
+from tests.retriever.models.test_blip2 import kept, published  # noqa: F401  fixtures
+from tests.retriever.models.test_cross_encoder import xlm_roberta
+from tests.retriever.models.test_eva_clip import as_on_the_hub, golden, write
+
+
+def eva_clip(folder: Path) -> Path:
+    """Writes EVA-CLIP's hub layout with CLIP's tokenizer: letters, and the end of text as the highest of 40 ids."""
+    settings, state, _ = golden("8b")
+    write(folder, *as_on_the_hub(settings, state), shards=3)
+    letters = "abcdefghilmnoprstu"
+    pieces = [*letters, *(letter + "</w>" for letter in letters), "y", "y</w>", "<|startoftext|>", "<|endoftext|>"]
+    CLIPTokenizer(vocab={piece: i for i, piece in enumerate(pieces)}, merges=[]).save_pretrained(folder)
+    return folder
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name != "log.txt"}
+
+
+@contextmanager
+def running(command: list[str], environment: dict[str, str], url: str) -> Iterator[None]:
+    """Runs a server until the block ends; waits until it is ready."""
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                if httpx.get(f"{url}/health/ready").is_success:
+                    break
+            except httpx.TransportError:
+                assert process.poll() is None and time.monotonic() < deadline, "the service did not start"
+            time.sleep(0.2)
+        yield
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+def test_from_an_empty_cache_to_an_answer(
+    tmp_path: Path,
+    kept: Path,  # noqa: F811
+    served: tuple[str, str],  # noqa: F811
+) -> None:
+    server, llama = served
+    repositories = {
+        "org/eva": files(eva_clip(tmp_path / "eva")),
+        "org/blip2": files(kept),
+        "org/bge": files(xlm_roberta(tmp_path / "bge")),
+        "org/llama": files(Path(llama)),
+    }
+    chat = f'base_url = "{server}"\nmodel = "{llama}"\ntokenizer = "org/llama@{COMMIT}"\n'
+    profile = tmp_path / "small-paper.toml"
+    profile.write_text(
+        f'extends = "{ROOT / "configs" / "paper.toml"}"\ndevice = "cpu"\ndtype = "float32"\n'
+        f'[encoder]\nmodel = "org/eva@refs/pr/1"\n[fusion]\nmodel = "org/blip2@{COMMIT}"\n'
+        f'[sections]\nmodel = "org/bge@{COMMIT}"\n'
+        f"[summarizer]\n{chat}max_tokens = 8\n[generator]\n{chat}max_tokens = 8\nmax_context_tokens = 5\n"
+    )
+    kb, images = write_kb(tmp_path)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
+    environment |= {"HF_HUB_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+
+    def omgm(*arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "omgm", *map(str, arguments)]
+        return subprocess.run(
+            command, cwd=ROOT, env=environment | more, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    with serving(SmallHub(repositories)) as hub:
+        done = omgm("download", "--profile", profile, HF_ENDPOINT=hub.url)
+        assert done.returncode == 0, done.stderr
+        # weights of the three models, and of the generator the tokenizer alone
+        models = [repositories[name] for name in ("org/eva", "org/blip2", "org/bge")]
+        fetched = [name for name in hub.contents_asked() if name.endswith(".safetensors")]
+        assert sorted(fetched) == sorted(name for model in models for name in model if name.endswith(".safetensors"))
+    environment["HF_HUB_OFFLINE"] = "1"
+
+    build = ("build-index", "--profile", profile, "--kb", kb, "--images", images, "--out", tmp_path / "index", "--json")
+    built = omgm(*build)
+    assert built.returncode == 0, built.stderr
+    assert json.loads(built.stdout)["inputs"]["tokens"] == "int8"
+    examined = omgm("doctor", "--profile", profile, "--index", tmp_path / "index", "--json")
+    assert examined.returncode == 0, examined.stdout
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "omgm", "serve", "--profile", str(profile), "--index", str(tmp_path / "index")]
+    picture = io.BytesIO()
+    Image.new("RGB", (60, 40), "red").save(picture, "PNG")
+    with running([*command, "--port", str(port)], environment, url):
+        asked = {"question": "How large is the area it covers?", "options": '{"k": 3}'}
+        answer = httpx.post(f"{url}/answer", data=asked, files={"image": picture.getvalue()}, timeout=60)
+    body = answer.json()
+    assert answer.status_code == 200, body
+    assert body["generator_error"] is None and body["generator"] == llama
+    assert len(body["candidates"]) == 3 and body["evidence"][0]["text"]
+    assert 0 <= body["evidence"][0]["scores"]["sim_t"] <= 1
+    assert {"step1", "step2", "step3", "generate"} <= set(body["timings_ms"])

@@ -1,0 +1,272 @@
+"""Both kernels against a float64 brute force. Triton's runs on the CPU by its interpreter, in a process of its own:
+the interpreter has to be chosen before Triton is imported, and other tests import Triton through other packages."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from retriever.kernels import max_sim_pairs, maxsim_torch
+from retriever.quantize import quantize_tokens
+from tests.paths import ROOT
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+GPU = torch.cuda.is_available() and find_spec("triton") is not None and not INTERPRETED
+ON_GPU = [pytest.mark.gpu, pytest.mark.skipif(not GPU, reason="needs a CUDA device and triton")]
+KERNELS = ["interpreter"] if INTERPRETED else ["torch", pytest.param("gpu", marks=ON_GPU)]
+DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int8]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Pairs are (query, first row, number of sections); N query tokens, M stored ones, of length H."""
+
+    pairs: list[tuple[int, int, int]]
+    n: int = 32
+    m: int = 32
+    h: int = 64
+    batch: int = 3
+    rows: int = 24
+
+
+CASES = {
+    "one section": Case([(0, 0, 1)], batch=1, rows=1),
+    "ragged": Case([(0, 0, 3), (0, 3, 9), (1, 12, 1), (2, 13, 4), (2, 17, 5)]),
+    "unsorted, sharing rows": Case([(2, 8, 5), (0, 4, 8), (1, 8, 5), (0, 8, 5), (2, 0, 2)]),
+    "empty first and last": Case([(0, 0, 0), (0, 2, 3), (1, 0, 0), (1, 4, 2), (2, 7, 0)]),
+    "all empty": Case([(0, 0, 0), (1, 24, 0)]),
+    "no pairs": Case([]),
+    "end of the store": Case([(0, 23, 1), (1, 19, 5), (2, 21, 3)]),
+    "odd sizes": Case([(0, 0, 5), (1, 23, 1), (0, 5, 0), (1, 5, 6)], n=5, m=7, h=19, batch=2),
+    "more than a block": Case([(0, 1, 3), (1, 20, 4)], n=33, m=40, h=130, batch=2),
+    "paper profile": Case([(0, 0, 1), (0, 1, 6)], h=768, batch=1, rows=8),
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a kernel gets, and what it must give: section scores pair after pair, the best of each pair."""
+
+    tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor, torch.Tensor, torch.Tensor]
+    sizes: dict[str, int]
+    scores: NDArray[np.float64]
+    best: NDArray[np.float64]
+
+
+def problem(case: Case, dtype: torch.dtype, change: Callable[[torch.Tensor], torch.Tensor] = lambda x: x) -> Problem:
+    """Random unit vectors. Queries are such that float16 holds them; rows that no pair names would spoil any score."""
+    generator = torch.Generator().manual_seed(1)
+    queries = torch.nn.functional.normalize(torch.randn(case.batch, case.n, case.h, generator=generator), dim=-1)
+    queries = change(queries).half().float()
+    exact = change(torch.nn.functional.normalize(torch.randn(case.rows, case.m, case.h, generator=generator), dim=-1))
+    scales = None
+    if dtype == torch.int8:
+        tokens, scales = quantize_tokens(exact)
+        factors = scales.double().numpy()
+    else:
+        tokens, factors = exact.to(dtype), np.ones((case.rows, case.m))
+    stored = tokens.double().numpy() * factors[..., None]
+    named = {row for _, first, count in case.pairs for row in range(first, first + count)}
+    for row in set(range(case.rows)) - named:
+        tokens[row] = 127 if dtype == torch.int8 else float("nan")
+
+    scores, best = [], []
+    for query, first, count in case.pairs:
+        products = stored[first : first + count] @ queries[query].double().numpy().T
+        sums = [sum(max(column) for column in section.T) for section in products]
+        scores += sums
+        best.append(max(sums, default=-np.inf))
+    query_of, starts, counts = torch.tensor(case.pairs, dtype=torch.int64).reshape(-1, 3).T.contiguous()
+    sizes = {"total": int(counts.sum()), "most": max(counts.tolist(), default=0)}
+    return Problem((queries, tokens, scales, query_of, starts, counts), sizes, np.array(scores), np.array(best))
+
+
+def run(kernel: str, given: Problem) -> tuple[torch.Tensor, torch.Tensor]:
+    if kernel != "interpreter":
+        device = "cuda" if kernel == "gpu" else "cpu"
+        moved: list[Any] = [None if tensor is None else tensor.to(device) for tensor in given.tensors]
+        return max_sim_pairs(*moved, **given.sizes)
+    from retriever.kernels import maxsim_triton
+
+    return maxsim_triton.max_sim_pairs(*given.tensors, **given.sizes)
+
+
+def check(found: tuple[torch.Tensor, torch.Tensor], given: Problem, tolerance: float = 2e-5) -> None:
+    scores, best = found
+    assert scores.dtype == best.dtype == torch.float32
+    assert scores.shape == given.scores.shape and best.shape == given.best.shape
+    np.testing.assert_allclose(scores.cpu(), given.scores, atol=tolerance, rtol=0)
+    np.testing.assert_allclose(best.cpu(), given.best, atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_equals_brute_force(kernel: str, name: str, dtype: torch.dtype) -> None:
+    given = problem(CASES[name], dtype)
+    check(run(kernel, given), given)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_negative_scores_are_not_taken_for_empty_ones(kernel: str) -> None:
+    sign = iter([1, -1])  # queries, then tokens
+    given = problem(Case([(0, 0, 9), (1, 9, 1)], n=5, m=7, h=19), torch.float16, lambda x: next(sign) * x.abs())
+    assert given.scores.max() < 0
+    check(run(kernel, given), given)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_best_is_found_among_scores_of_both_signs(kernel: str) -> None:
+    query = torch.ones(1, 16, 16)
+    height = torch.tensor([-1.0, -3.0, 2.0, -2.0, -0.5, 7.0, -9.0, 1.0, 3.0, -4.0, -2.0])
+    tokens = (height[:, None, None] / 256).expand(-1, 16, 16).contiguous()
+    # a product is 16 * height / 256, and there are 16 of them
+    pairs = [(0, 0, 11), (0, 0, 2), (0, 9, 2), (0, 5, 6)]
+    query_of, first, counts = torch.tensor(pairs).T.contiguous()
+    expected = np.concatenate([height[start : start + count] for _, start, count in pairs])
+    given = Problem((query, tokens, None, query_of, first, counts), {"total": 21, "most": 11}, expected, np.empty(4))
+    scores, best = run(kernel, given)
+    assert scores.tolist() == expected.tolist()
+    assert best.tolist() == [7.0, -1.0, -2.0, 7.0]
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_int32_indexes_float32_scales_and_half_queries(kernel: str) -> None:
+    given = problem(CASES["odd sizes"], torch.int8)
+    queries, tokens, scales, *indexes = given.tensors
+    assert scales is not None
+    query_of, first, counts = (index.int() for index in indexes)
+    narrow = Problem((queries.half(), tokens, scales.float(), query_of, first, counts), given.sizes, *expected(given))
+    check(run(kernel, narrow), narrow)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_queries_of_full_precision_are_rounded_by_a_float16_at_most(kernel: str) -> None:
+    given = problem(CASES["ragged"], torch.float16)
+    queries, *others = given.tensors
+    # relative to 1 by less than half a step of float16 (2^-11): no product of unit vectors moves by more
+    moved: Any = (queries * (1 + 2**-12), *others)
+    check(run(kernel, Problem(moved, given.sizes, *expected(given))), given, tolerance=32 * 2**-11)
+
+
+def expected(given: Problem) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    return given.scores, given.best
+
+
+@pytest.mark.skipif(INTERPRETED, reason="is the test that starts this process")
+def test_the_triton_kernel_on_the_cpu() -> None:
+    pytest.importorskip("triton")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "interpreter", __file__]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    assert f"{len(CASES) * len(DTYPES) + 4} passed" in done.stdout
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter does not compile")
+@pytest.mark.parametrize(("dtype", "capability"), [("i8", 80), ("i8", 90), ("fp16", 90), ("fp32", 90)])
+def test_compiles_for_a_gpu_that_is_not_here(
+    dtype: str, capability: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    triton = pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from retriever.kernels import maxsim_triton
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    names = maxsim_triton.kernel.arg_names
+    unit = "fp32" if dtype == "fp32" else "fp16"
+    pointers = {"queries": unit, "tokens": dtype, "scores": "fp32", "best": "fp32"}
+    pointers |= dict.fromkeys(["query_of", "first", "counts", "ends"], "i64")
+    constants: dict[str, Any] = maxsim_triton.blocks(32, 32, 768, 1 if dtype == "i8" else 2, maxsim_triton.TILE)
+    if dtype == "i8":
+        pointers["scales"] = "fp16"
+    else:
+        constants["scales"] = None
+    types = {name: f"*{pointers[name]}" if name in pointers else "constexpr" for name in names}
+    aligned = {(names.index(name),): [["tt.divisibility", 16]] for name in pointers}
+    source = ASTSource(
+        maxsim_triton.kernel, types, {(names.index(name),): value for name, value in constants.items()}, aligned
+    )
+    options = {"num_warps": maxsim_triton.WARPS, "num_stages": maxsim_triton.STAGES}
+    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    assert "cp.async" in compiled.asm["ptx"]  # loads of the next turn run while this one is multiplied
+    assert compiled.metadata.shared <= 100 * 1024  # two programs a processor on both
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not GPU, reason="needs a CUDA device and triton")
+def test_waits_for_nothing_and_can_be_captured() -> None:
+    given = problem(CASES["ragged"], torch.int8)
+    moved: list[Any] = [None if tensor is None else tensor.cuda() for tensor in given.tensors]
+    check(max_sim_pairs(*moved, **given.sizes), given)  # compiles
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        eager = max_sim_pairs(*moved, **given.sizes)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = max_sim_pairs(*moved, **given.sizes)
+    moved[0].mul_(2)
+    graph.replay()
+    torch.cuda.synchronize()
+    check(eager, given)
+    check((captured[0] / 2, captured[1] / 2), given)
+
+
+def arguments(**changed: Any) -> dict[str, Any]:
+    names = ["queries", "tokens", "scales", "query_of", "first", "counts"]
+    given = problem(Case([(0, 0, 2), (1, 2, 1)], n=3, m=4, h=8, batch=2, rows=3), torch.float16)
+    return dict(zip(names, given.tensors, strict=True)) | given.sizes | changed
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"queries": torch.zeros(2, 3, 9)}, "need one H"),
+        ({"queries": torch.zeros(3, 8)}, "need one H"),
+        ({"queries": torch.zeros(2, 3, 8, dtype=torch.int8)}, "queries are floating point"),
+        ({"tokens": torch.zeros(3, 4, 8, dtype=torch.float64)}, "tokens float16"),
+        ({"tokens": torch.zeros(3, 4, 8, dtype=torch.int8)}, "scales belong to int8"),
+        ({"scales": torch.ones(3, 4)}, "scales belong to int8"),
+        ({"tokens": torch.zeros(3, 4, 8, dtype=torch.int8), "scales": torch.ones(3, 5)}, r"scales are .*\[3, 4\]"),
+        ({"query_of": torch.zeros(3, dtype=torch.int64)}, "query_of has one integer"),
+        ({"first": torch.zeros(2)}, "first has one integer"),
+        ({"counts": torch.zeros(2, 1, dtype=torch.int64)}, "one integer for each pair"),
+        ({"first": torch.zeros(2, dtype=torch.int64, device="meta")}, "first lie on meta"),
+        ({"tokens": torch.zeros(3, 8, 4, dtype=torch.float16).mT}, "tokens are not contiguous"),
+        ({"first": torch.tensor([0, 3])}, "pair 1 has rows 3 to 3, the store 3"),
+        ({"first": torch.tensor([-1, 0])}, "pair 0 has rows -1"),
+        ({"total": 4}, "4 in all"),
+        ({"most": 1}, "1 at most"),
+        ({"counts": torch.tensor([4, -1])}, "counts are 0 or more"),
+    ],
+)
+def test_what_does_not_fit_is_refused(changed: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        max_sim_pairs(**arguments(**changed))
+
+
+def test_tensors_on_a_cpu_take_the_torch_path() -> None:
+    given = arguments()
+    for ours, other in zip(max_sim_pairs(**given), maxsim_torch.max_sim_pairs(**given), strict=True):
+        assert torch.equal(ours, other)

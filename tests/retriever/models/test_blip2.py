@@ -1,0 +1,185 @@
+"""A BLIP-2 checkpoint of transformers gives, loaded as a fusion encoder, the tokens that transformers gives."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from torch.nn import functional
+from transformers import BertTokenizerFast, Blip2Config, Blip2ForImageTextRetrieval, BlipImageProcessorPil
+
+from retriever.models.pixels import PixelPreparation
+from retriever.models.qformer import QFormerFusion
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+WORDS = [*SPECIAL, "a", "the", "is", "it", "what", "how", "tall", "tree", "flag", "red", "blue", "old"]
+TEXTS = ["what is it", "the old red tree", "how tall is the blue flag", "flag"]
+SIZE = 16
+
+
+def pictures() -> list[Image.Image]:
+    random = np.random.default_rng(0)
+    return [
+        Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8))
+        for width, height in ((40, 30), (20, 55), (16, 16), (33, 32))
+    ]
+
+
+@pytest.fixture(scope="module")
+def published() -> Blip2ForImageTextRetrieval:
+    torch.manual_seed(0)
+    config = Blip2Config(
+        vision_config={
+            "hidden_size": 24,
+            "intermediate_size": 40,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 3,
+            "image_size": SIZE,
+            "patch_size": 4,
+        },
+        qformer_config={
+            "vocab_size": len(WORDS) + 1,
+            "hidden_size": 16,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 2,
+            "intermediate_size": 32,
+            "max_position_embeddings": 20,
+            "encoder_hidden_size": 24,
+            "use_qformer_text_input": True,
+        },
+        num_query_tokens=32,
+    )
+    model = Blip2ForImageTextRetrieval(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model
+
+
+@pytest.fixture(scope="module")
+def kept(published: Blip2ForImageTextRetrieval, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("blip2")
+    published.save_pretrained(folder, max_shard_size="20KB")
+    (folder / "words").mkdir()
+    (folder / "words" / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+    tokenizer = BertTokenizerFast(str(folder / "words" / "vocab.txt"))
+    tokenizer.add_special_tokens({"bos_token": "[DEC]"})
+    tokenizer.save_pretrained(folder)
+    shutil.rmtree(folder / "words")
+    processor = BlipImageProcessorPil(size={"height": SIZE, "width": SIZE})
+    settings = processor.to_dict() | {"image_processor_type": "BlipImageProcessor"}
+    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+@pytest.fixture
+def folder(kept: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(kept, tmp_path / "copy"))
+
+
+@torch.inference_mode()
+def expected(published: Blip2ForImageTextRetrieval, fusion: QFormerFusion, padding: int = 0) -> torch.Tensor:
+    processor = BlipImageProcessorPil(size={"height": SIZE, "width": SIZE})
+    pixels = processor(pictures(), return_tensors="pt")["pixel_values"]
+    texts = fusion.tokenizer(TEXTS, padding=True, return_tensors="pt")
+    ids, mask = (functional.pad(texts[key], (0, padding)) for key in ("input_ids", "attention_mask"))
+    output = published(pixels, ids, mask, use_image_text_matching_head=True)
+    tokens: torch.Tensor = output.text_embeds[:, :32]
+    return tokens
+
+
+def test_it_is_kept_in_shards(kept: Path) -> None:
+    assert len(list(kept.glob("model-*.safetensors"))) > 2
+
+
+def test_tokens_are_those_of_transformers(published: Blip2ForImageTextRetrieval, kept: Path) -> None:
+    fusion = QFormerFusion.load(kept)
+    assert fusion.token_shape == (32, 16)
+    assert fusion.max_text_tokens == 20
+    found = fusion.encode(pictures(), TEXTS)
+    torch.testing.assert_close(found, expected(published, fusion), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found, expected(published, fusion, padding=9), atol=1e-5, rtol=1e-5)
+
+
+def test_sections_are_pairs_with_one_image(kept: Path) -> None:
+    fusion = QFormerFusion.load(kept, batch_size=3)
+    one = pictures()[1]
+    torch.testing.assert_close(fusion.encode_sections(one, TEXTS), fusion.encode([one] * 4, TEXTS))
+
+
+def test_one_image_is_encoded_once(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fusion = QFormerFusion.load(kept, batch_size=1)
+    sizes: list[int] = []
+    forward = fusion.vision_features
+    monkeypatch.setattr(fusion, "vision_features", lambda pixels: sizes.append(len(pixels)) or forward(pixels))
+    fusion.encode_sections(pictures()[0], TEXTS)
+    assert sizes == [1]
+
+
+def test_order_is_kept_where_batches_are_sorted_by_length(kept: Path) -> None:
+    whole, single = QFormerFusion.load(kept), QFormerFusion.load(kept, batch_size=1)
+    torch.testing.assert_close(single.encode(pictures(), TEXTS), whole.encode(pictures(), TEXTS), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_stays_close(kept: Path, dtype: torch.dtype) -> None:
+    half = QFormerFusion.load(kept, dtype=dtype)
+    assert {p.dtype for p in half.parameters()} == {dtype}
+    found, exact = half.encode(pictures(), TEXTS), QFormerFusion.load(kept).encode(pictures(), TEXTS)
+    assert found.dtype == torch.float32
+    assert functional.cosine_similarity(found, exact, dim=-1).min() > 0.99
+
+
+def test_saved_as_ours_it_stays_the_same(kept: Path, tmp_path: Path) -> None:
+    fusion = QFormerFusion.load(kept)
+    fusion.save(tmp_path)
+    again = QFormerFusion.load(tmp_path)
+    assert again.vision_norm.eps == 1e-6
+    assert again.pixels == fusion.pixels == PixelPreparation(SIZE, exact=True)
+    assert torch.equal(again.encode(pictures(), TEXTS), fusion.encode(pictures(), TEXTS))
+
+
+def test_a_buffer_of_older_checkpoints_is_passed_over(folder: Path) -> None:
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    save_file({"embeddings.position_ids": torch.arange(20)[None]}, folder / "model-extra.safetensors")
+    index["weight_map"]["embeddings.position_ids"] = "model-extra.safetensors"
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert torch.equal(QFormerFusion.load(folder).embeddings.position_ids, torch.arange(20)[None])
+
+
+def test_missing_and_unexpected_weights_are_named(folder: Path) -> None:
+    shard = sorted(folder.glob("model-*.safetensors"))[0]
+    tensors = load_file(shard)
+    gone = next(name for name in tensors if not name.startswith(("text_proj", "vision_proj", "itm")))
+    tensors["language_model.head.weight"] = tensors.pop(gone).clone()
+    save_file(tensors, shard, {"format": "pt"})
+    with pytest.raises(ValueError, match=r"missing: .*; unexpected: language_model\.head\.weight") as error:
+        QFormerFusion.load(folder)
+    assert gone in str(error.value)
+    shard.unlink()
+    with pytest.raises(ValueError, match=f"{shard.name}: not found"):
+        QFormerFusion.load(folder)
+
+
+def test_a_weight_of_another_shape_is_named(folder: Path) -> None:
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config["qformer_config"]["vocab_size"] += 1
+    path.write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"embeddings\.word_embeddings\.weight: expected \[19, 16\], got \[18, 16\]"):
+        QFormerFusion.load(folder)
+
+
+def test_a_blip2_that_reads_no_text_is_refused(folder: Path) -> None:
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    del config["qformer_config"]["use_qformer_text_input"]
+    path.write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"config\.json: qformer_config\.use_qformer_text_input"):
+        QFormerFusion.load(folder)

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from retriever.models.checkpoints import INDEX_NAME, convert_checkpoint
+from retriever.models.eva_clip import EVA_CLIP_8B, EvaCLIP
+from retriever.models.eva_weights import load_eva_clip
+from tests.paths import GOLDEN_FILES
+
+GOLDEN = GOLDEN_FILES / "eva_clip.safetensors"
+"""What the published code computes: tests/oracles/README.md."""
+
+
+def golden(case: str) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor]]:
+    """Returns settings, weights, and inputs with outputs of a case."""
+    found = {name.removeprefix(f"{case}/"): t for name, t in load_file(GOLDEN).items() if name.startswith(f"{case}/")}
+    settings = json.loads(bytes(found["config"].tolist()))
+    state = {name.removeprefix("state/"): t.float() for name, t in found.items() if name.startswith("state/")}
+    return settings, state, found
+
+
+def write(folder: Path, settings: dict[str, Any], state: dict[str, Tensor], shards: int = 1) -> Path:
+    """Writes a model folder as it is published: one file, or several and an index."""
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(settings))
+    if shards == 1:
+        save_file(state, folder / "model.safetensors")
+        return folder
+    names = sorted(state)
+    parts = [names[i::shards] for i in range(shards)]
+    for i, part in enumerate(parts):
+        save_file({name: state[name] for name in part}, folder / f"part-{i}.safetensors")
+    index = {name: f"part-{i}.safetensors" for i, part in enumerate(parts) for name in part}
+    (folder / INDEX_NAME).write_text(json.dumps({"weight_map": index}))
+    return folder
+
+
+def assert_same(model: EvaCLIP, found: dict[str, Tensor], tolerance: float = 1e-5) -> None:
+    with torch.no_grad():
+        image = model.get_image_features(found["pixels"].to(model.dtype))
+        text = model.get_text_features(found["ids"].long())
+    torch.testing.assert_close(image.float(), found["image"], atol=tolerance, rtol=0)
+    torch.testing.assert_close(text.float(), found["text"], atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize("case", ["8b", "18b", "bige", "hub"])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_the_published_code_gives_the_same_vectors(tmp_path: Path, case: str, shards: int) -> None:
+    settings, state, found = golden(case)
+    model = load_eva_clip(write(tmp_path, settings, state, shards))
+    assert_same(model, found)
+    assert found["image"].std() > 0.1  # the vectors say something
+    assert found["text"].std() > 0.1
+
+
+HUB_NAMES = [
+    # In this order, as the conversion script for the hub renames them.
+    ("visual.cls_token", "vision_model.embeddings.class_embedding"),
+    ("visual.pos_embed", "vision_model.embeddings.position_embedding.weight"),
+    ("visual.patch_embed.proj", "vision_model.embeddings.patch_embedding"),
+    ("visual.blocks", "vision_model.encoder.layers"),
+    ("visual.norm.", "vision_model.post_layernorm."),
+    ("visual.head", "visual_projection"),
+    ("text.positional_embedding", "text_model.embeddings.position_embedding.weight"),
+    ("text.token_embedding", "text_model.embeddings.token_embedding"),
+    ("text.transformer.resblocks", "text_model.encoder.layers"),
+    ("text.ln_final", "text_model.final_layer_norm"),
+    ("text.text_projection", "text_projection.weight"),
+    (".norm1", ".layer_norm1"),
+    (".norm2", ".layer_norm2"),
+    (".ln_1", ".layer_norm1"),
+    (".ln_2", ".layer_norm2"),
+    (".mlp.c_fc", ".mlp.fc1"),
+    (".mlp.c_proj", ".mlp.fc2"),
+    (".attn.proj.", ".self_attn.out_proj."),
+    (".attn.out_proj.", ".self_attn.out_proj."),
+]
+
+
+def as_on_the_hub(settings: dict[str, Any], state: dict[str, Tensor]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Returns EVA's settings and weights in the layout of the model hub."""
+    renamed: dict[str, Tensor] = {}
+    for name, tensor in state.items():
+        for old, new in HUB_NAMES:
+            name = name.replace(old, new)
+        if "qkv" in name or "in_proj" in name:
+            for part, third in zip("qkv", tensor.chunk(3), strict=True):
+                end = "weight" if "weight" in name else "bias"
+                renamed[f"{name.partition('.attn.')[0]}.self_attn.{part}_proj.{end}"] = third.contiguous()
+        elif name == "text_projection.weight":
+            renamed[name] = tensor.T.contiguous()
+        elif "class_embedding" in name:
+            renamed[name] = tensor[0, 0]
+        elif name.startswith("vision_model.embeddings.position"):
+            renamed[name] = tensor[0]
+        else:
+            renamed[name] = tensor
+    vision, text = settings["vision_cfg"], settings["text_cfg"]
+    return {
+        "model_type": "clip",
+        "architectures": ["EvaCLIPModel"],
+        "projection_dim": settings["embed_dim"],
+        "vision_config": {
+            "hidden_size": vision["width"],
+            "num_hidden_layers": vision["layers"],
+            "num_attention_heads": vision["width"] // vision["head_width"],
+            "intermediate_size": int(vision["width"] * vision["mlp_ratio"]),
+            "image_size": vision["image_size"],
+            "patch_size": vision["patch_size"],
+            "layer_norm_eps": 1e-6,
+            "post_layernorm": vision["postnorm"],
+        },
+        "text_config": {
+            "hidden_size": text["width"],
+            "num_hidden_layers": text["layers"],
+            "num_attention_heads": text["heads"],
+            "intermediate_size": 4 * text["width"],
+            "vocab_size": text["vocab_size"],
+            "max_position_embeddings": text["context_length"],
+            "layer_norm_eps": 1e-5,
+        },
+    }, renamed
+
+
+@pytest.mark.parametrize("case", ["8b", "18b"])
+def test_the_hub_layout_of_the_same_weights_gives_the_same_vectors(tmp_path: Path, case: str) -> None:
+    settings, state, found = golden(case)
+    hub_settings, hub_state = as_on_the_hub(settings, state)
+    positions = torch.arange(12).unsqueeze(0)
+    folder = write(tmp_path, hub_settings, hub_state | {"text_model.embeddings.position_ids": positions}, shards=2)
+    assert_same(load_eva_clip(folder), found)
+    # The flags that say the same are taken as well.
+    hub_settings["vision_config"] |= {"use_rms_norm": True, "q_bias": False, "k_bias": False, "v_bias": False}
+    assert_same(load_eva_clip(write(tmp_path, hub_settings, hub_state, shards=2)), found)
+
+
+def test_half_precision_is_loaded_as_asked_and_stays_near(tmp_path: Path) -> None:
+    settings, state, found = golden("8b")
+    model = load_eva_clip(write(tmp_path, settings, state), dtype=torch.bfloat16)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    assert_same(model, found, 0.1)
+
+
+def test_padding_does_not_show(tmp_path: Path) -> None:
+    settings, state, found = golden("8b")
+    model = load_eva_clip(write(tmp_path, settings, state))
+    short = found["ids"].long()[:1, :2]  # the first text is two tokens long
+    with torch.no_grad():
+        torch.testing.assert_close(model.get_text_features(short), found["text"][:1], atol=1e-5, rtol=0)
+        # Padded with the end of text, as the hub's tokenizer does.
+        padded = torch.cat([short, torch.full((1, 5), 39)], dim=1)
+        torch.testing.assert_close(model.get_text_features(padded), found["text"][:1], atol=1e-5, rtol=0)
+
+
+def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
+    settings, state, _ = golden("8b")
+    lacking = {name: t for name, t in state.items() if name != "visual.blocks.1.mlp.fc1.bias"}
+    with pytest.raises(ValueError, match=r"missing: visual\.blocks\.1\.mlp\.fc1\.bias$"):
+        load_eva_clip(write(tmp_path, settings, lacking))
+    with pytest.raises(ValueError, match=r"unexpected: visual\.rope\.freqs_cos$"):
+        load_eva_clip(write(tmp_path, settings, state | {"visual.rope.freqs_cos": torch.zeros(3)}))
+    wrong = state | {"visual.pos_embed": torch.zeros(1, 17, 16)}
+    with pytest.raises(ValueError, match=r"visual\.pos_embed: expected \[10, 16\].*got \[1, 17, 16\]"):
+        load_eva_clip(write(tmp_path, settings, wrong))
+    other = settings | {"vision_cfg": settings["vision_cfg"] | {"rope": True}}
+    with pytest.raises(ValueError, match=r"config\.json: vision_cfg\.rope: .*open_clip"):
+        load_eva_clip(write(tmp_path, other, state))
+    del settings["text_cfg"]["width"]
+    with pytest.raises(ValueError, match=r"config\.json: 'width'"):
+        load_eva_clip(write(tmp_path, settings, state))
+
+
+def test_a_shard_that_is_not_there_is_named(tmp_path: Path) -> None:
+    settings, state, _ = golden("8b")
+    folder = write(tmp_path, settings, state, shards=3)
+    (folder / "part-1.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"part-1\.safetensors: not found, but model\.safetensors\.index\.json"):
+        load_eva_clip(folder)
+    (folder / INDEX_NAME).unlink()
+    for file in folder.glob("*.safetensors"):
+        file.unlink()
+    with pytest.raises(ValueError, match=r"holds no \.safetensors file; `omgm import-encoder`"):
+        load_eva_clip(folder)
+
+
+@pytest.mark.parametrize("wrapped", [lambda state: {"state_dict": {f"module.{k}": v for k, v in state.items()}}, dict])
+def test_a_checkpoint_becomes_safetensors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrapped: Any) -> None:
+    settings, state, found = golden("8b")
+    monkeypatch.setattr("retriever.models.checkpoints.SHARD_BYTES", 20_000)
+    torch.save(wrapped(state), tmp_path / "EVA_CLIP_tiny.pt")
+    convert_checkpoint(tmp_path / "EVA_CLIP_tiny.pt", tmp_path / "model")
+    assert len(list((tmp_path / "model").glob("model-*-of-*.safetensors"))) > 2
+    (tmp_path / "model" / "config.json").write_text(json.dumps(settings))
+    assert_same(load_eva_clip(tmp_path / "model"), found)
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
+    torch.save({"epoch": 3, "model": "none"}, tmp_path / "other.pt")
+    with pytest.raises(ValueError, match=r"other\.pt: expected a state dict"):
+        convert_checkpoint(tmp_path / "other.pt", tmp_path / "model")
+
+
+def test_the_published_sizes_weigh_what_the_published_files_weigh() -> None:
+    with torch.device("meta"):
+        model = EvaCLIP(EVA_CLIP_8B)
+    image, text = (sum(p.numel() for p in tower.parameters()) for tower in (model.vision, model.text))
+    # float32, in 10^9 bytes: EVA_8B_psz14.bin, EVA_CLIP_8B_psz14_s9B.pt
+    assert round(4 * image / 1e9, 1) == 30.1
+    assert round(4 * (image + text) / 1e9, 1) == 32.9

@@ -1,0 +1,497 @@
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+from serving.settings import Settings
+from tests.fakes.serving_world import COLORS, World, data_uri, picture, served
+
+RED, GREEN = COLORS["Redland"], COLORS["Greenland"]
+WHEN = "When was the treaty?"
+LIMITS = Settings(max_image_bytes=100_000, max_image_pixels=1_000_000, max_question_chars=100)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with served(tmp_path_factory.mktemp("world"), LIMITS) as world:
+        yield world
+
+
+@pytest.fixture
+def client(world: World) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=world.url, timeout=20, trust_env=False) as client:
+        yield client
+
+
+def ask(
+    client: httpx.Client, image: bytes = b"", question: str = WHEN, path: str = "/answer", **options: Any
+) -> httpx.Response:
+    data = {"question": question, "options": json.dumps(options)}
+    return client.post(path, files={"image": ("flag.png", image or picture(RED))}, data=data)
+
+
+def ask_json(client: httpx.Client, path: str = "/answer", **fields: Any) -> httpx.Response:
+    return client.post(path, json={"image": data_uri(picture(RED)), "question": WHEN, **fields})
+
+
+def fault(response: httpx.Response) -> tuple[int, str, str | None]:
+    body = response.json()
+    assert list(body) == ["error"] and list(body["error"]) == ["message", "type", "param", "code"]
+    expected = {429: "rate_limit_error", 500: "server_error", 503: "server_error", 504: "server_error"}
+    assert body["error"]["type"] == expected.get(response.status_code, "invalid_request_error")
+    assert body["error"]["message"]
+    return response.status_code, body["error"]["code"], body["error"]["param"]
+
+
+# Answers
+
+
+def test_answer(client: httpx.Client) -> None:
+    response = ask(client)
+    assert response.status_code == 200
+    body = response.json()
+    assert (body["answer"], body["confidence"], body["abstained"], body["generator"]) == (
+        "1848",
+        0.75,
+        False,
+        "year reader",
+    )
+    entity = {"id": "kb/Redland", "title": "Redland", "url": "https://kb.example/Redland", "image": "/entities/0/image"}
+    assert body["entity"] == entity
+    evidence = body["evidence"][0]
+    assert (evidence["entity"], evidence["section"], evidence["section_index"]) == (entity, "History", 1)
+    start, end = evidence["span"]
+    assert evidence["text"][start:end] == "1848"
+    assert body["evidence"][1]["section"] == "Flag" and body["evidence"][1]["span"] is None
+    assert evidence["scores"] == {
+        "sim_m": pytest.approx(0.5),
+        "sim_t": 0.75,
+        "score": 0.75,
+    }  # was, the, treaty; not when
+    first, last = body["candidates"][0], body["candidates"][-1]
+    assert (first["entity_id"], first["title"], first["image"]) == ("kb/Redland", "Redland", "/entities/0/image")
+    assert (first["sim_c"], first["sim_m"], first["fused"]) == (pytest.approx(1), pytest.approx(0.5), pytest.approx(1))
+    assert (last["title"], last["sim_m"], last["image"]) == ("Blueland", None, None)
+    assert list(body["timings_ms"]) == ["decode", "queue", "search", "rerank", "generate", "total"]
+    assert (body["timings_ms"]["search"], body["timings_ms"]["rerank"]) == (1.5, 2.25)
+    assert body["index"] == {"name": "three flags", "entities": 3}
+    assert body["request_id"] == response.headers["x-request-id"]
+
+
+def test_json_is_multipart(client: httpx.Client) -> None:
+    bodies = [ask(client, k=2, alpha=1, beta=0.5).json(), ask_json(client, k=2, alpha=1, beta=0.5).json()]
+    for body in bodies:
+        assert len(body["candidates"]) == 2
+        del body["timings_ms"], body["request_id"]
+    assert bodies[0] == bodies[1]
+
+
+def test_retrieve(client: httpx.Client) -> None:
+    body = ask(client, picture(GREEN), path="/retrieve").json()
+    assert body["entity"]["title"] == "Greenland" and body["evidence"][0]["span"] is None
+    assert "answer" not in body and "generate" not in body["timings_ms"]
+
+
+def test_abstains(client: httpx.Client) -> None:
+    body = ask(client, question="What is the flag of one color?").json()
+    assert (body["answer"], body["abstained"], body["confidence"]) == (None, True, 0.125)
+    assert body["evidence"][0]["section"] == "Flag"
+
+
+def events(response: httpx.Response) -> list[tuple[str, Any]]:
+    assert response.headers["content-type"].startswith("text/event-stream")
+    blocks = [block.split("\n") for block in response.text.strip().split("\n\n")]
+    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in blocks]
+
+
+def test_stream(client: httpx.Client) -> None:
+    found = events(ask_json(client, stream=True))
+    assert [name for name, _ in found] == ["retrieval", "answer", "answer", "answer", "answer", "done"]
+    assert found[0][1]["entity"]["title"] == "Redland"
+    assert "".join(data["text"] for name, data in found if name == "answer") == "1848"
+    assert found[-1][1]["answer"] == "1848" and found[-1][1]["abstained"] is False
+    assert found[-1][1]["confidence"] == 0.75  # as without streaming
+    assert [name for name, _ in events(ask(client, path="/retrieve", stream=True))] == ["retrieval", "done"]
+
+
+def test_stream_that_breaks_says_so(client: httpx.Client) -> None:
+    choke = "When did the treaty choke?"
+    found = events(ask(client, question=choke, stream=True, on_generator_error="fail"))
+    assert [name for name, _ in found] == ["retrieval", "answer", "error"]
+    assert found[-1][1]["error"]["code"] == "internal_error" and "secret" not in str(found)
+    found = events(ask(client, question=choke, stream=True))
+    assert [name for name, _ in found] == ["retrieval", "answer", "done"]
+    assert found[-1][1]["answer"] is None and found[-1][1]["generator_error"]["code"] == "internal_error"
+    assert "secret" not in str(found)
+    assert fault(ask(client, b"not a picture", stream=True)) == (415, "not_an_image", "image")
+
+
+def test_concurrent_requests_get_their_own_answers(world: World, client: httpx.Client) -> None:
+    colors = list(COLORS.items()) * 4
+    with ThreadPoolExecutor(12) as pool:
+        responses = list(pool.map(lambda item: ask(client, picture(item[1])), colors))
+    assert [response.json()["entity"]["title"] for response in responses] == [name for name, _ in colors]
+
+
+# Faults of the picture
+
+
+def test_image_faults(client: httpx.Client) -> None:
+    noise = Image.effect_noise((100, 100), 80)
+    noise.save(buffer := io.BytesIO(), "PNG")
+    data = buffer.getvalue()
+    assert fault(ask(client, b"hello")) == (415, "not_an_image", "image")
+    assert fault(ask(client, data[: len(data) // 2])) == (400, "broken_image", "image")
+    assert fault(ask(client, data + b"\0" * 100_000)) == (413, "image_too_large", "image")
+    assert fault(ask(client, b"\0" * 1_000_000)) == (413, "image_too_large", "image")
+    assert fault(ask(client, picture(RED, (2000, 1000)))) == (413, "too_many_pixels", "image")
+    assert fault(ask_json(client, image=data_uri(b"hello"))) == (415, "not_an_image", "image")
+    assert fault(ask_json(client, image=data_uri(data[:5000]))) == (400, "broken_image", "image")
+    assert fault(ask_json(client, image=data_uri(b"\0" * 110_000))) == (413, "image_too_large", "image")
+    assert fault(ask_json(client, image=data_uri(b"\0" * 1_000_000))) == (413, "image_too_large", "image")
+    assert fault(ask_json(client, image="data:image/png;base64,@@@")) == (400, "malformed_data_uri", "image")
+
+
+def test_no_image(client: httpx.Client) -> None:
+    assert fault(client.post("/answer", files={"question": (None, WHEN)})) == (422, "missing_image", "image")
+    assert fault(client.post("/answer", files={"image": ("a.png", b"")}, data={"question": WHEN})) == (
+        422,
+        "missing_image",
+        "image",
+    )
+    assert fault(client.post("/answer", json={"question": WHEN})) == (422, "missing_image", "image")
+    assert fault(ask_json(client, image="")) == (422, "missing_image", "image")
+    assert fault(ask_json(client, image=data_uri(b""))) == (422, "missing_image", "image")
+
+
+def test_an_upload_without_length_is_stopped_at_the_limit(client: httpx.Client) -> None:
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        head = '--b\r\nContent-Disposition: form-data; name="image"; filename="a"\r\n\r\n'
+        yield head.encode()
+        for _ in range(20_000):
+            sent += 65536
+            yield b"\0" * 65536
+
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    with suppress(httpx.NetworkError):  # the server may close the connection before the client reads its answer
+        assert fault(client.post("/answer", content=endless(), headers=headers)) == (413, "image_too_large", "image")
+    assert sent < 100 * 2**20
+
+
+@pytest.fixture
+def pictures_host() -> Iterator[str]:
+    class Pictures(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            moved = self.path == "/moved"
+            self.send_response(302 if moved else 200 if self.path != "/none" else 404)
+            if moved:
+                self.send_header("Location", "/green.png")
+            self.end_headers()
+            self.wfile.write(b"\0" * 200_000 if self.path == "/large" else picture(GREEN))
+
+        def log_message(self, *args: object) -> None:
+            """Keeps quiet."""
+
+    server = HTTPServer(("127.0.0.1", 0), Pictures)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_images_by_url(tmp_path: Path, client: httpx.Client, pictures_host: str) -> None:
+    url = f"http://{pictures_host}"
+    assert fault(ask_json(client, image=f"{url}/green.png")) == (422, "host_not_allowed", "image")
+    assert fault(ask_json(client, image="file:///etc/passwd")) == (422, "bad_image_url", "image")
+    assert fault(ask_json(client, image="picture.png")) == (422, "bad_image_url", "image")
+    settings = LIMITS.model_copy(update={"image_hosts": (pictures_host,)})
+    with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as allowed:
+        assert ask_json(allowed, image=f"{url}/green.png").json()["entity"]["title"] == "Greenland"
+        assert fault(ask_json(allowed, image=f"{url}/large")) == (413, "image_too_large", "image")
+        assert fault(ask_json(allowed, image=f"{url}/none")) == (422, "image_fetch_failed", "image")
+        assert fault(ask_json(allowed, image=f"{url}/moved")) == (422, "image_fetch_failed", "image")
+        assert fault(ask_json(allowed, image=f"http://user@{pictures_host}/green.png")) == (
+            422,
+            "bad_image_url",
+            "image",
+        )
+        assert fault(ask_json(allowed, image="http://127.0.0.1:9/a.png")) == (422, "host_not_allowed", "image")
+
+
+# Faults of the other fields
+
+FIELDS = [
+    ({"question": ""}, 422, "empty_question", "question"),
+    ({"question": " \n\t"}, 422, "empty_question", "question"),
+    ({"question": "x" * 101}, 422, "question_too_long", "question"),
+    ({"question": None}, 422, "wrong_type", "question"),
+    ({"question": 7}, 422, "wrong_type", "question"),
+    ({"image": 7}, 422, "wrong_type", "image"),
+    ({"k": "5"}, 422, "wrong_type", "k"),
+    ({"k": 5.5}, 422, "wrong_type", "k"),
+    ({"k": True}, 422, "wrong_type", "k"),
+    ({"alpha": "0.5"}, 422, "wrong_type", "alpha"),
+    ({"beta": [0.5]}, 422, "wrong_type", "beta"),
+    ({"stream": "yes"}, 422, "wrong_type", "stream"),
+    ({"on_generator_error": 1}, 422, "out_of_range", "on_generator_error"),
+    ({"on_generator_error": "explode"}, 422, "out_of_range", "on_generator_error"),
+    ({"k": 0}, 422, "out_of_range", "k"),
+    ({"k": -1}, 422, "out_of_range", "k"),
+    ({"k": 101}, 422, "out_of_range", "k"),
+    ({"k": 10**30}, 422, "out_of_range", "k"),
+    ({"alpha": 1.01}, 422, "out_of_range", "alpha"),
+    ({"alpha": -0.01}, 422, "out_of_range", "alpha"),
+    ({"beta": 2}, 422, "out_of_range", "beta"),
+    ({"top_k": 5}, 422, "unknown_option", "top_k"),
+]
+
+
+@pytest.mark.parametrize(("fields", "status", "code", "param"), FIELDS)
+def test_field_faults(client: httpx.Client, fields: dict[str, Any], status: int, code: str, param: str) -> None:
+    assert fault(ask_json(client, **fields)) == (status, code, param)
+    if not {"question", "image"} & set(fields):
+        assert fault(ask(client, **fields)) == (status, code, param)
+    elif isinstance(fields.get("question"), str):
+        assert fault(ask(client, question=fields["question"])) == (status, code, param)
+
+
+def test_limits_themselves_pass(client: httpx.Client) -> None:
+    for fields in (
+        {"question": "x" * 100},
+        {"k": 100},
+        {"k": 1},
+        {"alpha": 0},
+        {"beta": 1.0},
+        {"alpha": None, "k": None},
+    ):
+        assert ask_json(client, **fields).status_code == 200
+
+
+def test_not_a_number(client: httpx.Client) -> None:
+    for text in ("NaN", "Infinity", "-Infinity"):
+        response = client.post(
+            "/answer", files={"image": picture(RED)}, data={"question": WHEN, "options": f'{{"alpha": {text}}}'}
+        )
+        assert fault(response) == (422, "out_of_range", "alpha")
+
+
+def test_lone_surrogate(client: httpx.Client) -> None:
+    headers = {"content-type": "application/json"}
+    body = b'{"image": "data:", "question": "\\ud800"}'
+    assert fault(client.post("/answer", content=body, headers=headers)) == (422, "wrong_type", "question")
+    assert fault(client.post("/answer", content=b'{"\\ud800": 1}', headers=headers)) == (422, "unknown_option", "?")
+
+
+def test_unknown_options_name_the_known(client: httpx.Client) -> None:
+    message = ask(client, kk=1).json()["error"]["message"]
+    assert message == "unknown option 'kk'; known are alpha, beta, k, on_generator_error, stream"
+    message = ask_json(client, kk=1).json()["error"]["message"]
+    assert message == "unknown option 'kk'; known are alpha, beta, image, k, on_generator_error, question, stream"
+    response = client.post("/answer", files={"image": picture(RED)}, data={"question": WHEN, "k": "5"})
+    assert fault(response) == (422, "unknown_option", "k")
+
+
+def test_malformed_bodies(client: httpx.Client) -> None:
+    def post(body: bytes, kind: str) -> tuple[int, str, str | None]:
+        return fault(client.post("/answer", content=body, headers={"content-type": kind}))
+
+    assert post(b"{", "application/json") == (400, "malformed_json", None)
+    assert post(b"\xff\xfe{", "application/json") == (400, "malformed_json", None)
+    assert post(b"[" * 100_000, "application/json") == (400, "malformed_json", None)
+    assert post(b"[]", "application/json") == (422, "wrong_type", None)
+    assert post(b"{}", "application/json; charset=utf-8") == (422, "missing_image", "image")
+    assert post(b"hello", "multipart/form-data") == (400, "malformed_multipart", None)
+    assert post(b"hello", "multipart/form-data; boundary=b") == (400, "malformed_multipart", None)
+    cut = b'--b\r\nContent-Disposition: form-data; name="question"\r\n\r\nWhen'
+    assert post(cut, "multipart/form-data; boundary=b") == (400, "malformed_multipart", None)
+    assert post(b"", "multipart/form-data; boundary=b") == (400, "malformed_multipart", None)
+    assert post(b"question=a", "application/x-www-form-urlencoded") == (415, "unsupported_media_type", None)
+    assert fault(client.post("/answer")) == (415, "unsupported_media_type", None)
+    files = {"image": picture(RED)}
+    assert fault(client.post("/answer", files=files, data={"question": WHEN, "options": "{"})) == (
+        400,
+        "malformed_json",
+        "options",
+    )
+    assert fault(client.post("/answer", files=files, data={"question": WHEN, "options": "5"})) == (
+        422,
+        "wrong_type",
+        "options",
+    )
+    assert fault(client.post("/answer", files=files, data={"question": ["a", "b"]})) == (
+        422,
+        "duplicate_field",
+        "question",
+    )
+    assert fault(client.post("/answer", files=files)) == (422, "missing_question", "question")
+    assert fault(client.post("/answer", files={"question": ("q.txt", b"When?")})) == (422, "wrong_type", "question")
+
+
+def test_unknown_paths_and_methods(client: httpx.Client) -> None:
+    assert fault(client.get("/nothing")) == (404, "not_found", None)
+    response = client.get("/answer")
+    assert fault(response) == (405, "method_not_allowed", None)
+    assert response.headers["allow"] == "POST"
+
+
+def test_internal_errors_keep_their_internals(client: httpx.Client) -> None:
+    response = ask(client, question="poison")
+    assert fault(response) == (500, "internal_error", None)
+    assert "secret" not in response.text and response.headers["x-request-id"] in response.text
+    assert ask(client).status_code == 200
+
+
+# Load and health
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_time_out(tmp_path: Path) -> None:
+    with (
+        served(tmp_path, Settings(timeout_s=0.5)) as world,
+        httpx.Client(base_url=world.url, trust_env=False) as client,
+    ):
+        world.retriever.gate.clear()
+        assert fault(ask(client)) == (504, "timeout", None)
+        # The batch began after its request: only once it counts as stuck does a later 200 say that it has ended.
+        wait_until(lambda: client.get("/health/ready").status_code == 503)
+        world.retriever.gate.set()
+        wait_until(lambda: client.get("/health/ready").status_code == 200)
+        assert ask(client).status_code == 200
+
+
+def test_a_full_service_turns_away_and_forgets_who_left(tmp_path: Path) -> None:
+    settings = Settings(max_queue=1, max_batch=1, max_wait_ms=0)
+    with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
+        world.retriever.gate.clear()
+
+        def wait_for(waiting: int, batches: int) -> None:
+            wait_until(lambda: len(world.retriever.batches) >= batches)
+            wait_until(lambda: client.get("/health/ready").json()["waiting"] == waiting)
+
+        with ThreadPoolExecutor(2) as pool:
+            running = pool.submit(ask, client, question="running")
+            wait_for(waiting=0, batches=1)
+            with pytest.raises(httpx.ReadTimeout):  # this caller waits, loses patience and leaves
+                ask(httpx.Client(base_url=world.url, trust_env=False, timeout=0.3), question="impatient")
+            wait_for(waiting=0, batches=1)
+            waiting = pool.submit(ask, client, question="patient")
+            wait_for(waiting=1, batches=1)
+            response = ask(client, question="too many")
+            assert fault(response) == (429, "queue_full", None)
+            assert response.headers["retry-after"] == "1"
+            world.retriever.gate.set()
+            assert [running.result().status_code, waiting.result().status_code] == [200, 200]
+        assert world.retriever.batches == [["running"], ["patient"]]
+
+
+def test_a_dead_worker_is_not_ready(tmp_path: Path) -> None:
+    with served(tmp_path) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
+        ready = client.get("/health/ready")
+        assert (ready.status_code, ready.json()["status"], ready.json()["index"]["entities"]) == (200, "ready", 3)
+        assert fault(ask(client, question="fatal")) == (503, "not_ready", None)
+        response = client.get("/health/ready")
+        assert fault(response) == (503, "not_ready", None)
+        assert "died" in response.json()["error"]["message"]
+        assert fault(ask(client)) == (503, "not_ready", None)
+        assert client.get("/health/live").status_code == 200
+
+
+def test_request_ids(client: httpx.Client) -> None:
+    given = client.get("/health/live", headers={"x-request-id": "run-7.a"})
+    assert given.headers["x-request-id"] == "run-7.a"
+    for bad in ("a b", "x" * 65, ""):
+        assert len(client.get("/nothing", headers={"x-request-id": bad}).headers["x-request-id"]) == 32
+
+
+# Pictures, examples, documents
+
+
+def test_entity_pictures(client: httpx.Client) -> None:
+    response = client.get("/entities/0/image")
+    assert (response.status_code, response.headers["content-type"]) == (200, "image/png")
+    assert response.content == picture(RED)
+    assert "sandbox" in response.headers["content-security-policy"]
+    for row in ("2", "3", "-1", "99999999999999999999"):
+        assert fault(client.get(f"/entities/{row}/image")) == (404, "not_found", "row")
+    assert fault(client.get("/entities/one/image")) == (422, "wrong_type", "row")
+
+
+def test_examples(tmp_path: Path, client: httpx.Client) -> None:
+    assert client.get("/examples").json() == []
+    folder = tmp_path / "demo"
+    (folder / "queries").mkdir(parents=True)
+    for name in ("a", "b"):
+        (folder / "queries" / f"{name}.jpg").write_bytes(picture(RED, format="JPEG"))
+    rows = 'question,answer,dataset_image_ids\n"When, then?",1,a|b\nWho?,2,a\nWhere?,3,b\nGone?,4,c\n'
+    (folder / "test.csv").write_text(rows, encoding="utf-8")
+    settings = Settings(examples_dir=folder)
+    with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as other:
+        examples = other.get("/examples").json()
+        assert examples == [
+            {"image": "/examples/a", "question": "When, then?"},
+            {"image": "/examples/b", "question": "Where?"},
+        ]
+        assert other.get("/examples/a").headers["content-type"] == "image/jpeg"
+        assert fault(other.get("/examples/c")) == (404, "not_found", "name")
+        assert other.get("/examples/..%2Ftest.csv").status_code == 404
+
+
+def test_examples_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"test\.csv does not exist"):
+        World(tmp_path, Settings(examples_dir=tmp_path))
+    (tmp_path / "test.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="needs the columns question, dataset_image_ids"):
+        World(tmp_path, Settings(examples_dir=tmp_path))
+
+
+def test_documents(client: httpx.Client) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    assert {"/answer", "/retrieve", "/health/live", "/health/ready", "/entities/{row}/image", "/examples"} <= set(paths)
+    content = paths["/answer"]["post"]["requestBody"]["content"]
+    assert set(content) == {"multipart/form-data", "application/json"}
+    choice = content["application/json"]["schema"]["properties"]["on_generator_error"]
+    assert (choice["enum"], choice["default"]) == (["degrade", "fail"], "degrade")
+    assert "on_generator_error" in str(content["multipart/form-data"])
+    assert "424" in paths["/answer"]["post"]["responses"]
+    assert client.get("/docs").status_code == 200
+
+
+def test_page_is_self_contained(client: httpx.Client) -> None:
+    response = client.get("/")
+    policy = response.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    for path, kind in (("/", "text/html"), ("/page.js", "text/javascript"), ("/page.css", "text/css")):
+        page = client.get(path)
+        assert page.headers["content-type"].startswith(kind)
+        assert "http://" not in page.text.replace("http://www.w3.org/2000/svg", "") and "https://" not in page.text
+
+
+def test_index_without_candidates(tmp_path: Path) -> None:
+    with served(tmp_path) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
+        world.index.search = lambda vectors, k: (vectors[:, :0].numpy(), vectors[:, :0].long().numpy())  # type: ignore[method-assign]
+        body = ask(client).json()
+        assert (body["answer"], body["abstained"], body["entity"]) == (None, True, None)
+        assert (body["evidence"], body["candidates"]) == ([], [])

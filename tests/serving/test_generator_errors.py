@@ -1,0 +1,114 @@
+"""Answers that come without a generator: a real chat server that fails in every way, behind the real service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from generators.chat import OpenAIGenerator
+from llm.chat import ChatClient
+from serving.settings import Settings
+from tests.fakes.chat_server import Server
+from tests.fakes.serving_world import COLORS, data_uri, picture, served
+
+RED = picture(COLORS["Redland"])
+WHEN = "When was the treaty?"
+NOBODY = "http://127.0.0.1:9"
+FAILURES = [  # model or address, code, message
+    (NOBODY, "generator_unavailable", "the generator cannot be reached"),
+    ("down", "generator_unavailable", "the generator answered with status 503"),
+    ("strict", "generator_refused", "the generator refused the request with status 404"),
+    ("broken", "generator_garbled", "the generator sent something else than an answer"),
+    ("slow", "generator_timeout", "the generator gave no answer within 0.6 s"),
+]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server() as running:
+        yield running
+
+
+class Service:
+    """The service with a generator of one behavior."""
+
+    def __init__(self, folder: Path, server: Server, behavior: str, **settings: Any) -> None:
+        url, model = (behavior, "m") if behavior == NOBODY else (server.url, behavior)
+        generator = OpenAIGenerator(ChatClient(url, model, retries=1, backoff=0.01), **settings)
+        self._served = served(folder, Settings(timeout_s=0.6 if behavior == "slow" else 20), generator)
+
+    def __enter__(self) -> Service:
+        self.url = self._served.__enter__().url
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._served.__exit__(*error)
+
+    def ask(self, **fields: Any) -> httpx.Response:
+        body = {"image": data_uri(RED), "question": WHEN, **fields}
+        return httpx.post(f"{self.url}/answer", json=body, timeout=20, trust_env=False)
+
+    def upload(self, **options: Any) -> httpx.Response:
+        data = {"question": WHEN, "options": json.dumps(options)}
+        files = {"image": ("flag.png", RED)}
+        return httpx.post(f"{self.url}/answer", files=files, data=data, timeout=20, trust_env=False)
+
+
+def events(response: httpx.Response) -> list[tuple[str, Any]]:
+    blocks = [block.split("\n") for block in response.text.strip().split("\n\n")]
+    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in blocks]
+
+
+@pytest.mark.parametrize(("behavior", "code", "message"), FAILURES)
+def test_degrades_or_fails_as_asked(tmp_path: Path, server: Server, behavior: str, code: str, message: str) -> None:
+    error = {"message": message, "type": "server_error", "param": None, "code": code}
+    with Service(tmp_path, server, behavior) as service:
+        for response in (service.ask(), service.upload(on_generator_error="degrade")):
+            body = response.json()
+            assert response.status_code == 200
+            assert (body["answer"], body["abstained"], body["generator_error"]) == (None, False, error)
+            assert (body["entity"]["title"], body["evidence"][0]["section"]) == ("Redland", "History")
+            assert len(body["candidates"]) == 3 and "generate" in body["timings_ms"]
+        for response in (service.ask(on_generator_error="fail"), service.upload(on_generator_error="fail")):
+            assert (response.status_code, response.json()) == (424, {"error": error})
+            assert "127.0.0.1" not in response.text  # where the generator runs is nobody's business
+
+
+@pytest.mark.parametrize(("behavior", "code", "message"), FAILURES)
+def test_streams_degrade_or_fail_as_asked(
+    tmp_path: Path, server: Server, behavior: str, code: str, message: str
+) -> None:
+    error = {"message": message, "type": "server_error", "param": None, "code": code}
+    with Service(tmp_path, server, behavior) as service:
+        found = events(service.ask(stream=True))
+        assert [name for name, _ in found] == ["retrieval", "done"]
+        assert found[0][1]["evidence"][0]["section"] == "History"
+        done = found[-1][1]
+        assert (done["answer"], done["abstained"], done["generator_error"]) == (None, False, error)
+        failed = events(service.ask(stream=True, on_generator_error="fail"))
+        assert [name for name, _ in failed] == ["retrieval", "error"] and failed[-1][1] == {"error": error}
+
+
+def test_a_stream_that_breaks_has_no_answer(tmp_path: Path, server: Server) -> None:
+    with Service(tmp_path, server, "troubled") as service:
+        found = events(service.ask(stream=True))
+    assert [name for name, _ in found] == ["retrieval", "answer", "answer", "done"]
+    assert found[-1][1]["answer"] is None and found[-1][1]["generator_error"]["code"] == "generator_garbled"
+
+
+def test_a_cut_section_is_reported(tmp_path: Path, server: Server) -> None:
+    with Service(tmp_path, server, "good", max_context_tokens=5) as service:
+        body = service.ask().json()
+        done = events(service.ask(stream=True))[-1][1]
+    assert body["answer"].startswith(
+        "heard: - Context: # Wiki Article: Redland\n## Section Title: History\nRedland was a\n- Question"
+    )
+    assert body["context_truncated"] is True and done["context_truncated"] is True
+    assert body["generator_error"] is None and done["answer"] == "Mount Véll"
+    with Service(tmp_path, server, "good") as service:
+        assert service.ask().json()["context_truncated"] is False

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import base64
+import io
+import struct
+import zlib
+
+import pytest
+from PIL import Image
+
+from serving.errors import ApiError
+from serving.images import decode_image, parse_data_uri
+from serving.settings import Settings
+from tests.fakes.serving_world import picture
+
+SETTINGS = Settings(max_image_bytes=200_000, max_image_pixels=1_000_000)
+RED = (200, 30, 40)
+
+
+def fault(data: bytes, settings: Settings = SETTINGS) -> tuple[int, str, str | None]:
+    with pytest.raises(ApiError) as caught:
+        decode_image(data, settings)
+    return caught.value.status, caught.value.code, caught.value.param
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A PNG that declares a size and holds nothing."""
+    chunk = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    length, crc = struct.pack(">I", 13), struct.pack(">I", zlib.crc32(chunk))
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + length
+        + chunk
+        + crc
+        + struct.pack(">I", 0)
+        + b"IDAT"
+        + struct.pack(">I", zlib.crc32(b"IDAT"))
+    )
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF"])
+def test_formats(format: str) -> None:
+    image = decode_image(picture(RED, (30, 20), format), SETTINGS)
+    assert (image.mode, image.size) == ("RGB", (30, 20))
+    pixel = image.getpixel((10, 10))
+    assert isinstance(pixel, tuple)
+    assert all(abs(a - b) <= 3 for a, b in zip(pixel, RED, strict=True))
+
+
+def test_nothing() -> None:
+    assert fault(b"") == (422, "missing_image", "image")
+
+
+@pytest.mark.parametrize(
+    "data", [b"hello, this is text", b"\0" * 100, b"%PDF-1.4\n", b"<svg xmlns='http://www.w3.org/2000/svg'/>"]
+)
+def test_not_an_image(data: bytes) -> None:
+    assert fault(data) == (415, "not_an_image", "image")
+
+
+@pytest.mark.parametrize("format", ["PNG", "JPEG", "WEBP", "GIF"])
+@pytest.mark.parametrize("share", [0.02, 0.5, 0.9])
+def test_truncated(format: str, share: float) -> None:
+    noise = Image.frombytes("RGB", (64, 64), bytes((i * i * 7 + i // 3) % 256 for i in range(64 * 64 * 3)))
+    buffer = io.BytesIO()
+    noise.save(buffer, format)
+    data = buffer.getvalue()
+    assert fault(data[: max(int(len(data) * share), 14)]) == (400, "broken_image", "image")
+
+
+def test_bytes_limit() -> None:
+    data = picture(RED)
+    assert fault(data, Settings(max_image_bytes=len(data) - 1)) == (413, "image_too_large", "image")
+    assert decode_image(data, Settings(max_image_bytes=len(data))).size == (60, 40)
+
+
+def test_pixel_limit_is_checked_before_decoding() -> None:
+    # 1,001 x 1,000 and 9,000 x 9,000 declare more than allowed, and there is no data to decode.
+    assert fault(png_header(1001, 1000)) == (413, "too_many_pixels", "image")
+    assert fault(png_header(9000, 9000)) == (413, "too_many_pixels", "image")
+
+
+def test_decompression_bomb() -> None:
+    assert fault(png_header(60_000, 60_000)) == (413, "too_many_pixels", "image")
+    assert fault(png_header(11_000, 11_000)) == (413, "too_many_pixels", "image")  # Pillow only warns of this one
+    assert fault(png_header(1000, 1000))[:2] == (400, "broken_image")
+
+
+def test_real_bomb_stays_small() -> None:
+    buffer = io.BytesIO()
+    Image.new("1", (8000, 8000)).save(buffer, "PNG")
+    assert len(buffer.getvalue()) < 100_000
+    assert fault(buffer.getvalue()) == (413, "too_many_pixels", "image")
+
+
+def test_too_thin() -> None:
+    assert fault(picture(RED, (2000, 1))) == (422, "image_too_thin", "image")
+
+
+def test_exif_orientation() -> None:
+    image = Image.new("RGB", (40, 20), "white")
+    image.paste((255, 0, 0), (0, 0, 20, 20))  # the left half is red
+    exif = Image.Exif()
+    exif[0x0112] = 6  # "turn a quarter clockwise to see it upright": left becomes top
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", exif=exif)
+    upright = decode_image(buffer.getvalue(), SETTINGS)
+    assert upright.size == (20, 40)
+    assert upright.getpixel((10, 5)) == (255, 0, 0)
+    assert upright.getpixel((10, 35)) == (255, 255, 255)
+
+
+def test_transparency_lies_on_white() -> None:
+    assert decode_image(picture((255, 0, 0, 0)), SETTINGS).getpixel((0, 0)) == (255, 255, 255)
+    assert decode_image(picture((0, 0, 0, 128)), SETTINGS).getpixel((0, 0)) == (127, 127, 127)
+    palette = Image.new("P", (4, 4), 1)
+    palette.putpalette([0, 0, 0, 255, 0, 0])
+    buffer = io.BytesIO()
+    palette.save(buffer, "PNG", transparency=1)
+    assert decode_image(buffer.getvalue(), SETTINGS).getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_animation_gives_its_first_frame() -> None:
+    frames = [Image.new("RGB", (8, 8), color) for color in ("red", "blue")]
+    buffer = io.BytesIO()
+    frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:])
+    assert decode_image(buffer.getvalue(), SETTINGS).getpixel((0, 0)) == (255, 0, 0)
+
+
+def test_gray_16_bits() -> None:
+    buffer = io.BytesIO()
+    Image.new("I;16", (4, 4), 0x8000).save(buffer, "PNG")
+    assert decode_image(buffer.getvalue(), SETTINGS).getpixel((0, 0)) == (128, 128, 128)
+
+
+def test_large_pictures_are_shrunk() -> None:
+    settings = Settings(max_image_side=100)
+    assert decode_image(picture(RED, (400, 200), "JPEG"), settings).size == (100, 50)
+
+
+def test_data_uri() -> None:
+    assert parse_data_uri("data:image/png;base64,aGVsbG8=", SETTINGS) == b"hello"
+    assert parse_data_uri("DATA:;BASE64,aGVsbG8=", SETTINGS) == b"hello"
+
+
+@pytest.mark.parametrize(
+    "uri", ["data:image/png;base64", "data:image/png,hello", "data:;base64,a", "data:;base64,äöü=", "data:;base64,a b="]
+)
+def test_malformed_data_uri(uri: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        parse_data_uri(uri, SETTINGS)
+    assert (caught.value.status, caught.value.code, caught.value.param) == (400, "malformed_data_uri", "image")
+
+
+def test_data_uri_limit_comes_before_decoding() -> None:
+    settings = Settings(max_image_bytes=5)
+    assert parse_data_uri("data:;base64,aGVsbG8=", settings) == b"hello"
+    for payload in (base64.b64encode(b"hello!").decode(), "!" * 1000):
+        with pytest.raises(ApiError) as caught:
+            parse_data_uri("data:;base64," + payload, settings)
+        assert (caught.value.status, caught.value.code) == (413, "image_too_large")

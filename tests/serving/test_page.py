@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generators.chat import OpenAIGenerator
+from llm.chat import ChatClient
+from serving.settings import Settings
+from tests.fakes.chat_server import Server
+from tests.fakes.serving_world import COLORS, World, picture, served
+
+pytestmark = pytest.mark.browser
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install -e .[dev]")
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+if not (CHROMIUM and DRIVER):
+    pytest.skip("Chromium is not installed: apt-get install chromium chromium-driver", allow_module_level=True)
+
+FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --no-proxy-server --window-size=1200,900"
+)
+Browser = Any
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("demo")
+    (folder / "queries").mkdir()
+    (folder / "queries" / "g.jpg").write_bytes(picture(COLORS["Greenland"], format="JPEG"))
+    (folder / "test.csv").write_text("question,dataset_image_ids\nWhen was the treaty?,g\n", encoding="utf-8")
+    with served(tmp_path_factory.mktemp("world"), Settings(examples_dir=folder)) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def page(chromium: Browser, world: World) -> Iterator[Browser]:
+    chromium.get(world.url)
+    yield chromium
+    faults = [entry["message"] for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"]
+    assert [fault for fault in faults if "/answer - Failed to load resource" not in fault] == []
+
+
+def by_id(page: Browser, name: str) -> Any:
+    return page.find_element("id", name)
+
+
+def wait(page: Browser, condition: Callable[[], Any]) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(page, 15, 0.05).until(lambda _: condition())
+
+
+def ask(page: Browser, path: Path, question: str) -> None:
+    by_id(page, "file").send_keys(str(path))
+    by_id(page, "question").clear()
+    by_id(page, "question").send_keys(question + "\n")
+
+
+def screenshot(page: Browser, name: str) -> None:
+    """Keeps a picture of the page where SCREENSHOTS names a folder."""
+    folder = os.environ.get("SCREENSHOTS")
+    if folder:
+        page.save_screenshot(f"{folder}/{name}.png")
+
+
+def test_upload_ask_answer(page: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "flag.png"
+    path.write_bytes(picture(COLORS["Redland"]))
+    assert by_id(page, "idle").is_displayed()
+    ask(page, path, "When was the treaty?")
+    wait(page, lambda: by_id(page, "found").is_displayed())
+    assert "\n1848\n" in by_id(page, "answer").text
+    assert by_id(page, "entity").text.startswith("Redland")
+    evidence = by_id(page, "evidence")
+    assert [mark.text for mark in evidence.find_elements("tag name", "mark")] == ["1848"]
+    assert "a republic in 1848 — after the Café treaty" in evidence.text
+    rows = by_id(page, "candidates").find_elements("css selector", "tbody tr")
+    assert [row.text.split() for row in rows] == [
+        ["Redland", "1.000", "0.500", "1.000"],
+        [*rows[1].text.split()],
+        ["Blueland", rows[2].text.split()[1], "\u2013", rows[2].text.split()[3]],
+    ]
+    times = by_id(page, "times").text
+    assert "search\n1.5 ms" in times and "total" in times
+    assert not by_id(page, "error").is_displayed()
+    loaded = page.execute_script("return [...document.images].filter(i => i.offsetParent && !i.naturalWidth).length")
+    assert loaded == 0
+    screenshot(page, "small")
+
+
+def test_abstains(page: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "flag.png"
+    path.write_bytes(picture(COLORS["Redland"]))
+    ask(page, path, "What is the flag of one color?")
+    wait(page, lambda: by_id(page, "found").is_displayed())
+    assert "No answer found in the evidence" in by_id(page, "answer").text
+    assert by_id(page, "evidence").find_elements("tag name", "mark") == []
+
+
+def test_without_a_generator(chromium: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "flag.png"
+    path.write_bytes(picture(COLORS["Redland"]))
+    generator = OpenAIGenerator(ChatClient("http://127.0.0.1:9", "llama", retries=0))
+    with served(tmp_path, generator=generator) as world:
+        chromium.get(world.url)
+        ask(chromium, path, "When was the treaty?")
+        wait(chromium, lambda: by_id(chromium, "found").is_displayed())
+        answer = by_id(chromium, "answer").text
+        assert "No answer this time; the evidence stands\nllama, the generator cannot be reached" in answer
+        assert by_id(chromium, "entity").text.startswith("Redland")
+        assert "a republic in 1848" in by_id(chromium, "evidence").text
+        assert not by_id(chromium, "error").is_displayed()
+        screenshot(chromium, "degraded")
+
+
+def test_a_cut_section(chromium: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "flag.png"
+    path.write_bytes(picture(COLORS["Redland"]))
+    with Server() as server:
+        generator = OpenAIGenerator(ChatClient(server.url, "good"), max_context_tokens=5)
+        with served(tmp_path, generator=generator) as world:
+            chromium.get(world.url)
+            ask(chromium, path, "When was the treaty?")
+            wait(chromium, lambda: by_id(chromium, "found").is_displayed())
+            assert by_id(chromium, "answer").text.endswith("\ngood, read only the beginning of the section")
+
+
+def test_errors(page: Browser, tmp_path: Path) -> None:
+    error = by_id(page, "error")
+    by_id(page, "ask").click()
+    assert error.text == "Choose a picture first."
+    path = tmp_path / "letter.png"
+    path.write_text("Dear reader", encoding="utf-8")
+    by_id(page, "file").send_keys(str(path))
+    assert not error.is_displayed()
+    by_id(page, "ask").click()
+    assert error.text == "Type a question first."
+    by_id(page, "question").send_keys("When?\n")
+    wait(page, lambda: "not an image" in error.text)
+    assert not by_id(page, "found").is_displayed()
+    path.write_bytes(picture(COLORS["Greenland"]))
+    ask(page, path, "When was the treaty?")
+    wait(page, lambda: by_id(page, "found").is_displayed())
+    assert not error.is_displayed()
+
+
+def test_example(page: Browser) -> None:
+    wait(page, lambda: by_id(page, "examples").is_displayed())
+    by_id(page, "examples").find_element("tag name", "button").click()
+    wait(page, lambda: by_id(page, "found").is_displayed())
+    assert by_id(page, "question").get_attribute("value") == "When was the treaty?"
+    assert by_id(page, "entity").text.startswith("Greenland")
+
+
+def test_drop(page: Browser) -> None:
+    data = list(picture(COLORS["Greenland"]))
+    script = f"""
+        const carrier = new DataTransfer();
+        carrier.items.add(new File([new Uint8Array({json.dumps(data)})], "dropped.png", {{type: "image/png"}}));
+        document.getElementById("drop").dispatchEvent(new DragEvent("drop", {{dataTransfer: carrier, bubbles: true}}));
+        document.dispatchEvent(new ClipboardEvent("paste", {{clipboardData: carrier, bubbles: true}}));
+    """
+    page.execute_script(script)
+    assert by_id(page, "preview").get_attribute("alt") == "Your picture: dropped.png"
+    by_id(page, "question").send_keys("When was the treaty?\n")
+    wait(page, lambda: by_id(page, "found").is_displayed())
+    assert by_id(page, "entity").text.startswith("Greenland")
+
+
+def test_everything_has_a_name(page: Browser) -> None:
+    """A screen reader finds a name for every control, and the page never scrolls sideways on a phone."""
+    unnamed = page.execute_script(
+        "return [...document.querySelectorAll('button, input, textarea')].filter("
+        "e => !(e.labels?.length || e.textContent.trim() || e.ariaLabel)).map(e => e.outerHTML)"
+    )
+    assert [element for element in unnamed if 'id="more"' not in element] == []
+    page.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+    )
+    try:
+        assert page.execute_script("return document.documentElement.scrollWidth") == 390
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

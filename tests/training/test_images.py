@@ -1,0 +1,111 @@
+"""Training finds a knowledge base's pictures where an index of it does."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from safetensors.numpy import load_file
+
+from indexes.formats import read_knowledge_base
+from omgm.__main__ import parser
+from omgm.commands.train_encoder import _labeled
+from retriever.types import Entity, Picture
+from tests.fakes.small_models import FirstSentence
+from tests.retriever.models.test_encoder import small_encoder
+from training.images import load_pictures, main_images
+from training.train_encoder import train_encoder
+
+
+def write_picture(path: Path, color: str, side: int = 12) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (side, side), color).save(path)
+
+
+def entity(name: str, *urls: str) -> Entity:
+    return Entity(name, name, (), urls[0] if urls else None, images=tuple(Picture(url) for url in urls))
+
+
+def test_the_first_picture_that_is_there_is_the_main_image(tmp_path: Path) -> None:
+    write_picture(tmp_path / "b.png", "blue")
+    write_picture(tmp_path / "deep" / "c.png", "red")
+    entities = {
+        0: entity("both", "https://e.example/a.png", "https://e.example/b.png", "https://e.example/deep/c.png"),
+        1: entity("none", "https://e.example/a.png"),
+        2: entity("picture-less"),
+        5: entity("main", "https://e.example/deep/c.png", "https://e.example/b.png"),
+    }
+    found = main_images(tmp_path, tmp_path / "kb.jsonl", None, entities)
+    assert {row: load().getpixel((0, 0)) for row, load in found.items()} == {0: (0, 0, 255), 5: (255, 0, 0)}
+    loaded = load_pictures(list(found.values()), 4, progress=False)
+    assert loaded.shape == (2, 3, 4, 4)
+    assert loaded[:, :, 0, 0].tolist() == [[0, 0, 255], [255, 0, 0]]
+
+
+def test_nothing_to_look_at_is_said(tmp_path: Path) -> None:
+    entities = {0: entity("none", "a.png")}
+    with pytest.raises(ValueError, match="--images: name the folder"):
+        main_images(None, tmp_path / "kb.jsonl", None, entities)
+    with pytest.raises(ValueError, match="holds none of the main images"):
+        main_images(tmp_path, tmp_path / "kb.jsonl", None, entities)
+    (tmp_path / "file.txt").touch()
+    with pytest.raises(ValueError, match="not a folder, nor a ZIM file"):
+        main_images(tmp_path / "file.txt", tmp_path / "kb.jsonl", None, entities)
+
+
+def test_an_encoder_is_trained_on_a_folder_of_articles(tmp_path: Path) -> None:
+    for color in ("red", "green", "blue"):
+        write_picture(tmp_path / "kb" / f"{color}.png", color, 40)
+        (tmp_path / "kb" / f"{color}.md").write_text(f"# {color}\n![it]({color}.png)\n\nA {color} cloth.\n")
+    small_encoder().save(tmp_path / "start")
+    trained = train_encoder(
+        tmp_path / "start",
+        tmp_path / "kb",
+        None,
+        tmp_path / "out",
+        summarizer=FirstSentence(),
+        steps=1,
+        minutes=None,
+        progress=False,
+    )
+    before, after = (load_file(folder / "model.safetensors") for folder in (tmp_path / "start", trained))
+    assert any((before[name] != after[name]).any() for name in before)
+
+
+def test_pictures_are_read_from_a_zim_file(tmp_path: Path) -> None:
+    pytest.importorskip("libzim")
+    pytest.importorskip("selectolax")
+    from tests.indexes.formats.test_zim import write_zim
+
+    buffer = io.BytesIO()
+    Image.new("RGB", (90, 60), "red").save(buffer, "PNG")
+    page = '<html><body><p>A fox.</p><img src="./fox.png" width="220" height="150"></body></html>'
+    kb = write_zim(tmp_path / "kb.zim", {"Red_fox": ("Red fox", page), "fox.png": ("", buffer.getvalue())})
+    entities = {found.id: found for found in read_knowledge_base(kb)}
+    (load,) = main_images(None, kb, None, entities).values()
+    assert load().size == (90, 60) and load().getpixel((5, 5)) == (255, 0, 0)
+
+
+def test_questions_without_an_entity_label_no_picture(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("a", "b", "c"):
+        write_picture(tmp_path / "queries" / f"{name}.png", "red")
+    rows = [
+        ("1", "a.png", "tea"),
+        ("2", "b.png", None),
+        ("3", "b.png", None),
+        ("4", "c.png", None),
+        ("5", "c.png", "x"),
+    ]
+    rows.append(("6", "gone.png", "tea"))
+    lines = [{"id": i, "image": image, "question": "?", "answers": ["a"], "entity": e} for i, image, e in rows]
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    given = ["--kb", "kb", "--out", "o", "--dataset", "plain", "--queries", str(tmp_path / "questions.jsonl")]
+    args = parser().parse_args(["train-encoder", *given, "--query-images", str(tmp_path / "queries")])
+    with caplog.at_level(logging.WARNING):
+        labeled = _labeled(args)
+    assert [(path.name, shown) for path, shown in labeled] == [("a.png", "tea"), ("c.png", "x")]
+    assert "2 of 4 pictures left out" in caplog.text

@@ -1,0 +1,162 @@
+"""Step 2's training of a BLIP-2: its own image tower stays, whatever part of the pictures' features fits in memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import load_file
+from transformers import CLIPConfig
+
+from omgm.__main__ import main
+from retriever.models.qformer import QFormerFusion
+from tests.retriever.models.test_blip2 import kept, published  # noqa: F401  fixtures: the tiny BLIP-2 of transformers
+from tests.training.test_train_reranker import COLORS, TOPICS, World, world  # noqa: F401
+from training import loop
+from training.features import VIEWS, Features, Shown
+from training.train_reranker import shared_tower, train_reranker
+
+NOTHING = 1e-9
+"""GiB of memory, less than one picture's features."""
+
+
+def run(world: World, blip2: Path, out: Path, **options: object) -> Path:  # noqa: F811
+    settings: dict[str, object] = {"steps": 3, "batch_size": 4, "learning_rate": 1e-3, "validation_share": 0.25}
+    return train_reranker(
+        blip2,
+        world.folder / "kb.json",
+        world.folder / "images",
+        world.questions,
+        world.query_image_of,
+        world.folder / "negatives.json",
+        out,
+        validate_every=2,
+        minutes=None,
+        progress=False,
+        **(settings | options),  # type: ignore[arg-type]
+    )
+
+
+def assert_same(one: Path, other: Path) -> None:
+    expected, found = (load_file(folder / "model.safetensors") for folder in (one, other))
+    assert set(expected) == set(found)
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, found[name]), name
+
+
+def test_the_q_former_learns_and_the_tower_stays(world: World, kept: Path, tmp_path: Path) -> None:  # noqa: F811
+    after = QFormerFusion.load(run(world, kept, tmp_path)).state_dict()
+    before = QFormerFusion.load(kept).state_dict()
+    moved = {name for name, tensor in before.items() if not torch.equal(tensor, after[name])}
+    assert not {name for name in moved if name.startswith("vision.")}
+    assert {"query_tokens", "vision_norm.weight"} < moved
+    layers = {int(name.split(".")[3]) for name in moved if name.startswith("qformer.encoder.layer.")}
+    assert layers == set(range(4))
+    with safe_open(tmp_path / loop.CHECKPOINT_NAME, "pt") as checkpoint:
+        assert not [name for name in checkpoint.keys() if ".vision." in name]  # noqa: SIM118
+
+
+def test_resumed_without_memory_for_features_it_ends_the_same(
+    world: World,  # noqa: F811
+    kept: Path,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    whole = run(world, kept, tmp_path / "whole")
+    assert "are kept" not in caplog.text
+    saved = loop._save
+
+    def save_and_stop(*arguments: object) -> None:
+        saved(*arguments)  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "_save", save_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        run(world, kept, tmp_path / "parts", cache_gib=NOTHING)
+    assert "features of 1 of 16 pictures are kept" in caplog.text
+    monkeypatch.setattr(loop, "_save", saved)
+    assert_same(whole, run(world, kept, tmp_path / "parts", cache_gib=NOTHING))
+
+
+def test_defaults_are_those_of_the_kind(world: World, kept: Path, tmp_path: Path) -> None:  # noqa: F811
+    run(world, kept, tmp_path, steps=1, learning_rate=None, validation_share=0.0)
+    with safe_open(tmp_path / loop.CHECKPOINT_NAME, "pt") as checkpoint:
+        settings = json.loads(checkpoint.metadata()["settings"])
+    assert (settings["learning_rate"], settings["max_tokens"]) == (1e-5, 512)
+
+
+def test_the_longest_unused_features_are_dropped(kept: Path) -> None:  # noqa: F811
+    read: list[str] = []
+
+    def load(name: str) -> Image.Image:
+        read.append(name)
+        return Image.new("RGB", (20, 20), name)
+
+    pictures = {Shown("main", color): lambda color=color: load(color) for color in ("red", "green", "blue")}
+    fusion = QFormerFusion.load(kept)
+    one = VIEWS["main"] * 17 * 24 * 2  # views, cells of a 4 x 4 grid and the class token, width, bytes
+    features = Features(fusion, pictures, seed=0, limit=2 * one)
+    red, green, blue = pictures
+    first = features[red]
+    assert first.dtype == torch.bfloat16 and first.shape == (2, 17, 24)
+    with torch.no_grad():
+        plain = fusion.vision_features(fusion.pixels([Image.new("RGB", (20, 20), "red")]))[0]
+    torch.testing.assert_close(first[0].float(), plain, atol=0.05, rtol=0.01)
+    for key in (green, red, blue, red, green):  # blue drops green, and green drops blue
+        features[key]
+    assert read == ["red", "green", "blue", "green"]
+    assert features.bytes == 2 * one
+    assert torch.equal(Features(fusion, pictures, seed=0, limit=0)[green], features[green])
+
+
+def test_a_tower_is_shared_only_by_models_of_its_kind(world: World, kept: Path, tmp_path: Path) -> None:  # noqa: F811
+    small, fusion = world.folder / "clip", world.folder / "fusion"
+    assert shared_tower(fusion, small) == small
+    assert shared_tower(kept, small) is None
+    CLIPConfig().save_pretrained(tmp_path)
+    assert shared_tower(fusion, tmp_path) is None
+    assert shared_tower(kept, tmp_path) is None
+    assert shared_tower(fusion, tmp_path / "open_clip") is None
+
+
+def test_the_command_leaves_blip2_its_tower(
+    world: World,  # noqa: F811
+    kept: Path,  # noqa: F811
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines = [
+        {"id": asked.id, "image": f"{asked.image_id}.png", "question": asked.question, "answers": ["no"]}
+        | {"entity": asked.entity_ids[0], "section": asked.section_index}
+        for asked in world.questions
+    ]
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    negatives = json.loads((world.folder / "negatives.json").read_text())
+    renamed = {f"{image_id}.png": found for image_id, found in negatives.items()}
+    (tmp_path / "negatives.json").write_text(json.dumps(renamed))
+    given = {
+        "--set": f"fusion.model={kept}",
+        "--kb": world.folder / "kb.json",
+        "--kb-format": "evqa",
+        "--images": world.folder / "images",
+        "--dataset": "plain",
+        "--queries": tmp_path / "questions.jsonl",
+        "--query-images": world.folder / "queries",
+        "--negatives": tmp_path / "negatives.json",
+        "--steps": 1,
+        "--cache-gib": 0.001,
+        "--out": tmp_path / "out",
+    }
+    encoder = f"encoder.model={world.folder / 'clip'}"
+    arguments = [str(word) for pair in given.items() for word in pair]
+    assert main(["train-reranker", "--set", encoder, "--set", "device=cpu", *arguments]) == 0
+    assert f"--profile {tmp_path / 'out' / 'profile.toml'}" in capsys.readouterr().out
+    before, after = QFormerFusion.load(kept), QFormerFusion.load(tmp_path / "out" / "fusion")
+    assert after.vision_settings["kind"] == "blip2"
+    assert after.fingerprint != before.fingerprint
+    assert len(COLORS) * len(TOPICS) == 32  # the candidates of a question come from these

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.numpy import load_file
+from transformers import CLIPConfig, CLIPModel
+
+from retriever.models.pixels import PixelPreparation
+from tests.fakes.small_models import FirstSentence
+from tests.retriever.models.test_encoder import small_encoder
+from training.train_encoder import train_encoder
+
+COLORS = {"Red": (220, 30, 30), "Green": (20, 160, 40), "Blue": (30, 60, 200), "White": (240, 240, 240)}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    entries = {}
+    rng = np.random.default_rng(0)
+    (tmp_path / "images").mkdir()
+    for name, color in COLORS.items():
+        noisy = np.clip(np.array(color) + rng.normal(0, 12, (40, 60, 3)), 0, 255).astype(np.uint8)
+        Image.fromarray(noisy).save(tmp_path / "images" / f"{name}.png")
+        entries[f"https://x.example/{name}"] = {
+            "title": name,
+            "url": f"https://x.example/{name}",
+            "section_titles": [name],
+            "section_texts": [f"{name} is a plain cloth of that color."],
+            "image_urls": [f"https://x.example/images/{name}.png"],
+            "image_reference_descriptions": [""],
+            "image_section_indices": [0],
+        }
+    (tmp_path / "kb.json").write_text(json.dumps(entries))
+    small_encoder().save(tmp_path / "start")
+    return tmp_path
+
+
+def run(world: Path, out: str, steps: int) -> Path:
+    labeled = [(world / "images" / f"{name}.png", f"https://x.example/{name}") for name in COLORS] * 4
+    return train_encoder(
+        world / "start",
+        world / "kb.json",
+        world / "images",
+        world / out,
+        summarizer=FirstSentence(),
+        labeled=labeled,
+        steps=steps,
+        minutes=None,
+        learning_rate=3e-3,
+        progress=False,
+    )
+
+
+def test_the_loss_falls(world: Path) -> None:
+    run(world, "short", 2)
+    run(world, "long", 40)
+    first, last = (
+        list(csv.DictReader((world / name / "encoder-run" / "curve.csv").read_text().splitlines()))
+        for name in ("short", "long")
+    )
+    assert float(last[-1]["loss"]) < float(first[-1]["loss"])
+
+
+def test_a_run_that_was_cut_off_ends_with_the_same_weights(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = run(world, "whole", 6)
+    import training.train_encoder as module
+
+    class Cut(Exception):
+        pass
+
+    real = module.vary
+    calls = 0
+
+    def vary(*args: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            raise Cut
+        return real(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "vary", vary)
+    monkeypatch.setattr(module, "SAVE_EVERY", 2)
+    with pytest.raises(Cut):
+        run(world, "cut", 6)
+    monkeypatch.setattr(module, "vary", real)
+    resumed = run(world, "cut", 6)
+    one, other = load_file(whole / "model.safetensors"), load_file(resumed / "model.safetensors")
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, other[name], err_msg=name)
+
+
+def test_a_picture_of_an_unknown_entity_is_refused(world: Path) -> None:
+    with pytest.raises(ValueError, match="has no entity 'nowhere'"):
+        train_encoder(
+            world / "start",
+            world / "kb.json",
+            world / "images",
+            world / "out",
+            summarizer=FirstSentence(),
+            labeled=[(world / "images" / "Red.png", "nowhere")],
+        )
+
+
+def test_another_kind_of_model_is_refused(world: Path, tmp_path: Path) -> None:
+    tokenizer = small_encoder().tokenizer
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = CLIPConfig(
+        text_config={**sizes, "vocab_size": len(tokenizer), "eos_token_id": tokenizer.sep_token_id},
+        vision_config={**sizes, "image_size": 32, "patch_size": 8},
+    )
+    CLIPModel(config).save_pretrained(tmp_path / "clip")
+    tokenizer.save_pretrained(tmp_path / "clip")
+    PixelPreparation(32).save(tmp_path / "clip")
+    with pytest.raises(ValueError, match="a clip model cannot be adapted"):
+        train_encoder(tmp_path / "clip", world / "kb.json", world / "images", world / "out", summarizer=FirstSentence())
