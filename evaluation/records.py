@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -17,25 +17,19 @@ from evaluation.datasets import Question
 from evaluation.judge import judge
 from evaluation.metrics import Outcome, percentile, rank_of, ranked
 from evaluation.passages import contains_answer, reading_order
+from retriever.evidence import best_evidence
 from retriever.protocols import EntityIndex
-from retriever.types import Candidate, Evidence, Generation, Retrieved
+from retriever.types import Candidate, Generation, RetrievalResult
 
 Line = dict[str, Any]
 RIGHT = 0.5  # a score of so much counts as a right answer where one has to say yes or no
 _RUN_DEPTH = 20  # sections of a query in the run file
 
 
-class NamedIndex(EntityIndex, Protocol):
-    """An index that also finds an entity by its id."""
-
-    def row_of(self, entity_id: str) -> int | None:
-        """Returns the row of an entity, `None` when the index lacks it."""
-
-
 def make_line(
     question: Question,
-    index: NamedIndex,
-    retrieved: Retrieved | None,
+    index: EntityIndex,
+    retrieved: RetrievalResult | None,
     generation: Generation | None,
     *,
     asked: bool,
@@ -59,7 +53,7 @@ def make_line(
         scores: What the answer is worth (`judge.judge_all`), where a model has to judge it; else `judge.judge` does.
     """
     candidates = [] if retrieved is None else retrieved.candidates
-    evidence, section = evidence_of(index, candidates)
+    evidence = best_evidence(index, candidates)
     answer = None if generation is None else generation.answer
     rankings: dict[str, list[tuple[str, float]]] = {}
     for step, ranking in ({} if retrieved is None else retrieved.rankings).items():
@@ -79,10 +73,10 @@ def make_line(
         "candidates": [_candidate(index, candidate) for candidate in candidates],
         "rankings": rankings,
         "ranks": {step: rank_of(question.entity_ids, ranking) for step, ranking in rankings.items()},
-        "evidence": evidence and asdict(evidence) | {"section_index": section},
+        "evidence": evidence and asdict(evidence),
         "section_correct": None
         if question.section_index is None
-        else right_entity and section == question.section_index,
+        else right_entity and evidence is not None and evidence.section_index == question.section_index,
         "section_ranks": _section_ranks(question, index, candidates),
         "answer": answer,
         "confidence": None if generation is None else _number(generation.confidence),
@@ -92,15 +86,6 @@ def make_line(
         "answer_correct": next(iter(scores.values())) >= RIGHT if asked and scores else None,
         "timings_ms": timings_ms,
     }
-
-
-def evidence_of(index: EntityIndex, candidates: Sequence[Candidate]) -> tuple[Evidence | None, int | None]:
-    """Returns the section to answer from, the first of the first candidate, and its index as published."""
-    if not candidates or not candidates[0].sections:
-        return None, None
-    entity = index.entity(candidates[0].row)
-    section = entity.sections[candidates[0].sections[0].position]
-    return Evidence(entity.id, entity.title, section.title, section.text), section.index
 
 
 def read_lines(path: Path) -> Iterator[Line]:
@@ -243,7 +228,7 @@ def _first(hits: Iterable[bool]) -> int | None:
     return next((rank for rank, hit in enumerate(hits, start=1) if hit), None)
 
 
-def _gold(question: Question, index: NamedIndex) -> Line:
+def _gold(question: Question, index: EntityIndex) -> Line:
     rows = [row for entity in question.entity_ids if (row := index.row_of(entity)) is not None]
     entities = [index.entity(row) for row in rows]
     section = next((s.title for e in entities for s in e.sections if s.index == question.section_index), None)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tqdm import tqdm
 
@@ -22,9 +22,7 @@ from evaluation.judge import judge_all
 from evaluation.metrics import Outcome, summarize
 from evaluation.records import (
     Line,
-    NamedIndex,
     calibration_of,
-    evidence_of,
     latency_of,
     make_line,
     outcome_of,
@@ -34,9 +32,10 @@ from evaluation.records import (
 from evaluation.report import write_report
 from indexes.growing import GrowingLines
 from indexes.images import load_image
+from retriever.evidence import best_evidence
 from retriever.files import write_whole
-from retriever.protocols import Generator
-from retriever.types import Generation, GenerationRequest, Query, Retrieved
+from retriever.protocols import EntityIndex, Generator, QueryRetriever
+from retriever.types import Generation, GenerationRequest, Query, RetrievalResult
 
 if TYPE_CHECKING:
     from evaluation.bem import Bem
@@ -49,17 +48,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
-
-
-class QueryRetriever(Protocol):
-    """What an evaluation asks of a retriever."""
-
-    @property
-    def index(self) -> NamedIndex:
-        """Where the entities are."""
-
-    def retrieve(self, queries: Sequence[Query]) -> list[Retrieved]:
-        """Returns one result a query."""
 
 
 def evaluate(
@@ -203,8 +191,8 @@ def _query(question: Question, images: Path, reasons: dict[str, str]) -> Query |
         return None
 
 
-def _request(index: NamedIndex, query: Query, retrieved: Retrieved) -> GenerationRequest:
-    return GenerationRequest(query.question, query.image, evidence_of(index, retrieved.candidates)[0])
+def _request(index: EntityIndex, query: Query, retrieved: RetrievalResult) -> GenerationRequest:
+    return GenerationRequest(query.question, query.image, best_evidence(index, retrieved.candidates))
 
 
 def _each(

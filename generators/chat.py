@@ -12,7 +12,7 @@ from retriever.texts import section_passage
 from retriever.types import Generation, GenerationRequest
 
 
-class OpenAIGenerator:
+class ChatGenerator:
     """Asks a chat model for the answer, with the winning section as its context; a `Generator`.
 
     Args:

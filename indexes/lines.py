@@ -12,7 +12,7 @@ from typing import Any, overload
 import numpy as np
 
 from indexes.growing import save_array
-from retriever.types import Entity, IntArray, Picture, Section
+from retriever.types import ArticleImage, Entity, IntArray, Section
 
 
 def offsets_path(path: Path) -> Path:
@@ -102,5 +102,5 @@ def to_row(entity: Entity) -> dict[str, Any]:
 def from_row(row: dict[str, Any]) -> Entity:
     """Returns the entity that `to_row` wrote."""
     sections = tuple(Section(**section) for section in row["sections"])
-    images = tuple(Picture(**image) for image in row["images"])
+    images = tuple(ArticleImage(**image) for image in row["images"])
     return Entity(**row | {"sections": sections, "images": images})

@@ -80,8 +80,13 @@ class Index:
             _check_fit(folder, "fusion token shape", manifest.token_shape, tuple(fusion.token_shape))
         return cls(folder, manifest, device)
 
+    @property
+    def name(self) -> str:
+        """The name of the knowledge base that the index was built from."""
+        return self.manifest.name
+
     def __len__(self) -> int:
-        """Number of entities."""
+        """Returns the number of entities."""
         return len(self._articles)
 
     def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:

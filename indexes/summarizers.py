@@ -6,7 +6,6 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 from llm.chat import ChatClient, Message
 from llm.context import Cut, cut_characters
@@ -14,17 +13,6 @@ from retriever.lexical import words
 from retriever.types import Entity
 
 logger = logging.getLogger(__name__)
-
-
-class Summarizer(Protocol):
-    """Turns articles into the texts that pictures are matched against."""
-
-    @property
-    def name(self) -> str:
-        """What wrote the summaries; kept in the index's manifest."""
-
-    def summarize(self, entities: Sequence[Entity]) -> list[str]:
-        """Returns one summary for each entity."""
 
 
 def _stems(*lines: str) -> frozenset[str]:

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from transformers.utils import logging as transformers_logging
 
-from generators.chat import OpenAIGenerator
+from generators.chat import ChatGenerator
 from generators.reader.reader import ExtractiveReader
 from indexes.store import Index
 from indexes.summarize import Summarizer
@@ -17,9 +17,7 @@ from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer
 from llm.chat import ChatClient
 from llm.context import Cut, cut_characters, token_cut
 from omgm.downloads.hub import local_folder
-from omgm.profile import Generator as GeneratorSettings
-from omgm.profile import Profile
-from omgm.profile import Summarizer as SummarizerSettings
+from omgm.profile import GeneratorSettings, Profile, SummarizerSettings
 from retriever.lexical import load_synonyms
 from retriever.models.bm25 import BM25
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
@@ -82,7 +80,7 @@ def build_generator(profile: Profile) -> Generator:
     settings = profile.generator
     if settings.kind == "openai":
         client, cut = _client(settings, "generator"), _cut(settings, "generator")
-        return OpenAIGenerator(
+        return ChatGenerator(
             client, settings.style, settings.multimodal, settings.max_tokens, settings.max_context_tokens, cut
         )
     return ExtractiveReader()

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from serving.settings import Settings
+from serving.settings import ServingSettings
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 MODELS = {"encoder.model", "fusion.model", "sections.model", "summarizer.tokenizer", "generator.tokenizer"}
@@ -23,25 +23,25 @@ Values = dict[str, Any]
 """Settings by their dotted names: `{"search.k": 20}`."""
 
 
-class _Part(BaseModel):
+class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Encoder(_Part):
+class EncoderSettings(_Table):
     """Step 1's model: its folder, or `org/name` or `org/name@revision` on the hub."""
 
     model: str = Field(min_length=1)
     long_texts: Literal["cut", "windows"] = "cut"
 
 
-class Search(_Part):
+class SearchSettings(_Table):
     """Step 1: how many candidates, and what of an entity the picture is compared with."""
 
     k: int = Field(default=20, ge=1)
     candidates: Literal["summary", "title", "article", "image"] = "summary"
 
 
-class Fusion(_Part):
+class FusionSettings(_Table):
     """Step 2: its model, how tokens are stored and compared, and the weight of step 1."""
 
     model: str = Field(min_length=1)
@@ -50,7 +50,7 @@ class Fusion(_Part):
     alpha: float = Field(ge=0, le=1)
 
 
-class Sections(_Part):
+class SectionsSettings(_Table):
     """Step 3: what scores sections, its model if it has one, and the weight of step 2."""
 
     kind: Literal["bm25", "cross_encoder", "flag"] = "bm25"
@@ -59,7 +59,7 @@ class Sections(_Part):
     beta: float = Field(ge=0, le=1)
 
 
-class _Server(_Part):
+class _ChatModelSettings(_Table):
     """A chat model behind a server; `openai` is any compatible one, its key in OPENAI_API_KEY."""
 
     kind: Literal["extractive", "openai"] = "extractive"
@@ -74,7 +74,7 @@ class _Server(_Part):
     concurrency: int = Field(default=8, ge=1)
 
 
-class Summarizer(_Server):
+class SummarizerSettings(_ChatModelSettings):
     """What writes summaries; `max_words` is the extractive one's."""
 
     max_words: int = Field(default=64, ge=1)
@@ -82,27 +82,27 @@ class Summarizer(_Server):
     max_context_tokens: int = Field(default=6144, ge=1)
 
 
-class Generator(_Server):
+class GeneratorSettings(_ChatModelSettings):
     """What answers."""
 
     style: Literal["evqa", "infoseek"] = "evqa"
     multimodal: bool = False
 
 
-class Profile(_Part):
+class Profile(_Table):
     """The model of every step and its settings."""
 
     name: str
     device: str = Field(default="auto", pattern="^(auto|cpu|cuda)$")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     cuda_graphs: bool = False
-    encoder: Encoder
-    search: Search = Search()
-    fusion: Fusion
-    sections: Sections
-    summarizer: Summarizer = Summarizer()
-    generator: Generator = Generator()
-    serving: Settings = Settings()
+    encoder: EncoderSettings
+    search: SearchSettings = SearchSettings()
+    fusion: FusionSettings
+    sections: SectionsSettings
+    summarizer: SummarizerSettings = SummarizerSettings()
+    generator: GeneratorSettings = GeneratorSettings()
+    serving: ServingSettings = ServingSettings()
 
 
 def load_profile(name_or_path: str, overrides: Sequence[str] = ()) -> Profile:

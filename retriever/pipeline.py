@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from retriever.protocols import EntityIndex, Step
 from retriever.streams import own_stream
-from retriever.types import Candidate, Query, Retrieved
+from retriever.types import Candidate, Query, RetrievalResult
 
 IndexT = TypeVar("IndexT", bound=EntityIndex)
 
@@ -31,7 +31,7 @@ class Retriever(Generic[IndexT]):
         self.steps, self.index = tuple(steps), index
         self._streams = [own_stream() for _ in steps]
 
-    def retrieve(self, queries: Sequence[Query]) -> list[Retrieved]:
+    def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
         """Returns one result for each query, in order."""
         candidates: list[list[Candidate]] = [[] for _ in queries]
         timings: dict[str, float] = {}
@@ -50,6 +50,6 @@ class Retriever(Generic[IndexT]):
             for ranking, found in zip(rankings, candidates, strict=True):
                 ranking[step.name] = [(candidate.row, candidate.score) for candidate in found]
         return [
-            Retrieved(query.id, found, dict(timings), ranking)
+            RetrievalResult(query.id, found, dict(timings), ranking)
             for query, found, ranking in zip(queries, candidates, rankings, strict=True)
         ]

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from PIL import Image
 from torch import Tensor
 
-from retriever.types import Candidate, Entity, FloatArray, Generation, GenerationRequest, IntArray, Query, StoredTokens
+from retriever.types import (
+    Candidate,
+    Entity,
+    FloatArray,
+    Generation,
+    GenerationRequest,
+    IntArray,
+    Query,
+    RetrievalResult,
+    StoredTokens,
+)
 
 
 class DualEncoder(Protocol):
@@ -55,16 +66,26 @@ class TextReranker(Protocol):
 
 
 class EntityIndex(Protocol):
-    """What the steps ask of an index: search, articles, and the stored section tokens."""
+    """An index of entities: search, articles, thumbnails, and the stored section tokens."""
+
+    @property
+    def name(self) -> str:
+        """The name of the knowledge base that the index was built from."""
 
     def __len__(self) -> int:
-        """Number of entities."""
+        """Returns the number of entities."""
 
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
         """Returns scores and rows, both [B, k], best first, of `vectors` [B, dimension]; row -1: no more."""
 
     def entity(self, row: int) -> Entity:
         """Returns the article at `row`."""
+
+    def row_of(self, entity_id: str) -> int | None:
+        """Returns the row of an entity, `None` when the index lacks it."""
+
+    def image_path(self, row: int) -> Path | None:
+        """Returns the thumbnail of the main image of the entity at `row`, `None` without one."""
 
     def section_rows(self, row: int) -> range:
         """Returns where the tokens of its sections lie in the store; empty without image or sections."""
@@ -89,6 +110,17 @@ class Step(Protocol):
 
         All steps are started before the first is finished, so that on a GPU their towers run side by side.
         """
+
+
+class QueryRetriever(Protocol):
+    """Finds the candidates of a batch of queries in an index, best first."""
+
+    @property
+    def index(self) -> EntityIndex:
+        """Where the entities are that the candidates' rows name."""
+
+    def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
+        """Returns one result for each query, in order."""
 
 
 class Generator(Protocol):

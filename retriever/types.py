@@ -23,7 +23,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class ArticleImage:
     """A picture of an article: where it comes from (URL or path), and the `index` of its section where it has one."""
 
     url: str
@@ -44,7 +44,7 @@ class Entity:
     sections: tuple[Section, ...]
     image: str | None = None
     url: str = ""
-    images: tuple[Picture, ...] = ()
+    images: tuple[ArticleImage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +111,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieved:
+class RetrievalResult:
     """The outcome for one query: candidates, best first, and milliseconds per step (of its whole batch)."""
 
     query_id: str
@@ -129,6 +129,8 @@ class Evidence:
     entity_title: str
     section_title: str
     text: str
+    section_index: int | None = None
+    """The section's position in the article as published, `None` when unknown."""
 
 
 @dataclass(frozen=True, slots=True)

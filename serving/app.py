@@ -14,13 +14,13 @@ from fastapi import FastAPI, Request
 from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from retriever.protocols import Generator
+from retriever.protocols import EntityIndex, Generator, QueryRetriever
 from serving.errors import ApiError, install_error_handlers
 from serving.examples import read_examples
 from serving.requests import Ask, read_ask
 from serving.schemas import AnswerOut, AskFields, AskOptions, ErrorOut, ReadyOut, RetrieveOut
-from serving.service import Found, Retrieves, ServedIndex, Service, out_of_time
-from serving.settings import Settings
+from serving.service import Found, Service, out_of_time
+from serving.settings import ServingSettings
 
 T = TypeVar("T")
 
@@ -70,14 +70,14 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(
-    retriever: Retrieves, index: ServedIndex, generator: Generator, settings: Settings | None = None
+    retriever: QueryRetriever, index: EntityIndex, generator: Generator, settings: ServingSettings | None = None
 ) -> FastAPI:
     """Returns the service. Its batch worker runs from the application's start to its end.
 
     Raises:
         ValueError: `settings.examples_dir` cannot be read.
     """
-    settings = settings or Settings()
+    settings = settings or ServingSettings()
     service = Service(retriever, index, generator, settings)
     examples = read_examples(settings.examples_dir)
 

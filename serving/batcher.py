@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from retriever.types import Query, Retrieved
+from retriever.types import Query, RetrievalResult
 from serving.errors import ApiError
-from serving.settings import Settings
+from serving.settings import ServingSettings
 
 log = logging.getLogger(__name__)
 
-Retrieve = Callable[[Sequence[Query]], list[Retrieved]]
+Retrieve = Callable[[Sequence[Query]], list[RetrievalResult]]
 
 
 class WorkerDied(RuntimeError):
@@ -27,7 +27,7 @@ class WorkerDied(RuntimeError):
 @dataclass(slots=True, eq=False)
 class _Waiting:
     query: Query
-    future: asyncio.Future[Retrieved]
+    future: asyncio.Future[RetrievalResult]
     arrived: float = field(default_factory=time.monotonic)
 
 
@@ -43,7 +43,7 @@ class Batcher:
         settings: `max_batch`, `max_wait_ms`, `max_queue` and `timeout_s` are read.
     """
 
-    def __init__(self, retrieve: Retrieve, settings: Settings) -> None:
+    def __init__(self, retrieve: Retrieve, settings: ServingSettings) -> None:
         self._retrieve = retrieve
         self._settings = settings
         self._pending: deque[_Waiting] = deque()
@@ -100,7 +100,7 @@ class Batcher:
             message = f"{len(self._pending)} requests are waiting already; try again in a second"
             raise ApiError(429, "queue_full", message, headers={"Retry-After": "1"})
 
-    async def submit(self, query: Query) -> Retrieved:
+    async def submit(self, query: Query) -> RetrievalResult:
         """Returns the result for `query`. A caller that is cancelled leaves the queue at once.
 
         Raises:
@@ -150,7 +150,7 @@ class Batcher:
         size = min(len(self._pending), self._settings.max_batch)
         return [self._pending.popleft() for _ in range(size)] or await self._collect()
 
-    def _outcomes(self, queries: Sequence[Query]) -> list[Retrieved | Exception]:
+    def _outcomes(self, queries: Sequence[Query]) -> list[RetrievalResult | Exception]:
         """Returns a result or an error for each query; runs in the worker thread."""
         try:
             results = list(self._retrieve(queries))

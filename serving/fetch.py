@@ -6,10 +6,10 @@ import httpx
 
 from serving.errors import ApiError
 from serving.images import too_many_bytes
-from serving.settings import Settings
+from serving.settings import ServingSettings
 
 
-async def fetch_image(url: str, settings: Settings) -> bytes:
+async def fetch_image(url: str, settings: ServingSettings) -> bytes:
     """Returns the bytes at `url`, read no further than the byte limit; redirects are not followed.
 
     Raises:
@@ -33,7 +33,7 @@ async def fetch_image(url: str, settings: Settings) -> bytes:
     return bytes(data)
 
 
-def _allowed(url: str, settings: Settings) -> httpx.URL:
+def _allowed(url: str, settings: ServingSettings) -> httpx.URL:
     try:
         target = httpx.URL(url)
     except (httpx.InvalidURL, ValueError) as error:

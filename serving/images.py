@@ -9,7 +9,7 @@ import io
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from serving.errors import ApiError
-from serving.settings import Settings
+from serving.settings import ServingSettings
 
 # An allow-list: some of Pillow's other readers start programs or follow references in the file.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
@@ -17,7 +17,7 @@ _MAGIC = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"RIFF", b"BM", b"II*\0", b"MM\0
 _MAX_ASPECT = 100
 
 
-def decode_image(data: bytes, settings: Settings) -> Image.Image:
+def decode_image(data: bytes, settings: ServingSettings) -> Image.Image:
     """Returns the picture in `data`: its first frame, RGB, upright, transparency on white, shrunk to `max_image_side`.
 
     Raises:
@@ -43,7 +43,7 @@ def decode_image(data: bytes, settings: Settings) -> Image.Image:
         raise _broken(error) from error
 
 
-def parse_data_uri(uri: str, settings: Settings) -> bytes:
+def parse_data_uri(uri: str, settings: ServingSettings) -> bytes:
     """Returns the bytes of a `data:image/...;base64,...` URI; its length is checked before it is decoded.
 
     Raises:
@@ -60,14 +60,14 @@ def parse_data_uri(uri: str, settings: Settings) -> bytes:
         raise ApiError(400, "malformed_data_uri", f"the image's base64 is malformed: {error}", param="image") from error
 
 
-def too_many_bytes(settings: Settings) -> ApiError:
+def too_many_bytes(settings: ServingSettings) -> ApiError:
     """Returns the error for a picture over the byte limit."""
     limit = settings.max_image_bytes
     size = f"{limit / 2**20:g} MiB" if limit >= 2**20 else f"{limit} bytes"
     return ApiError(413, "image_too_large", f"the image is larger than {size}", param="image")
 
 
-def _too_many_pixels(size: str, settings: Settings) -> ApiError:
+def _too_many_pixels(size: str, settings: ServingSettings) -> ApiError:
     limit = f"{settings.max_image_pixels / 1e6:g} million"
     return ApiError(413, "too_many_pixels", f"the image has {size} pixels; at most {limit} are taken", param="image")
 
@@ -76,7 +76,7 @@ def _broken(error: Exception) -> ApiError:
     return ApiError(400, "broken_image", f"the image is truncated or damaged: {error}", param="image")
 
 
-def _open(data: bytes, settings: Settings) -> Image.Image:
+def _open(data: bytes, settings: ServingSettings) -> Image.Image:
     """Returns the picture with its header read and nothing decoded."""
     try:
         return Image.open(io.BytesIO(data), formats=FORMATS)

@@ -17,7 +17,7 @@ from serving.errors import ApiError
 from serving.fetch import fetch_image
 from serving.images import parse_data_uri, too_many_bytes
 from serving.schemas import AskFields, AskOptions, OnGeneratorError
-from serving.settings import Settings
+from serving.settings import ServingSettings
 
 _OVERHEAD = 64 * 1024  # bytes that a body may have besides the image: question, options, boundaries
 _PATIENCE = 4  # times the limit
@@ -37,7 +37,7 @@ class Ask:
     on_generator_error: OnGeneratorError
 
 
-async def read_ask(request: Request, settings: Settings) -> Ask:
+async def read_ask(request: Request, settings: ServingSettings) -> Ask:
     """Returns what the request asks.
 
     Raises:
@@ -52,7 +52,7 @@ async def read_ask(request: Request, settings: Settings) -> Ask:
     raise ApiError(415, "unsupported_media_type", message)
 
 
-async def image_bytes(image: bytes | str, settings: Settings) -> bytes:
+async def image_bytes(image: bytes | str, settings: ServingSettings) -> bytes:
     """Returns the picture's bytes, decoded from its data URI or fetched from its URL where need be."""
     if isinstance(image, bytes):
         return image
@@ -61,7 +61,7 @@ async def image_bytes(image: bytes | str, settings: Settings) -> bytes:
     return await fetch_image(image, settings)
 
 
-async def _read_json(request: Request, settings: Settings) -> Ask:
+async def _read_json(request: Request, settings: ServingSettings) -> Ask:
     limit = settings.max_image_bytes * 4 // 3 + _OVERHEAD
     body = b"".join([chunk async for chunk in _limited(request, limit, settings)])
     fields = _check(AskFields, _parse_json(body, "the body", None))
@@ -70,7 +70,7 @@ async def _read_json(request: Request, settings: Settings) -> Ask:
     return _ask(fields.image, fields.question, fields, settings)
 
 
-async def _read_multipart(request: Request, settings: Settings) -> Ask:
+async def _read_multipart(request: Request, settings: ServingSettings) -> Ask:
     limit = settings.max_image_bytes * 4 // 3 + _OVERHEAD  # an image field may be a data URI too
     form = _Form(request.headers, _limited(request, limit, settings), max_files=1, max_fields=8, max_part_size=limit)
     try:
@@ -97,7 +97,7 @@ async def _read_multipart(request: Request, settings: Settings) -> Ask:
         await data.close()
 
 
-async def _form_image(part: UploadFile | str | None, settings: Settings) -> bytes | str:
+async def _form_image(part: UploadFile | str | None, settings: ServingSettings) -> bytes | str:
     if not part:
         raise _no_image()
     if isinstance(part, str):
@@ -110,7 +110,7 @@ async def _form_image(part: UploadFile | str | None, settings: Settings) -> byte
     return data
 
 
-def _ask(image: bytes | str, question: str, options: AskOptions, settings: Settings) -> Ask:
+def _ask(image: bytes | str, question: str, options: AskOptions, settings: ServingSettings) -> Ask:
     question = question.strip()
     if not question:
         raise ApiError(422, "empty_question", "the question is empty", param="question")
@@ -168,7 +168,7 @@ def _no_image() -> ApiError:
     return ApiError(422, "missing_image", "image is missing: send a picture", param="image")
 
 
-async def _limited(request: Request, limit: int, settings: Settings) -> AsyncGenerator[bytes, None]:
+async def _limited(request: Request, limit: int, settings: ServingSettings) -> AsyncGenerator[bytes, None]:
     """Yields the body's chunks up to the limit.
 
     What lies beyond is read and thrown away for a while, since most clients see an answer only once they have sent

@@ -6,18 +6,18 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import anyio.to_thread
 from PIL import Image
 
 from llm.chat import ChatError
-from retriever.protocols import EntityIndex, Generator
-from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query, Retrieved
+from retriever.evidence import best_evidence
+from retriever.protocols import EntityIndex, Generator, QueryRetriever
+from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query
 from serving.batcher import Batcher
 from serving.errors import ApiError, as_api_error
 from serving.images import decode_image
@@ -33,37 +33,11 @@ from serving.schemas import (
     RetrieveOut,
     SectionScores,
 )
-from serving.settings import Settings
+from serving.settings import ServingSettings
 
 log = logging.getLogger(__name__)
 
 _IN_DONE = {"timings_ms", "request_id"}  # of what was retrieved; the rest has been sent when the answer is done
-
-
-class Retrieves(Protocol):
-    """What the service asks of a retriever."""
-
-    def retrieve(self, queries: Sequence[Query]) -> list[Retrieved]:
-        """Returns one result for each query, in order."""
-
-
-class Named(Protocol):
-    """Something with a name."""
-
-    @property
-    def name(self) -> str:
-        """What users see."""
-
-
-class ServedIndex(EntityIndex, Protocol):
-    """What the service asks of an index beyond what the steps do."""
-
-    @property
-    def manifest(self) -> Named:
-        """What the index was built from."""
-
-    def image_path(self, row: int) -> Path | None:
-        """Returns where the main picture of the entity at `row` lies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +59,15 @@ class Service:
     """Answers requests with one retriever, one index and one generator.
 
     Args:
-        retriever: Retrieves, in batches.
+        retriever: QueryRetriever, in batches.
         index: The index that `retriever` searches.
         generator: Writes or reads out the answer.
         settings: Limits.
     """
 
-    def __init__(self, retriever: Retrieves, index: ServedIndex, generator: Generator, settings: Settings) -> None:
+    def __init__(
+        self, retriever: QueryRetriever, index: EntityIndex, generator: Generator, settings: ServingSettings
+    ) -> None:
         self.index = index
         self.generator = generator
         self.settings = settings
@@ -100,7 +76,7 @@ class Service:
 
     def about(self) -> IndexOut:
         """Returns the index's name and size."""
-        return IndexOut(name=self.index.manifest.name, entities=len(self.index))
+        return IndexOut(name=self.index.name, entities=len(self.index))
 
     async def find(self, ask: Ask, request_id: str, root: str = "") -> Found:
         """Returns what retrieval finds; `root` is the path that the service is mounted at.
@@ -126,9 +102,7 @@ class Service:
             request_id=request_id,
             index=self.about(),
         )
-        evidence = None
-        if entity and sections:
-            evidence = Evidence(entity.id, entity.title, sections[0].section, sections[0].text)
+        evidence = best_evidence(self.index, result.candidates)
         return Found(ask.question, image, evidence, response, started)
 
     def time_left(self, found: Found) -> float:
@@ -252,7 +226,7 @@ class Service:
         )
 
 
-def out_of_time(settings: Settings) -> ApiError:
+def out_of_time(settings: ServingSettings) -> ApiError:
     """Returns the error for a request that took too long."""
     return ApiError(504, "timeout", f"there was no answer within {settings.timeout_s:g} s")
 

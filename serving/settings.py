@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class Settings(BaseModel):
+class ServingSettings(BaseModel):
     """Limits and switches of one service.
 
     Attributes:

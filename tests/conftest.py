@@ -1,5 +1,16 @@
-"""What all tests need before anything else is imported."""
+"""Fixtures that several folders of tests share."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
+
 import retriever  # noqa: F401  makes torchvision importable beside a PyTorch for CPUs, also where transformers comes first
+from tests.browser import Browser, started
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A headless Chromium; skips the test where there is none."""
+    yield from started(tmp_path_factory.mktemp("profile"))

@@ -28,16 +28,9 @@ class MinedQuestion(Protocol):
         """The entities that it is about."""
 
 
-class LookupIndex(EntityIndex, Protocol):
-    """An index that also finds an entity by its id."""
-
-    def row_of(self, entity_id: str) -> int | None:
-        """Returns the row of an entity, or `None`."""
-
-
 def mine_negatives(
     encoder: DualEncoder,
-    index: LookupIndex,
+    index: EntityIndex,
     questions: Iterable[MinedQuestion],
     query_image_of: Callable[[str], Path | None],
     out: Path,
@@ -125,7 +118,7 @@ def read_negatives(path: Path) -> dict[str, list[str]]:
     return negatives
 
 
-def _row(index: LookupIndex, gold: tuple[str, ...], found: list[int]) -> dict[str, Any]:
+def _row(index: EntityIndex, gold: tuple[str, ...], found: list[int]) -> dict[str, Any]:
     rows = [row for entity_id in gold if (row := index.row_of(entity_id)) is not None]
     return {
         "gt_entity_pos_img": index.entity(rows[0]).image if rows else None,

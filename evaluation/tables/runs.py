@@ -15,7 +15,7 @@ from evaluation.ablation import choices
 from evaluation.bem import Bem
 from evaluation.datasets import Question
 from evaluation.records import Line, read_lines
-from evaluation.run import LINES, QueryRetriever, evaluate
+from evaluation.run import LINES, evaluate
 from evaluation.tables.variants import (
     Blinded,
     Choice,
@@ -34,7 +34,7 @@ from indexes.tokens import TokenType
 from retriever.fusion import fuse
 from retriever.maxsim import ScoreMode
 from retriever.pipeline import Retriever
-from retriever.protocols import DualEncoder, FusionEncoder, Generator, Step, TextReranker
+from retriever.protocols import DualEncoder, FusionEncoder, Generator, QueryRetriever, Step, TextReranker
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank

@@ -10,11 +10,11 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from evaluation.records import Line, NamedIndex
+from evaluation.records import Line
 from retriever.fusion import fuse
 from retriever.protocols import EntityIndex, Finish, FusionEncoder, Generator
 from retriever.texts import blip_caption
-from retriever.types import Candidate, Generation, GenerationRequest, Query, Retrieved, ScoredSection
+from retriever.types import Candidate, Generation, GenerationRequest, Query, RetrievalResult, ScoredSection
 
 Similarity = Callable[[Tensor, Tensor], Tensor]
 """Takes a query's tokens [N, H] and every section's first token [R, H], all normalized; returns [R]."""
@@ -118,13 +118,13 @@ class Replay:
         choose: Takes a record, returns what to read.
     """
 
-    def __init__(self, index: NamedIndex, lines: Iterable[Line], choose: Callable[[Line], Choice]) -> None:
+    def __init__(self, index: EntityIndex, lines: Iterable[Line], choose: Callable[[Line], Choice]) -> None:
         self.index = index
         self._choices = {line["id"]: choose(line) for line in lines}
 
-    def retrieve(self, queries: Sequence[Query]) -> list[Retrieved]:
+    def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
         """Returns for each query the chosen section alone, without rankings and times."""
-        return [Retrieved(query.id, self._candidates(*self._choices[query.id]), {}) for query in queries]
+        return [RetrievalResult(query.id, self._candidates(*self._choices[query.id]), {}) for query in queries]
 
     def _candidates(self, entity: str | None, section: int | None) -> list[Candidate]:
         row = None if entity is None else self.index.row_of(entity)
@@ -142,7 +142,7 @@ class WholeArticle:
         index: Where the articles are.
     """
 
-    def __init__(self, generator: Generator, index: NamedIndex) -> None:
+    def __init__(self, generator: Generator, index: EntityIndex) -> None:
         self._generator, self._index = generator, index
         self.name = f"{generator.name}, whole articles"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from indexes.formats.fields import check_position, check_text, items, text, texts
 from indexes.formats.streams import read_members
 from indexes.sections import split_article
-from retriever.types import Entity, Picture
+from retriever.types import ArticleImage, Entity
 
 
 def read_evqa(path: Path) -> Iterator[tuple[str, Entity]]:
@@ -36,7 +36,7 @@ def read_evqa(path: Path) -> Iterator[tuple[str, Entity]]:
         yield where, entity
 
 
-def _pictures(entry: object, sections: int, where: str) -> tuple[Picture, ...]:
+def _pictures(entry: object, sections: int, where: str) -> tuple[ArticleImage, ...]:
     urls = texts(entry, "image_urls", where, required=False)
     positions = items(entry, "image_section_indices", where, required=False)
     captions = items(entry, "image_reference_descriptions", where, required=False)
@@ -51,5 +51,5 @@ def _pictures(entry: object, sections: int, where: str) -> tuple[Picture, ...]:
             check_text(caption, where, f"image_reference_descriptions[{number}]")
         if url:
             inside = position is not None and 0 <= position < sections  # else it stands in no section
-            found.append(Picture(url, position if inside else None, caption or ""))
+            found.append(ArticleImage(url, position if inside else None, caption or ""))
     return tuple(found)

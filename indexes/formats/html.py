@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from indexes.formats.fields import optional
-from retriever.types import Picture
+from retriever.types import ArticleImage
 
 SMALLEST = 64
 """Pixels a side below which a picture is taken for an icon."""
@@ -33,7 +33,7 @@ class Page(NamedTuple):
     title: str
     canonical: str
     sections: list[tuple[str, str]]
-    pictures: tuple[Picture, ...]
+    pictures: tuple[ArticleImage, ...]
 
 
 def read_page(html: bytes, path: str, title: str, where: str) -> Page | None:
@@ -78,7 +78,7 @@ class _Walk:
 
     def __init__(self, path: str, title: str) -> None:
         self.sections: list[tuple[str, list[str]]] = [(title, [])]
-        self.pictures: list[Picture] = []
+        self.pictures: list[ArticleImage] = []
         self._path = path
         self._paragraph: list[str] = []
 
@@ -119,7 +119,7 @@ class _Walk:
         for image in images:
             if name := _picture_path(image.attributes, self._path):
                 self.pictures.append(
-                    Picture(name, len(self.sections) - 1, said or _words(image.attributes.get("alt") or ""))
+                    ArticleImage(name, len(self.sections) - 1, said or _words(image.attributes.get("alt") or ""))
                 )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from indexes.formats.fields import check_position, items, text, unique_keys
 from indexes.formats.streams import opened
 from indexes.sections import split_article
-from retriever.types import Entity, Picture
+from retriever.types import ArticleImage, Entity
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[str, Entity]]:
@@ -58,7 +58,7 @@ def entity_of(row: Any, where: str) -> tuple[str, Entity]:
         if section_number is not None and not 0 <= section_number < len(pairs):
             raise ValueError(f"{place}: field 'section': {section_number}, but the article has {len(pairs)} sections")
         url, caption = text(picture, "url", place), text(picture, "caption", place, required=False)
-        pictures.append(Picture(url, section_number, caption))
+        pictures.append(ArticleImage(url, section_number, caption))
     main = text(row, "image", where, required=False) or (pictures[0].url if pictures else None)
     return where, Entity(
         id=id,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from indexes.sections import split_article
-from retriever.types import Entity, Picture
+from retriever.types import ArticleImage, Entity
 
 _SUFFIXES = (".md", ".markdown")
 _HEADING = re.compile(r" {0,3}(#{1,2})[ \t]+(.*?)[ \t]*#*[ \t]*")
@@ -53,7 +53,7 @@ def _article(file: Path, name: str, text: str) -> Entity:
     settings, lines = _front_matter(file, text.splitlines())
     title = settings.get("title", "")
     sections: list[tuple[str, list[str]]] = [("", [])]
-    pictures: list[Picture] = []
+    pictures: list[ArticleImage] = []
     fence = ""
     for line in lines:
         marked = _FENCE.match(line)
@@ -66,7 +66,7 @@ def _article(file: Path, name: str, text: str) -> Entity:
             sections.append((_plain(heading[2]), []))
         else:
             if not fence:
-                pictures += (Picture(url, len(sections) - 1, caption) for caption, url in _images(line, name))
+                pictures += (ArticleImage(url, len(sections) - 1, caption) for caption, url in _images(line, name))
                 line = _plain(line)
             sections[-1][1].append(line)
     title = title or file.stem

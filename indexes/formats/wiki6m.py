@@ -9,7 +9,7 @@ from urllib.parse import quote
 from indexes.formats.fields import text
 from indexes.formats.jsonl import read_lines
 from indexes.sections import split_article, split_text
-from retriever.types import Entity, Picture
+from retriever.types import ArticleImage, Entity
 
 
 def read_wiki6m(path: Path) -> Iterator[tuple[str, Entity]]:
@@ -36,7 +36,7 @@ def read_wiki6m(path: Path) -> Iterator[tuple[str, Entity]]:
             sections=split_article([*lead, *split_text(title, rest if lead else content)]),
             image=image,
             url=f"https://en.wikipedia.org/wiki/{quote(title.replace(' ', '_'), safe=_SAFE)}",
-            images=() if image is None else (Picture(image, 0 if lead or content else None),),
+            images=() if image is None else (ArticleImage(image, 0 if lead or content else None),),
         )
         yield where, entity
 

@@ -12,7 +12,7 @@ from omgm.commands.common import add_json, add_profile, existing, print_json, pr
 
 if TYPE_CHECKING:
     from indexes.store import Index
-    from retriever.types import Evidence, Generation, Retrieved
+    from retriever.types import Evidence, Generation, RetrievalResult
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,16 +31,16 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError("QUESTION is empty")
     existing(args.image, "IMAGE")
 
-    from evaluation.records import evidence_of
     from indexes.images import load_image
     from omgm.parts import build_generator, open_retriever
+    from retriever.evidence import best_evidence
     from retriever.types import GenerationRequest, Query
 
     image = load_image(args.image)
     retriever, index = open_retriever(profile, args.index)
     generator = build_generator(profile)
     [found] = retriever.retrieve([Query(image, args.question)])
-    evidence, _ = evidence_of(index, found.candidates)
+    evidence = best_evidence(index, found.candidates)
     [generation] = asyncio.run(generator.generate([GenerationRequest(args.question, image, evidence)]))
     if args.json:
         print_json(_as_dict(index, found, evidence, generation))
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     print("\n" + "  ".join(f"{step} {ms:.1f} ms" for step, ms in found.timings_ms.items()))
 
 
-def _as_dict(index: Index, found: Retrieved, evidence: Evidence | None, generation: Generation) -> dict[str, Any]:
+def _as_dict(index: Index, found: RetrievalResult, evidence: Evidence | None, generation: Generation) -> dict[str, Any]:
     return {
         **asdict(generation),
         "abstained": generation.abstained,

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
 
     from indexes.formats import OWN_PICTURES, guess_format, read_knowledge_base
     from omgm.downloads.images.fetch import fetch_images
-    from omgm.downloads.images.settings import Settings, user_agent
+    from omgm.downloads.images.settings import DownloadSettings, user_agent
 
     format = args.kb_format or guess_format(kb)
     if format in OWN_PICTURES:
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
         "max_bytes": args.max_bytes,
         "max_side": args.max_side,
     }
-    settings = Settings(
+    settings = DownloadSettings(
         user_agent=args.user_agent or user_agent(args.contact),
         allow_private=frozenset(host.lower() for host in args.allow_private),
         robots=not args.ignore_robots,

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.browser import by_id, screenshot
 from tests.fakes.color_world import Steps, run, write_pictures
-from tests.serving.test_page import by_id, chromium, screenshot
 
 pytestmark = pytest.mark.browser
-__all__ = ["chromium"]  # the fixture
 
 
 def listed(page: Any) -> list[str]:

@@ -23,7 +23,7 @@ from retriever.types import (
     GenerationRequest,
     IntArray,
     Query,
-    Retrieved,
+    RetrievalResult,
     ScoredSection,
     Section,
     StoredTokens,
@@ -80,7 +80,7 @@ class Steps:
         self.asked: list[str] = []
         self.stop_after: int | None = None
 
-    def retrieve(self, queries: Sequence[Query]) -> list[Retrieved]:
+    def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
         if self.stop_after is not None and len(self.asked) >= self.stop_after:
             raise KeyboardInterrupt
         if any("stumble" in query.question for query in queries):
@@ -88,7 +88,7 @@ class Steps:
         self.asked += [query.id for query in queries]
         return [self._one(query) for query in queries]
 
-    def _one(self, query: Query) -> Retrieved:
+    def _one(self, query: Query) -> RetrievalResult:
         mean = np.asarray(query.image, np.float64).mean(axis=(0, 1))[None].astype(np.float32) / 255
         scores, rows = self.index.search(torch.from_numpy(mean), 2)
         candidates = [Candidate(int(r), sim_c=s, score=s) for s, r in zip(scores[0], rows[0], strict=True)]
@@ -108,7 +108,7 @@ class Steps:
             s.score = s.sim_m
         candidates[0].sections.sort(key=lambda s: -(s.score or 0.0))
         rankings["step3"] = rankings["step2"]
-        return Retrieved(query.id, candidates, {"step1": 1.0, "step2": 2.0, "step3": 3.0}, rankings)
+        return RetrievalResult(query.id, candidates, {"step1": 1.0, "step2": 2.0, "step3": 3.0}, rankings)
 
 
 class LastNumber:

@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,13 +27,13 @@ from retriever.types import (
     GenerationRequest,
     IntArray,
     Query,
-    Retrieved,
+    RetrievalResult,
     ScoredSection,
     Section,
     StoredTokens,
 )
 from serving.app import create_app
-from serving.settings import Settings
+from serving.settings import ServingSettings
 
 COLORS = {"Redland": (200, 30, 40), "Greenland": (30, 140, 60), "Blueland": (30, 60, 180)}
 HISTORY = (
@@ -58,7 +57,7 @@ class FlagIndex:
     """Three entities; the last has no picture."""
 
     def __init__(self, folder: Path) -> None:
-        self.manifest = SimpleNamespace(name="three flags")
+        self.name = "three flags"
         self.entities = []
         for name, color in COLORS.items():
             (folder / f"{name}.png").write_bytes(picture(color))
@@ -72,6 +71,9 @@ class FlagIndex:
 
     def __len__(self) -> int:
         return len(self.entities)
+
+    def row_of(self, entity_id: str) -> int | None:
+        return next((row for row in range(len(self)) if self.entity(row).id == entity_id), None)
 
     def entity(self, row: int) -> Entity:
         return self.entities[row]
@@ -105,7 +107,7 @@ class ColorRetriever:
         self.gate.set()
         self.batches: list[list[str]] = []
 
-    def retrieve(self, queries: Sequence[Query]) -> list[Retrieved]:
+    def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
         self.batches.append([query.question for query in queries])
         assert self.gate.wait(20)
         questions = " ".join(query.question for query in queries)
@@ -115,7 +117,7 @@ class ColorRetriever:
             raise RuntimeError("secret internals")
         return [self._one(query) for query in queries]
 
-    def _one(self, query: Query) -> Retrieved:
+    def _one(self, query: Query) -> RetrievalResult:
         vector = np.asarray(query.image, np.float32).reshape(-1, 3).mean(0, keepdims=True)
         scores, rows = self.index.search(torch.from_numpy(vector), query.options.k or 20)
         candidates = []
@@ -128,7 +130,7 @@ class ColorRetriever:
             sections.sort(key=lambda section: -(section.score or 0))
             has_picture = self.index.image_path(row) is not None
             candidates.append(Candidate(row, score, score / 2 if has_picture else None, score, sections))
-        return Retrieved(query.id, candidates, {"search": 1.5, "rerank": 2.25})
+        return RetrievalResult(query.id, candidates, {"search": 1.5, "rerank": 2.25})
 
 
 def _overlap(question: str, section: Section) -> float:
@@ -161,15 +163,19 @@ def _year(request: GenerationRequest) -> Generation:
 class World:
     """One service with all its parts, and the address it listens at."""
 
-    def __init__(self, folder: Path, settings: Settings | None = None, generator: Generator | None = None) -> None:
+    def __init__(
+        self, folder: Path, settings: ServingSettings | None = None, generator: Generator | None = None
+    ) -> None:
         self.index = FlagIndex(folder)
         self.retriever = ColorRetriever(self.index)
-        self.app = create_app(self.retriever, self.index, generator or YearReader(), settings or Settings())
+        self.app = create_app(self.retriever, self.index, generator or YearReader(), settings or ServingSettings())
         self.url = ""
 
 
 @contextmanager
-def served(folder: Path, settings: Settings | None = None, generator: Generator | None = None) -> Iterator[World]:
+def served(
+    folder: Path, settings: ServingSettings | None = None, generator: Generator | None = None
+) -> Iterator[World]:
     """Yields a service that listens on a free loopback port."""
     world = World(folder, settings, generator)
     with listening(world.app) as world.url:

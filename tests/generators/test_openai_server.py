@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from generators.chat import OpenAIGenerator
+from generators.chat import ChatGenerator
 from llm.chat import ChatClient, ChatError
 from llm.context import token_cut
 from llm.prompts import answer_messages
@@ -131,7 +131,7 @@ def test_the_server_counts_as_the_cut_does(served: tuple[str, str]) -> None:
     async def run() -> list[bool]:
         async with ChatClient(url, model) as client:
             request = GenerationRequest("Who?", None, Evidence("v", "Velland", "Geography", text))
-            generators = [OpenAIGenerator(client, max_tokens=2, max_context_tokens=n, cut=cut) for n in (99, 100)]
+            generators = [ChatGenerator(client, max_tokens=2, max_context_tokens=n, cut=cut) for n in (99, 100)]
             return [(await generator.generate([request]))[0].truncated for generator in generators]
 
     assert asyncio.run(run()) == [True, False]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from generators.chat import OpenAIGenerator
+from generators.chat import ChatGenerator
 from llm.chat import ChatClient, ChatError, image_part
 from retriever.types import Evidence, Generation, GenerationRequest
 from tests.fakes.chat_server import Server
@@ -184,7 +184,7 @@ EVIDENCE = Evidence("e", "Velland", "Geography", "The highest point is Mount Vel
 def test_generator(server: Server) -> None:
     async def run() -> None:
         async with ChatClient(server.url, "good") as client:
-            generator = OpenAIGenerator(client, max_context_tokens=5)
+            generator = ChatGenerator(client, max_context_tokens=5)
             first, second = await generator.generate(
                 [
                     GenerationRequest("How high is it?", None, EVIDENCE),
@@ -207,7 +207,7 @@ def test_generator(server: Server) -> None:
 def test_multimodal_generator_sends_the_picture(server: Server) -> None:
     async def run() -> None:
         async with ChatClient(server.url, "good") as client:
-            generator = OpenAIGenerator(client, style="infoseek", multimodal=True)
+            generator = ChatGenerator(client, style="infoseek", multimodal=True)
             await generator.generate([GenerationRequest("Who?", Image.new("RGB", (4, 4)), EVIDENCE)])
 
     asyncio.run(run())

@@ -14,7 +14,7 @@ from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from retriever.texts import blip_caption
-from retriever.types import Candidate, Options, Query, Retrieved, ScoredSection
+from retriever.types import Candidate, Options, Query, RetrievalResult, ScoredSection
 from tests.fakes.small_kb import write_kb
 from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
 
@@ -59,11 +59,11 @@ IRELAND = Query(flag("green", "white"), "Which colors has the flag?", "q2")
 YELLOW = Query(flag("yellow"), "What is its use?", "q3")
 
 
-def titles(index: Index, retrieved: Retrieved) -> list[str]:
+def titles(index: Index, retrieved: RetrievalResult) -> list[str]:
     return [index.entity(candidate.row).title for candidate in retrieved.candidates]
 
 
-def rows_of(retrieved: Retrieved) -> list[tuple[int, float | None, float | None, float]]:
+def rows_of(retrieved: RetrievalResult) -> list[tuple[int, float | None, float | None, float]]:
     return [(c.row, c.sim_c, c.sim_m, c.score) for c in retrieved.candidates]
 
 

@@ -15,12 +15,12 @@ import httpx
 import pytest
 from PIL import Image
 
-from serving.settings import Settings
+from serving.settings import ServingSettings
 from tests.fakes.serving_world import COLORS, World, data_uri, picture, served
 
 RED, GREEN = COLORS["Redland"], COLORS["Greenland"]
 WHEN = "When was the treaty?"
-LIMITS = Settings(max_image_bytes=100_000, max_image_pixels=1_000_000, max_question_chars=100)
+LIMITS = ServingSettings(max_image_bytes=100_000, max_image_pixels=1_000_000, max_question_chars=100)
 
 
 @pytest.fixture(scope="module")
@@ -370,7 +370,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def test_time_out(tmp_path: Path) -> None:
     with (
-        served(tmp_path, Settings(timeout_s=0.5)) as world,
+        served(tmp_path, ServingSettings(timeout_s=0.5)) as world,
         httpx.Client(base_url=world.url, trust_env=False) as client,
     ):
         world.retriever.gate.clear()
@@ -383,7 +383,7 @@ def test_time_out(tmp_path: Path) -> None:
 
 
 def test_a_full_service_turns_away_and_forgets_who_left(tmp_path: Path) -> None:
-    settings = Settings(max_queue=1, max_batch=1, max_wait_ms=0)
+    settings = ServingSettings(max_queue=1, max_batch=1, max_wait_ms=0)
     with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
         world.retriever.gate.clear()
 
@@ -447,7 +447,7 @@ def test_examples(tmp_path: Path, client: httpx.Client) -> None:
         (folder / "queries" / f"{name}.jpg").write_bytes(picture(RED, format="JPEG"))
     rows = 'question,answer,dataset_image_ids\n"When, then?",1,a|b\nWho?,2,a\nWhere?,3,b\nGone?,4,c\n'
     (folder / "test.csv").write_text(rows, encoding="utf-8")
-    settings = Settings(examples_dir=folder)
+    settings = ServingSettings(examples_dir=folder)
     with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as other:
         examples = other.get("/examples").json()
         assert examples == [
@@ -461,10 +461,10 @@ def test_examples(tmp_path: Path, client: httpx.Client) -> None:
 
 def test_examples_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"test\.csv does not exist"):
-        World(tmp_path, Settings(examples_dir=tmp_path))
+        World(tmp_path, ServingSettings(examples_dir=tmp_path))
     (tmp_path / "test.csv").write_text("a,b\n1,2\n", encoding="utf-8")
     with pytest.raises(ValueError, match="needs the columns question, dataset_image_ids"):
-        World(tmp_path, Settings(examples_dir=tmp_path))
+        World(tmp_path, ServingSettings(examples_dir=tmp_path))
 
 
 def test_documents(client: httpx.Client) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from retriever.types import Candidate, Query, Retrieved
+from retriever.types import Candidate, Query, RetrievalResult
 from serving.batcher import Batcher
 from serving.errors import ApiError
-from serving.settings import Settings
+from serving.settings import ServingSettings
 
 
 class Widths:
@@ -24,7 +24,7 @@ class Widths:
         self.gate.set()
         self.began = threading.Event()
 
-    def __call__(self, queries: Sequence[Query]) -> list[Retrieved]:
+    def __call__(self, queries: Sequence[Query]) -> list[RetrievalResult]:
         self.batches.append([query.id for query in queries])
         self.began.set()
         assert self.gate.wait(10)
@@ -33,7 +33,7 @@ class Widths:
                 raise ValueError(f"bad {query.id}")
             if query.question == "fatal":
                 raise SystemExit("gone")
-        return [Retrieved(query.id, [Candidate(query.image.width)], {"step": 1.0}) for query in queries]
+        return [RetrievalResult(query.id, [Candidate(query.image.width)], {"step": 1.0}) for query in queries]
 
 
 def query(name: str, width: int = 1, question: str = "?") -> Query:
@@ -41,8 +41,10 @@ def query(name: str, width: int = 1, question: str = "?") -> Query:
 
 
 @asynccontextmanager
-async def running(retrieve: Callable[[Sequence[Query]], list[Retrieved]], **settings: Any) -> AsyncIterator[Batcher]:
-    batcher = Batcher(retrieve, Settings(**{"max_wait_ms": 50, "timeout_s": 5, **settings}))
+async def running(
+    retrieve: Callable[[Sequence[Query]], list[RetrievalResult]], **settings: Any
+) -> AsyncIterator[Batcher]:
+    batcher = Batcher(retrieve, ServingSettings(**{"max_wait_ms": 50, "timeout_s": 5, **settings}))
     await batcher.start()
     try:
         yield batcher
@@ -102,7 +104,7 @@ def test_a_poisoned_query_fails_alone() -> None:
             assert (await batcher.submit(query("next", 9))).candidates[0].row == 9
             assert batcher.problem() is None
         assert widths.batches[0] == ["q0", "q1", "q2", "q3"]
-        assert [r.candidates[0].row for r in results if isinstance(r, Retrieved)] == [1, 3]
+        assert [r.candidates[0].row for r in results if isinstance(r, RetrievalResult)] == [1, 3]
         assert [str(r) for r in results if isinstance(r, ValueError)] == ["bad q1", "bad q3"]
 
     run(test)
@@ -217,7 +219,7 @@ def test_stopping_finishes_what_waits() -> None:
 
 def test_not_started() -> None:
     async def test() -> None:
-        batcher = Batcher(Widths(), Settings())
+        batcher = Batcher(Widths(), ServingSettings())
         assert batcher.problem() == "the batch worker has not started"
         await batcher.stop()
 

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from generators.chat import OpenAIGenerator
+from generators.chat import ChatGenerator
 from llm.chat import ChatClient
-from serving.settings import Settings
+from serving.settings import ServingSettings
 from tests.fakes.chat_server import Server
 from tests.fakes.serving_world import COLORS, data_uri, picture, served
 
@@ -39,8 +39,8 @@ class Service:
 
     def __init__(self, folder: Path, server: Server, behavior: str, **settings: Any) -> None:
         url, model = (behavior, "m") if behavior == NOBODY else (server.url, behavior)
-        generator = OpenAIGenerator(ChatClient(url, model, retries=1, backoff=0.01), **settings)
-        self._served = served(folder, Settings(timeout_s=0.6 if behavior == "slow" else 20), generator)
+        generator = ChatGenerator(ChatClient(url, model, retries=1, backoff=0.01), **settings)
+        self._served = served(folder, ServingSettings(timeout_s=0.6 if behavior == "slow" else 20), generator)
 
     def __enter__(self) -> Service:
         self.url = self._served.__enter__().url

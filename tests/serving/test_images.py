@@ -10,14 +10,14 @@ from PIL import Image
 
 from serving.errors import ApiError
 from serving.images import decode_image, parse_data_uri
-from serving.settings import Settings
+from serving.settings import ServingSettings
 from tests.fakes.serving_world import picture
 
-SETTINGS = Settings(max_image_bytes=200_000, max_image_pixels=1_000_000)
+SETTINGS = ServingSettings(max_image_bytes=200_000, max_image_pixels=1_000_000)
 RED = (200, 30, 40)
 
 
-def fault(data: bytes, settings: Settings = SETTINGS) -> tuple[int, str, str | None]:
+def fault(data: bytes, settings: ServingSettings = SETTINGS) -> tuple[int, str, str | None]:
     with pytest.raises(ApiError) as caught:
         decode_image(data, settings)
     return caught.value.status, caught.value.code, caught.value.param
@@ -70,8 +70,8 @@ def test_truncated(format: str, share: float) -> None:
 
 def test_bytes_limit() -> None:
     data = picture(RED)
-    assert fault(data, Settings(max_image_bytes=len(data) - 1)) == (413, "image_too_large", "image")
-    assert decode_image(data, Settings(max_image_bytes=len(data))).size == (60, 40)
+    assert fault(data, ServingSettings(max_image_bytes=len(data) - 1)) == (413, "image_too_large", "image")
+    assert decode_image(data, ServingSettings(max_image_bytes=len(data))).size == (60, 40)
 
 
 def test_pixel_limit_is_checked_before_decoding() -> None:
@@ -134,7 +134,7 @@ def test_gray_16_bits() -> None:
 
 
 def test_large_pictures_are_shrunk() -> None:
-    settings = Settings(max_image_side=100)
+    settings = ServingSettings(max_image_side=100)
     assert decode_image(picture(RED, (400, 200), "JPEG"), settings).size == (100, 50)
 
 
@@ -153,7 +153,7 @@ def test_malformed_data_uri(uri: str) -> None:
 
 
 def test_data_uri_limit_comes_before_decoding() -> None:
-    settings = Settings(max_image_bytes=5)
+    settings = ServingSettings(max_image_bytes=5)
     assert parse_data_uri("data:;base64,aGVsbG8=", settings) == b"hello"
     for payload in (base64.b64encode(b"hello!").decode(), "!" * 1000):
         with pytest.raises(ApiError) as caught:

@@ -1,31 +1,19 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from generators.chat import OpenAIGenerator
+from generators.chat import ChatGenerator
 from llm.chat import ChatClient
-from serving.settings import Settings
+from serving.settings import ServingSettings
+from tests.browser import Browser, by_id, screenshot, wait
 from tests.fakes.chat_server import Server
 from tests.fakes.serving_world import COLORS, World, picture, served
 
 pytestmark = pytest.mark.browser
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install -e .[dev]")
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-if not (CHROMIUM and DRIVER):
-    pytest.skip("Chromium is not installed: apt-get install chromium chromium-driver", allow_module_level=True)
-
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --no-proxy-server --window-size=1200,900"
-)
-Browser = Any
 
 
 @pytest.fixture(scope="module")
@@ -34,20 +22,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     (folder / "queries").mkdir()
     (folder / "queries" / "g.jpg").write_bytes(picture(COLORS["Greenland"], format="JPEG"))
     (folder / "test.csv").write_text("question,dataset_image_ids\nWhen was the treaty?,g\n", encoding="utf-8")
-    with served(tmp_path_factory.mktemp("world"), Settings(examples_dir=folder)) as world:
+    with served(tmp_path_factory.mktemp("world"), ServingSettings(examples_dir=folder)) as world:
         yield world
-
-
-@pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture
@@ -58,27 +34,10 @@ def page(chromium: Browser, world: World) -> Iterator[Browser]:
     assert [fault for fault in faults if "/answer - Failed to load resource" not in fault] == []
 
 
-def by_id(page: Browser, name: str) -> Any:
-    return page.find_element("id", name)
-
-
-def wait(page: Browser, condition: Callable[[], Any]) -> None:
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    WebDriverWait(page, 15, 0.05).until(lambda _: condition())
-
-
 def ask(page: Browser, path: Path, question: str) -> None:
     by_id(page, "file").send_keys(str(path))
     by_id(page, "question").clear()
     by_id(page, "question").send_keys(question + "\n")
-
-
-def screenshot(page: Browser, name: str) -> None:
-    """Keeps a picture of the page where SCREENSHOTS names a folder."""
-    folder = os.environ.get("SCREENSHOTS")
-    if folder:
-        page.save_screenshot(f"{folder}/{name}.png")
 
 
 def test_upload_ask_answer(page: Browser, tmp_path: Path) -> None:
@@ -118,7 +77,7 @@ def test_abstains(page: Browser, tmp_path: Path) -> None:
 def test_without_a_generator(chromium: Browser, tmp_path: Path) -> None:
     path = tmp_path / "flag.png"
     path.write_bytes(picture(COLORS["Redland"]))
-    generator = OpenAIGenerator(ChatClient("http://127.0.0.1:9", "llama", retries=0))
+    generator = ChatGenerator(ChatClient("http://127.0.0.1:9", "llama", retries=0))
     with served(tmp_path, generator=generator) as world:
         chromium.get(world.url)
         ask(chromium, path, "When was the treaty?")
@@ -135,7 +94,7 @@ def test_a_cut_section(chromium: Browser, tmp_path: Path) -> None:
     path = tmp_path / "flag.png"
     path.write_bytes(picture(COLORS["Redland"]))
     with Server() as server:
-        generator = OpenAIGenerator(ChatClient(server.url, "good"), max_context_tokens=5)
+        generator = ChatGenerator(ChatClient(server.url, "good"), max_context_tokens=5)
         with served(tmp_path, generator=generator) as world:
             chromium.get(world.url)
             ask(chromium, path, "When was the treaty?")

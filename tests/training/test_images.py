@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from indexes.formats import read_knowledge_base
 from omgm.__main__ import parser
 from omgm.commands.train_encoder import _labeled
-from retriever.types import Entity, Picture
+from retriever.types import ArticleImage, Entity
 from tests.fakes.small_models import FirstSentence
 from tests.retriever.models.test_encoder import small_encoder
 from training.images import load_pictures, main_images
@@ -27,7 +27,7 @@ def write_picture(path: Path, color: str, side: int = 12) -> None:
 
 
 def entity(name: str, *urls: str) -> Entity:
-    return Entity(name, name, (), urls[0] if urls else None, images=tuple(Picture(url) for url in urls))
+    return Entity(name, name, (), urls[0] if urls else None, images=tuple(ArticleImage(url) for url in urls))
 
 
 def test_the_first_picture_that_is_there_is_the_main_image(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from omgm.downloads.images.journal import Journal, Wanted, unfinished
 from omgm.downloads.images.plan import make_plan
 from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.report import write_report
-from omgm.downloads.images.settings import Settings
+from omgm.downloads.images.settings import DownloadSettings
 from omgm.downloads.images.web import Web, parse
 from omgm.downloads.images.wikimedia import scaled
 from retriever.types import Entity
@@ -32,7 +32,7 @@ _ROBOTS_BYTES = 500 << 10
 
 
 def fetch_images(
-    entities: Iterable[Entity], images: Path, settings: Settings, *, every: bool = False, retry: bool = False
+    entities: Iterable[Entity], images: Path, settings: DownloadSettings, *, every: bool = False, retry: bool = False
 ) -> dict[str, Any]:
     """Returns the report of a run that downloads the pictures of a knowledge base to where `find_image` finds them.
 
@@ -61,7 +61,7 @@ def fetch_images(
 
 
 class _Run:
-    def __init__(self, images: Path, settings: Settings, journal: Journal) -> None:
+    def __init__(self, images: Path, settings: DownloadSettings, journal: Journal) -> None:
         self._images, self._settings, self._journal = images, settings, journal
         self._partial = unfinished(journal.folder)
         self._threads = ThreadPoolExecutor(ENCODERS, thread_name_prefix="pictures")

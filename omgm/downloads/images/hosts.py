@@ -12,7 +12,7 @@ from urllib.robotparser import RobotFileParser
 import httpx
 
 from omgm.downloads.images.reasons import Failure
-from omgm.downloads.images.settings import Settings
+from omgm.downloads.images.settings import DownloadSettings
 
 _BURST_S = 1.0
 
@@ -25,7 +25,7 @@ class Host:
         settings: What is asked of it at most.
     """
 
-    def __init__(self, url: httpx.URL, settings: Settings) -> None:
+    def __init__(self, url: httpx.URL, settings: DownloadSettings) -> None:
         self.place = place_of(url)
         self.given_up = ""
         self._robots: RobotFileParser | None = None

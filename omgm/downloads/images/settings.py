@@ -9,7 +9,7 @@ import httpx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class DownloadSettings:
     """The defaults for one host are what Wikimedia asks of robots for its media: two connections, 25 Mbit/s.
 
     Attributes:

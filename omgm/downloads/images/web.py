@@ -16,7 +16,7 @@ import httpx
 
 from omgm.downloads.images.hosts import Host, check_public, place_of
 from omgm.downloads.images.reasons import Failure
-from omgm.downloads.images.settings import Settings
+from omgm.downloads.images.settings import DownloadSettings
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _CHUNK = 1 << 16
@@ -31,7 +31,7 @@ class Web:
         settings: Limits and manners.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: DownloadSettings) -> None:
         self._settings = settings
         self._hosts: dict[str, Host] = {}
         no_cookies = http.cookiejar.CookieJar(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))

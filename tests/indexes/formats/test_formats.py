@@ -9,7 +9,7 @@ import pytest
 from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
 from indexes.lines import from_row, to_row
 from omgm.__main__ import main
-from retriever.types import Entity, Picture, Section
+from retriever.types import ArticleImage, Entity, Section
 from tests.paths import SHARED
 
 EVQA: dict[str, Any] = {
@@ -52,8 +52,8 @@ def test_evqa_keeps_the_original_section_positions(tmp_path: Path) -> None:
     assert ibex.image == "https://upload.example/a/ibex.jpg"
     assert ibex.sections == (Section("Alpine ibex", "A wild goat.", 0), Section("Habitat", "Steep rocks.", 2))
     assert ibex.images == (
-        Picture("https://upload.example/a/ibex.jpg", 0, "An ibex"),
-        Picture("https://upload.example/b/second.jpg", 2, "Another"),
+        ArticleImage("https://upload.example/a/ibex.jpg", 0, "An ibex"),
+        ArticleImage("https://upload.example/b/second.jpg", 2, "Another"),
     )
     assert nothing.sections == () and nothing.image is None and nothing.images == ()
     assert [from_row(json.loads(json.dumps(to_row(entity)))) for entity in (ibex, nothing)] == [ibex, nothing]
@@ -68,7 +68,7 @@ def test_evqa_keys_in_any_order_and_lists_left_out(tmp_path: Path) -> None:
     del entry["image_section_indices"], entry["image_reference_descriptions"]
     for row in (entry, odd):  # an empty URL is no picture, a position that no section has is none
         (ibex,) = read_knowledge_base(write(tmp_path / "one.json", {"a": row}))
-        assert ibex.images == (Picture("https://e.example/b.jpg"),) and ibex.image == "https://e.example/b.jpg"
+        assert ibex.images == (ArticleImage("https://e.example/b.jpg"),) and ibex.image == "https://e.example/b.jpg"
 
 
 def test_evqa_id_is_the_key_even_when_the_url_differs(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_jsonl(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "kb.jsonl", rows)
     path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")  # a blank last line is no entity
     france, empty, italy = read_knowledge_base(path)
-    assert italy.image == "it.jpg" and italy.images == (Picture("it.jpg", 0, "Flag"), Picture("rome.jpg"))
+    assert italy.image == "it.jpg" and italy.images == (ArticleImage("it.jpg", 0, "Flag"), ArticleImage("rome.jpg"))
     assert france.sections == (Section("Flag", "Blue.", 1),)
     assert (france.image, france.url) == ("flag/fr.jpg", "")
     assert (empty.title, empty.url, empty.image) == ("Émpty", "https://e.example", None)

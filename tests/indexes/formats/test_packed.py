@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from indexes.formats import guess_format, name_of, read_knowledge_base
-from retriever.types import Picture, Section
+from retriever.types import ArticleImage, Section
 
 ENTRY: dict[str, Any] = {"title": "T", "section_titles": ["T"], "section_texts": ["text"]}
 KB = {"a": ENTRY, "b": ENTRY | {"title": "U", "section_texts": [" ".join(map(str, range(3000)))]}}
@@ -73,7 +73,7 @@ def test_parquet_has_the_fields_of_jsonl(tmp_path: Path) -> None:
     found = list(read_knowledge_base(path))
     assert found == list(read_knowledge_base(tmp_path / "kb.jsonl"))
     assert found[0].sections == (Section("A", "one", 0), Section("B", "two", 2))
-    assert found[0].images == (Picture("a.jpg", 2, ""),) and found[0].image == "a.jpg"
+    assert found[0].images == (ArticleImage("a.jpg", 2, ""),) and found[0].image == "a.jpg"
     assert (found[1].image, found[1].images, found[1].url) == ("b.jpg", (), "")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from indexes.formats import read_knowledge_base
 from indexes.sections import split_text
-from retriever.types import Entity, Picture, Section
+from retriever.types import ArticleImage, Entity, Section
 
 WIKI: dict[str, Any] = {
     "wikidata_id": "Q44",
@@ -36,7 +36,7 @@ def test_wiki6m_with_headings(tmp_path: Path) -> None:
         Section("Diet", "Mice.\n=== Winter ===\nBerries.", 2),
         Section("Use", "Fur.", 4),
     )
-    assert fox.image == "https://upload.example/fox.jpg" and fox.images == (Picture(fox.image, 0),)
+    assert fox.image == "https://upload.example/fox.jpg" and fox.images == (ArticleImage(fox.image, 0),)
 
 
 def test_wiki6m_with_little(tmp_path: Path) -> None:
@@ -118,9 +118,9 @@ def test_markdown(tmp_path: Path) -> None:
         Section("Range", "Europe.", 3),
     )
     assert fox.images == (
-        Picture("animals/img/fox_(red).jpg", 0, "A fox (male)"),
-        Picture("shared/berry bush.png", 1, ""),
-        Picture("https://e.example/map.png", 3, "Map"),
+        ArticleImage("animals/img/fox_(red).jpg", 0, "A fox (male)"),
+        ArticleImage("shared/berry bush.png", 1, ""),
+        ArticleImage("https://e.example/map.png", 3, "Map"),
     )
     assert fox.image == "animals/img/fox_(red).jpg"
     assert (zebra.id, zebra.title, zebra.image) == ("Zebra", "Zebra", "pictures/z.jpg")
@@ -132,7 +132,7 @@ def test_markdown(tmp_path: Path) -> None:
 def test_markdown_main_image_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("---\nimage: pics/main.jpg\n---\n![](pics/other.jpg)\n")
     (entity,) = read_knowledge_base(tmp_path)
-    assert entity.image == "pics/main.jpg" and entity.images == (Picture("pics/other.jpg", 0, ""),)
+    assert entity.image == "pics/main.jpg" and entity.images == (ArticleImage("pics/other.jpg", 0, ""),)
 
 
 def test_markdown_errors_name_the_file(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from PIL import Image
 from indexes.build import build_index
 from indexes.formats import read_knowledge_base
 from indexes.sources import ZimImages, find_main, open_images
-from retriever.types import Picture, Section
+from retriever.types import ArticleImage, Section
 from tests.fakes.small_kb import contents
 from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
 
@@ -105,7 +105,10 @@ def test_articles_with_sections_and_pictures(zim: Path) -> None:
         Section("Range", "Europe.", 3),
     )
     assert fox.image == "_assets_/fox red.png"
-    assert fox.images == (Picture("_assets_/fox red.png", 0, "A red fox"), Picture("_assets_/mouse.png", 1, "A mouse"))
+    assert fox.images == (
+        ArticleImage("_assets_/fox red.png", 0, "A red fox"),
+        ArticleImage("_assets_/mouse.png", 1, "A mouse"),
+    )
     assert (band.id, band.url, band.image) == ("AC/DC", "", "_assets_/mouse.png")
     assert (bare.id, bare.title) == ("bare", "bare")
     assert bare.sections == (Section("bare", "Just text.\nAnd more.", 0),)

@@ -17,10 +17,10 @@ from omgm.__main__ import main
 from omgm.downloads.images.encode import as_jpeg
 from omgm.downloads.images.fetch import fetch_images
 from omgm.downloads.images.hosts import Host
-from omgm.downloads.images.settings import Settings
+from omgm.downloads.images.settings import DownloadSettings
 from omgm.downloads.images.web import retry_after
 from omgm.downloads.images.wikimedia import scaled
-from retriever.types import Entity, Picture
+from retriever.types import ArticleImage, Entity
 from tests.fakes.small_images import FILES, contents, encoded, fetch_command, missing_reasons, write_kb
 from tests.fakes.small_web import SmallWeb, closed_port, small_web
 
@@ -31,7 +31,7 @@ def web() -> Iterator[SmallWeb]:
         yield server
 
 
-def settings_for(web: SmallWeb, **changes: Any) -> Settings:
+def settings_for(web: SmallWeb, **changes: Any) -> DownloadSettings:
     quick: dict[str, Any] = {
         "user_agent": "test/1 (test@example.org)",
         "per_second": 1000.0,
@@ -44,7 +44,7 @@ def settings_for(web: SmallWeb, **changes: Any) -> Settings:
         "allow_private": frozenset({web.place}),
         "max_bytes": 300_000,
     }
-    return Settings(**quick | changes)
+    return DownloadSettings(**quick | changes)
 
 
 def entities_of(urls: list[str]) -> list[Entity]:
@@ -297,9 +297,9 @@ def test_files_that_were_there_before_are_kept(web: SmallWeb, tmp_path: Path) ->
 def test_main_image_or_all(web: SmallWeb, tmp_path: Path) -> None:
     one, two, gone = web.url("good/1.jpg"), web.url("good/2.jpg"), web.url("missing/3.jpg")
     entities = [
-        Entity("a", "A", (), image=one, images=(Picture(one), Picture(two, section=1))),
-        Entity("b", "B", (), image=one, images=(Picture(one),)),
-        Entity("c", "C", (), image=gone, images=(Picture(gone),)),
+        Entity("a", "A", (), image=one, images=(ArticleImage(one), ArticleImage(two, section=1))),
+        Entity("b", "B", (), image=one, images=(ArticleImage(one),)),
+        Entity("c", "C", (), image=gone, images=(ArticleImage(gone),)),
         Entity("d", "D", ()),
     ]
     report = fetch_images(iter(entities), tmp_path, settings_for(web))

@@ -1,0 +1,54 @@
+"""A headless Chromium for tests of pages; without one, the tests that ask for it are skipped and no others."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Browser = Any
+"""Selenium's driver; the package is optional."""
+
+_FLAGS = (
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --no-proxy-server --window-size=1200,900"
+)
+
+
+def started(profile: Path) -> Iterator[Browser]:
+    """Yields a browser with a fresh profile; skips the test where Chromium or selenium is missing."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install -e .[dev]")
+    chromium, driver_path = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and driver_path):
+        pytest.skip("Chromium is not installed: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in [*_FLAGS.split(), f"--user-data-dir={profile}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver_path))
+    yield driver
+    driver.quit()
+
+
+def by_id(page: Browser, name: str) -> Any:
+    """Returns the element with an id."""
+    return page.find_element("id", name)
+
+
+def wait(page: Browser, condition: Callable[[], Any]) -> None:
+    """Waits until `condition` holds, at most 15 seconds."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    WebDriverWait(page, 15, 0.05).until(lambda _: condition())
+
+
+def screenshot(page: Browser, name: str) -> None:
+    """Saves an image of the page where SCREENSHOTS names a folder."""
+    folder = os.environ.get("SCREENSHOTS")
+    if folder:
+        page.save_screenshot(f"{folder}/{name}.png")
