@@ -1,0 +1,79 @@
+"""Progress of long work: a bar on a terminal, now and then a line in a log."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any, TextIO, TypeVar
+
+from tqdm import tqdm
+
+T = TypeVar("T")
+
+LOG_INTERVAL = 30.0
+"""Seconds between two lines where stderr is not a terminal."""
+
+
+def progress_bar(
+    items: Iterable[T] | None = None,
+    *,
+    total: float | None = None,
+    initial: float = 0,
+    desc: str | None = None,
+    unit: str = "it",
+    unit_scale: bool = False,
+    shown: bool = True,
+    file: TextIO | None = None,
+) -> tqdm[T]:
+    """Returns a tqdm bar over `items`, or one to `update` by hand.
+
+    On a terminal it is redrawn in place. Elsewhere (a log file, a container) it writes a line of its own at most every
+    `LOG_INTERVAL` seconds and one at the end.
+
+    Args:
+        items: What to iterate over; without it, the caller updates the bar.
+        total: How many items there are, if `items` does not know.
+        initial: How many of them are done already.
+        desc: What stands before the bar.
+        unit: What is counted, in the singular.
+        unit_scale: Whether to write large numbers as kB, MB, …
+        shown: False keeps quiet.
+        file: Where to write; stderr by default.
+    """
+    stream = sys.stderr if file is None else file
+    options: dict[str, Any] = {}
+    if not stream.isatty():
+        options = {"file": _Lines(stream), "mininterval": LOG_INTERVAL, "maxinterval": LOG_INTERVAL, "ncols": 100}
+    elif file is not None:
+        options = {"file": file}
+    return tqdm(
+        items,
+        total=total,
+        initial=initial,
+        desc=desc,
+        unit=unit,
+        unit_scale=unit_scale,
+        disable=not shown,
+        **options,
+    )
+
+
+class _Lines:
+    """A stream that turns redrawn bars into lines: no carriage returns, nothing for an empty redraw.
+
+    Args:
+        stream: Where the lines go.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._last = ""
+
+    def write(self, text: str) -> None:
+        line = text.strip("\r\n ")
+        if line and line != self._last:
+            self._stream.write(line + "\n")
+            self._last = line
+
+    def flush(self) -> None:
+        self._stream.flush()
