@@ -50,6 +50,7 @@ class ChatClient:
         backoff: Seconds before the first further try; doubled each time, with some jitter.
         system_role: False puts what the system says before the first user message, for models whose chat template
             refuses a system role.
+        reasoning_effort: Sent when given; "none" turns a thinking model's reasoning off where the server knows it.
 
     Raises:
         ValueError: If a setting is out of range.
@@ -65,6 +66,7 @@ class ChatClient:
         concurrency: int = 8,
         backoff: float = 0.5,
         system_role: bool = True,
+        reasoning_effort: str = "",
     ) -> None:
         if not base_url.startswith(("http://", "https://")):
             raise ValueError(f"base_url must begin with http:// or https://, got {base_url!r}")
@@ -77,6 +79,7 @@ class ChatClient:
         self._base = base if base.endswith("/v1") else f"{base}/v1"
         self.url = f"{self._base}/chat/completions"
         self.model, self.retries, self.backoff, self.system_role = model, retries, backoff, system_role
+        self.reasoning_effort = reasoning_effort
         self._slots = asyncio.Semaphore(concurrency)
         self._http = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
@@ -93,9 +96,13 @@ class ChatClient:
         async with self._opened(messages, max_tokens, temperature, stream=False) as response:
             body = response.text
         try:
-            content = json.loads(body)["choices"][0]["message"]["content"]
-        except (ValueError, LookupError, TypeError) as error:
+            choice = json.loads(body)["choices"][0]
+            content, reasoned = choice["message"]["content"], _has_reasoning(choice["message"])
+            reason = choice.get("finish_reason")
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ChatError(f"not a chat completion: {_short(body)}", self.url, response.status_code) from error
+        if not content and reasoned and reason == "length":
+            raise self._only_reasoned(max_tokens, response.status_code)
         if not isinstance(content, str):
             raise ChatError(f"the answer has no text: {_short(body)}", self.url, response.status_code)
         return content
@@ -109,15 +116,21 @@ class ChatClient:
             ChatError: As `complete`, and if the stream breaks off.
         """
         async with self._opened(messages, max_tokens, temperature, stream=True) as response:
-            finished = False  # some servers leave out the closing [DONE], but not the reason why they stopped
+            finished = answered = reasoned = False
             try:
                 async for line in response.aiter_lines():
+                    if line.startswith("error:"):  # llama.cpp's server before data: {"error": ...}
+                        raise self._reported(line[6:].strip(), response.status_code)
                     if not line.startswith("data:"):
                         continue
                     data = line[5:].strip()
                     if data == "[DONE]":
                         return
-                    piece, reason = self._piece(data, response.status_code)
+                    piece, thought, reason = self._piece(data, response.status_code)
+                    answered, reasoned = answered or bool(piece), reasoned or thought
+                    if reason == "length" and reasoned and not answered:
+                        raise self._only_reasoned(max_tokens, response.status_code)
+                    # Some servers leave out the closing [DONE], but not the reason why they stopped.
                     finished = finished or reason is not None
                     if piece:
                         yield piece
@@ -138,12 +151,12 @@ class ChatClient:
         except httpx.RequestError as error:
             raise ChatError(f"no answer: {_reason(error)}", url) from error
         if not response.is_success:
-            raise ChatError(f"status {response.status_code}: {_short(response.text)}", url, response.status_code)
+            raise ChatError(f"status {response.status_code}: {_message(response.text)}", url, response.status_code)
         try:
-            names = [str(model["id"]) for model in response.json()["data"]]
+            names = [str(model["id"]) for model in response.json()["data"] or ()]  # null: Ollama without a model
         except (ValueError, LookupError, TypeError) as error:
             raise ChatError(f"not a list of models: {_short(response.text)}", url, response.status_code) from error
-        if names and self.model not in names:
+        if names and not {self.model, f"{self.model}:latest"} & set(names):  # Ollama adds the tag to a bare name
             raise ChatError(f"offers {', '.join(names)}, not {self.model!r}", url, response.status_code)
         return f"{url} offers {self.model}" if names else f"{url} answers and names no models"
 
@@ -161,16 +174,28 @@ class ChatClient:
         """Closes the connections."""
         await self.aclose()
 
-    def _piece(self, data: str, status: int) -> tuple[str, str | None]:
-        """Returns the text of one event, and why the model stopped if it did."""
+    def _reported(self, data: str, status: int) -> ChatError:
+        return ChatError(f"the server reports {_message(data)}", self.url, status)
+
+    def _only_reasoned(self, max_tokens: int, status: int) -> ChatError:
+        return ChatError(
+            f"{self.model} spent all of its {max_tokens} tokens on reasoning: set reasoning_effort=none, raise "
+            "max_tokens, or take a model without reasoning",
+            self.url,
+            status,
+        )
+
+    def _piece(self, data: str, status: int) -> tuple[str, bool, str | None]:
+        """Returns the text of one event, whether it has reasoning, and why the model stopped if it did."""
         try:
             event = json.loads(data)
             if "error" in event:
-                raise ChatError(f"the server reports {_short(str(event['error']))}", self.url, status)
+                raise self._reported(data, status)
             if not event["choices"]:  # only the usage
-                return "", None
+                return "", False, None
             choice = event["choices"][0]
-            return choice["delta"].get("content") or "", choice.get("finish_reason")
+            delta = choice["delta"]
+            return delta.get("content") or "", _has_reasoning(delta), choice.get("finish_reason")
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ChatError(f"not a piece of a chat completion: {_short(data)}", self.url, status) from error
 
@@ -186,6 +211,8 @@ class ChatClient:
             "temperature": temperature,
             "stream": stream,
         }
+        if self.reasoning_effort:
+            body["reasoning_effort"] = self.reasoning_effort
         async with self._slots:
             response = await self._send(self._http.build_request("POST", self.url, json=body), stream)
             try:
@@ -205,7 +232,7 @@ class ChatClient:
                     return response
                 status, after = response.status_code, response.headers.get("retry-after")
                 try:
-                    failure = f"status {status}: {_short((await response.aread()).decode(errors='replace'))}"
+                    failure = f"status {status}: {_message((await response.aread()).decode(errors='replace'))}"
                 except httpx.HTTPError as error:
                     failure = f"status {status}: {_reason(error)}"
                 finally:
@@ -252,6 +279,22 @@ def _seconds(header: str | None) -> float | None:
         return max(float(header), 0.0) if header else None
     except ValueError:
         return None
+
+
+def _has_reasoning(message: dict[str, Any]) -> bool:
+    """Returns whether a message has reasoning, by the name that Ollama or the one that vLLM and llama.cpp give it."""
+    return bool(message.get("reasoning") or message.get("reasoning_content"))
+
+
+def _message(body: str) -> str:
+    """Returns the message of an error, whichever of the servers' shapes it has; else the body. Shortened."""
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return _short(body)
+    for key in ("error", "message"):
+        value = value.get(key, value) if isinstance(value, dict) else value
+    return _short(value if isinstance(value, str) else body)
 
 
 def _reason(error: Exception) -> str:

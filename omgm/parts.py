@@ -149,6 +149,7 @@ def _client(settings: GeneratorSettings | SummarizerSettings, section: str) -> C
         retries=settings.retries,
         concurrency=settings.concurrency,
         system_role=settings.system_role,
+        reasoning_effort=settings.reasoning_effort,
     )
 
 

@@ -69,6 +69,7 @@ class _ChatModelSettings(_Table):
     max_tokens: int = Field(default=128, ge=1)
     max_context_tokens: int = Field(default=3072, ge=1)
     system_role: bool = True
+    reasoning_effort: str = ""
     timeout_s: float = Field(default=60, gt=0)
     retries: int = Field(default=3, ge=0)
     concurrency: int = Field(default=8, ge=1)
