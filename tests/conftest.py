@@ -9,6 +9,9 @@ import pytest
 import retriever  # noqa: F401  makes torchvision importable beside a PyTorch for CPUs, also where transformers comes first
 from tests.browser import Browser, started
 
+collect_ignore = ["lavis/oracle.py"]
+"""Runs in an environment of its own, `make test-lavis`."""
+
 
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:

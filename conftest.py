@@ -1,0 +1,34 @@
+"""The files that examples read: `pytest` runs those of docstrings and of docs/python.md, and they open "index"."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.examples import write_examples
+
+
+@pytest.fixture(scope="session")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small index, its knowledge base, an image and questions; see tests/examples.py."""
+    folder = tmp_path_factory.mktemp("examples")
+    write_examples(folder)
+    return folder
+
+
+@pytest.fixture
+def example_folder(examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of `examples`, which becomes the working folder."""
+    folder = tmp_path / "examples"
+    shutil.copytree(examples, folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def docstrings_of_omgm_run_there(request: pytest.FixtureRequest) -> None:
+    """Gives the docstring examples of `omgm` the files that they name."""
+    if isinstance(request.node, pytest.DoctestItem) and request.node.name.startswith("omgm."):
+        request.getfixturevalue("example_folder")
