@@ -21,7 +21,7 @@ BIN := .venv/bin
 OMGM := $(BIN)/python -m omgm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker eval sweep \
+.PHONY: help setup demo test test-wheel test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker eval sweep \
 	serve bench bench-gpu bench-maxsim weights
 
 help:  ## list the targets
@@ -32,10 +32,13 @@ help:  ## list the targets
 setup: .venv/dev.stamp  ## make .venv with everything that development needs
 
 demo: .venv/base.stamp  ## answer questions about flags, then serve the page (ARGS=--once stops after the answers)
-	$(BIN)/python -m omgm.demo --port $(PORT) $(ARGS)
+	$(OMGM) demo --port $(PORT) $(ARGS)
 
 test: .venv/dev.stamp  ## run the tests
 	$(BIN)/python -m pytest $(ARGS)
+
+test-wheel:  ## build the wheel, install it into a clean environment and ask it outside the repository
+	./tests/wheel.sh "$(PYTHON)"
 
 test-gpu: .venv/dev.stamp  ## run the tests that need a CUDA device; without one each says that it is skipped
 	$(BIN)/python -m pytest -m gpu $(ARGS)

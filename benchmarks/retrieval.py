@@ -212,7 +212,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error("--limit and --batches are 1 or more, --recompute 0 or more")
     profile = load_profile(args.profile, args.overrides)
     queries = read_queries(load(args.dataset, args.queries), args.query_images, args.limit)
-    retriever, index = open_retriever(profile, args.index)
+    retriever = open_retriever(profile, args.index)
+    index = retriever.index
     report = {
         "profile": profile.name,
         "entities": len(index),

@@ -8,7 +8,10 @@ import logging
 import sys
 from collections.abc import Sequence
 
+from omgm import __version__
+
 COMMANDS = (
+    "demo",
     "doctor",
     "download",
     "images",
@@ -47,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """Returns the parser of all commands. Their heavy imports happen when they run."""
     top = argparse.ArgumentParser(prog="omgm", description="Answers questions about images from an encyclopedia.")
+    top.add_argument("--version", action="version", version=f"omgm {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
         module = importlib.import_module(f"omgm.commands.{name.replace('-', '_')}")

@@ -11,6 +11,8 @@ from transformers.utils import logging as transformers_logging
 
 from generators.chat import ChatGenerator
 from generators.reader.reader import ExtractiveReader
+from indexes.build import build_index
+from indexes.formats import OWN_PICTURES, guess_format
 from indexes.store import Index
 from indexes.summarize import Summarizer
 from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer
@@ -86,13 +88,58 @@ def build_generator(profile: Profile) -> Generator:
     return ExtractiveReader()
 
 
-def open_retriever(profile: Profile, folder: Path) -> tuple[Retriever[Index], Index]:
-    """Returns the three steps over the index in `folder`, and the index.
+def build(
+    profile: Profile,
+    kb: Path,
+    out: Path,
+    *,
+    images: Path | None = None,
+    kb_format: str | None = None,
+    name: str | None = None,
+    overwrite: bool = False,
+    progress: bool = True,
+    summarizer: Summarizer | None = None,
+    encoder: DualEncoder | None = None,
+    fusion: FusionEncoder | None = None,
+) -> Index:
+    """Builds the index of a knowledge base with a profile's models, or with those given in their place.
+
+    Raises:
+        ValueError: Bad input; see `indexes.build.build_index`.
+    """
+    kb_format = kb_format or guess_format(kb)
+    if images is None and kb_format not in OWN_PICTURES:
+        raise ValueError(f"images: name the folder with the images; a knowledge base of format {kb_format} has none")
+    return build_index(
+        kb,
+        images,
+        out,
+        summarizer=summarizer or build_summarizer(profile),
+        encoder=encoder or build_encoder(profile),
+        fusion=fusion or build_fusion(profile),
+        kb_format=kb_format,
+        candidates=profile.search.candidates,
+        tokens=profile.fusion.tokens,
+        name=name,
+        overwrite=overwrite,
+        progress=progress,
+    )
+
+
+def open_retriever(
+    profile: Profile,
+    folder: Path,
+    *,
+    encoder: DualEncoder | None = None,
+    fusion: FusionEncoder | None = None,
+    reranker: TextReranker | None = None,
+) -> Retriever[Index]:
+    """Returns the three steps over the index in `folder`, with a profile's models or those given in their place.
 
     Raises:
         ValueError: The index or a model is missing, or they do not fit each other; the message says what to do.
     """
-    encoder, fusion = build_encoder(profile), build_fusion(profile)
+    encoder, fusion = encoder or build_encoder(profile), fusion or build_fusion(profile)
     index = Index.open(folder, encoder=encoder, fusion=fusion, device=placement(profile)[0])
     built_with = index.manifest.inputs.candidates
     if built_with != profile.search.candidates:
@@ -103,9 +150,9 @@ def open_retriever(profile: Profile, folder: Path) -> tuple[Retriever[Index], In
     steps: list[Step] = [
         EntitySearch(encoder, index, profile.search.k),
         FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode),
-        SectionRerank(build_text_reranker(profile), index, profile.sections.beta),
+        SectionRerank(reranker or build_text_reranker(profile), index, profile.sections.beta),
     ]
-    return Retriever(steps, index), index
+    return Retriever(steps, index)
 
 
 def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sections"]) -> Path:

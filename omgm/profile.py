@@ -13,7 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from serving.settings import ServingSettings
 
-CONFIGS = Path(__file__).resolve().parent.parent / "configs"
+_PACKAGE = Path(__file__).resolve().parent
+CONFIGS = next(folder for folder in (_PACKAGE / "configs", _PACKAGE.parent / "configs") if folder.is_dir())
+"""The named profiles: inside the package in an installed wheel, else at the top of the repository."""
 MODELS = {"encoder.model", "fusion.model", "sections.model", "summarizer.tokenizer", "generator.tokenizer"}
 """Settings that name a model: a folder if they begin with ".", "/" or "~", else a name on the Hugging Face hub."""
 PATHS = MODELS | {"serving.examples_dir"}
@@ -106,21 +108,21 @@ class Profile(_Table):
     serving: ServingSettings = ServingSettings()
 
 
-def load_profile(name_or_path: str, overrides: Sequence[str] = ()) -> Profile:
+def load_profile(name_or_path: str, overrides: Sequence[str] | Mapping[str, Any] = ()) -> Profile:
     """Returns a profile with what it extends and with overrides.
 
     Args:
         name_or_path: A name from `configs/` or a file.
-        overrides: `section.key=value`, the value as in TOML or a bare word.
+        overrides: `section.key=value`, the value as in TOML or a bare word; or a mapping of `section.key` to values.
 
     Raises:
         ValueError: There is no such profile, or a key or value is wrong; the message names file and key.
     """
     path = resolve(name_or_path)
     values, origins = _read(path, ())
-    given = parse_overrides(overrides)
+    given, origin = _given(overrides)
     values |= given
-    origins |= dict.fromkeys(given, "--set")
+    origins |= dict.fromkeys(given, origin)
     try:
         return Profile.model_validate(_nested(values))
     except ValidationError as error:
@@ -170,6 +172,18 @@ def parse_overrides(overrides: Sequence[str]) -> Values:
             value = text.strip()
         values[key] = str(Path(str(value)).expanduser().resolve()) if is_path(key, value) else value
     return values
+
+
+def _given(overrides: Sequence[str] | Mapping[str, Any]) -> tuple[Values, str]:
+    """Returns settings of the caller's own, with the name that errors give their source."""
+    if not isinstance(overrides, Mapping):
+        return parse_overrides(overrides), "--set"
+    values: Values = {}
+    for key, value in overrides.items():
+        _check_key(key, "settings")
+        text = str(value) if isinstance(value, Path) else value
+        values[key] = str(Path(text).expanduser().resolve()) if is_path(key, text) else text
+    return values, "settings"
 
 
 def is_folder(model: str) -> bool:

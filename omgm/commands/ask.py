@@ -1,9 +1,8 @@
-"""Ask one question about one picture."""
+"""Answer one question about one image."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 from omgm.commands.common import add_json, add_profile, existing, print_json, profile_of
 
 if TYPE_CHECKING:
-    from indexes.store import Index
-    from retriever.types import Evidence, Generation, RetrievalResult
+    from omgm.results import Answer
+
+_MAX_DOWNLOAD = 50_000_000
+"""Bytes of the largest image that is downloaded."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="what build-index wrote")
-    parser.add_argument("image", type=Path, metavar="IMAGE", help="the picture")
+    parser.add_argument("image", metavar="IMAGE", help="the image: a file or an http(s) URL")
     parser.add_argument("question", metavar="QUESTION", help="the question about it")
     add_json(parser)
 
@@ -29,42 +30,50 @@ def run(args: argparse.Namespace) -> None:
     profile = profile_of(args)
     if not args.question.strip():
         raise ValueError("QUESTION is empty")
-    existing(args.image, "IMAGE")
+    image = (
+        _download(args.image) if args.image.startswith(("http://", "https://")) else existing(Path(args.image), "IMAGE")
+    )
 
-    from indexes.images import load_image
-    from omgm.parts import build_generator, open_retriever
-    from retriever.evidence import best_evidence
-    from retriever.types import GenerationRequest, Query
+    from omgm.api import OMGM
 
-    image = load_image(args.image)
-    retriever, index = open_retriever(profile, args.index)
-    generator = build_generator(profile)
-    [found] = retriever.retrieve([Query(image, args.question)])
-    evidence = best_evidence(index, found.candidates)
-    [generation] = asyncio.run(generator.generate([GenerationRequest(args.question, image, evidence)]))
+    with OMGM.open(args.index, profile) as omgm:
+        answer = omgm.ask(image, args.question)
     if args.json:
-        print_json(_as_dict(index, found, evidence, generation))
+        print_json(_as_dict(answer))
         return
-    print(generation.answer if generation.answer is not None else "(no answer: nothing in the evidence fits)")
-    if evidence is not None:
-        print(f"\n{evidence.entity_title}, section {evidence.section_title!r}:\n{evidence.text}")
-    print("\n" + "  ".join(f"{step} {ms:.1f} ms" for step, ms in found.timings_ms.items()))
+    print(answer.answer if answer.answer is not None else "(no answer: nothing in the evidence fits)")
+    if answer.evidence is not None:
+        print(f"\n{answer.evidence.entity_title}, section {answer.evidence.section_title!r}:\n{answer.evidence.text}")
+    print("\n" + "  ".join(f"{step} {ms:.1f} ms" for step, ms in answer.timings_ms.items()))
 
 
-def _as_dict(index: Index, found: RetrievalResult, evidence: Evidence | None, generation: Generation) -> dict[str, Any]:
+def _download(url: str) -> bytes:
+    import httpx
+
+    try:
+        with httpx.stream("GET", url, follow_redirects=True, timeout=30) as response:
+            response.raise_for_status()
+            data = bytearray()
+            for chunk in response.iter_bytes():
+                data += chunk
+                if len(data) > _MAX_DOWNLOAD:
+                    raise ValueError(f"IMAGE: {url} is larger than {_MAX_DOWNLOAD // 1_000_000} MB")
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise ValueError(f"IMAGE: {url} cannot be downloaded: {error}") from error
+    return bytes(data)
+
+
+def _as_dict(answer: Answer) -> dict[str, Any]:
     return {
-        **asdict(generation),
-        "abstained": generation.abstained,
-        "evidence": None if evidence is None else asdict(evidence),
+        "answer": answer.answer,
+        "confidence": answer.confidence,
+        "span": answer.span,
+        "truncated": answer.truncated,
+        "abstained": answer.abstained,
+        "evidence": None if answer.evidence is None else asdict(answer.evidence),
         "candidates": [
-            {
-                "entity": index.entity(candidate.row).id,
-                "title": index.entity(candidate.row).title,
-                "sim_c": candidate.sim_c,
-                "sim_m": candidate.sim_m,
-                "fused": candidate.score,
-            }
-            for candidate in found.candidates
+            {"entity": c.entity, "title": c.title, "sim_c": c.sim_c, "sim_m": c.sim_m, "fused": c.fused}
+            for c in answer.candidates
         ],
-        "timings_ms": found.timings_ms,
+        "timings_ms": answer.timings_ms,
     }

@@ -35,25 +35,14 @@ def run(args: argparse.Namespace) -> None:
     kb = existing(args.kb, "--kb")
     images = images_of(args)
 
-    from indexes.build import build_index
-    from indexes.formats import OWN_PICTURES, guess_format
-    from omgm.parts import build_encoder, build_fusion, build_summarizer
+    from omgm import parts
 
-    kb_format = args.kb_format or guess_format(kb)
-    if images is None and kb_format not in OWN_PICTURES:
-        raise ValueError(
-            f"--images: name the folder with the pictures; a knowledge base of format {kb_format} has none"
-        )
-    index = build_index(
+    index = parts.build(
+        profile,
         kb,
-        images,
         args.out,
-        summarizer=build_summarizer(profile),
-        encoder=build_encoder(profile),
-        fusion=build_fusion(profile),
-        kb_format=kb_format,
-        candidates=profile.search.candidates,
-        tokens=profile.fusion.tokens,
+        images=images,
+        kb_format=args.kb_format,
         name=args.name,
         overwrite=args.overwrite,
     )

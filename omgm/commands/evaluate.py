@@ -59,7 +59,8 @@ def run(args: argparse.Namespace) -> None:
     from retriever.files import write_whole
 
     bem = None if args.bem is None else load_bem(existing(args.bem, "--bem"))
-    retriever, index = open_retriever(profile, args.index)
+    retriever = open_retriever(profile, args.index)
+    index = retriever.index
     metrics = evaluate(
         retriever,
         None if args.no_answers else build_generator(profile),

@@ -31,7 +31,8 @@ def run(args: argparse.Namespace) -> None:
     settings = profile.serving
     if args.examples is not None:
         settings = settings.model_copy(update={"examples_dir": args.examples})
-    retriever, index = open_retriever(profile, args.index)
+    retriever = open_retriever(profile, args.index)
+    index = retriever.index
     app = create_app(retriever, index, build_generator(profile), settings)
     retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # a first call pays for lazy set-up
     uvicorn.run(app, host=args.host, port=args.port, log_level="info" if args.verbose else "warning")

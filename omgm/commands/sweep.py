@@ -53,7 +53,8 @@ def run(args: argparse.Namespace) -> None:
     from omgm.parts import open_retriever
     from omgm.profile import parse_overrides, write_profile
 
-    retriever, index = open_retriever(profile, args.index)
+    retriever = open_retriever(profile, args.index)
+    index = retriever.index
     for split, asked in questions.items():
         evaluate(
             retriever,

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from tests.paths import ROOT
 
 WEIGHTS = ROOT / "weights" / "embedded"
 FLAGS = {
+    "demo": "--profile --set --data --index --port --questions --once",
     "doctor": "--profile --set --index --json",
     "download": "--profile --set --dry-run --json",
     "images": "fetch --kb --kb-format --images --all --contact --per-host --max-bytes --max-side --thumbnails --json",
@@ -53,11 +53,9 @@ def test_help_names_every_flag(command: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_help_imports_nothing_heavy() -> None:
-    started = time.perf_counter()
     code = "import sys, omgm.__main__ as m; m.parser(); print(sorted({'torch', 'numpy', 'PIL'} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
-    assert time.perf_counter() - started < 5  # half a second where nothing else runs
 
 
 @pytest.mark.parametrize(

@@ -271,4 +271,4 @@ def test_build_index_needs_pictures_where_the_format_has_none(
 ) -> None:
     path = write_lines(tmp_path / "kb.jsonl", [])
     assert main(["build-index", "--kb", str(path), "--out", str(tmp_path / "index")]) == 2
-    assert "--images: name the folder with the pictures" in capsys.readouterr().err
+    assert "images: name the folder with the images" in capsys.readouterr().err

@@ -1,7 +1,4 @@
-"""What `make demo` runs: data, index, service, a few questions over HTTP, and then the page.
-
-`python -m omgm.demo [--once] [--port 8000]`
-"""
+"""Answer questions about flags: draws a small knowledge base, builds its index, serves it and asks it."""
 
 from __future__ import annotations
 
@@ -11,54 +8,54 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from demo.build import FILES, write_demo
+from omgm.commands.common import add_profile
 
 KINDS = ("capital", "area", "flag", "currency", "language", "population")
-"""What the questions shown should be about, so that they differ."""
+"""Words of the questions to show, so that they differ."""
 START_SECONDS = 120.0
+"""How long the service may take to become ready."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Returns 0 when every question was answered over HTTP (an abstention is an answer)."""
-    parser = argparse.ArgumentParser(prog="python -m omgm.demo", description="Questions about flags, answered.")
-    parser.add_argument("--profile", default="embedded", help="(%(default)s)")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    add_profile(parser)
     parser.add_argument("--data", type=Path, default=Path("artifacts/demo"), metavar="DIR", help="(%(default)s)")
     parser.add_argument("--index", type=Path, metavar="DIR", help="by default `index` in the data's folder")
     parser.add_argument("--port", type=int, default=8000, help="(%(default)s)")
     parser.add_argument("--questions", type=int, default=4, metavar="N", help="how many to ask (%(default)s)")
     parser.add_argument("--once", action="store_true", help="stop after the answers")
-    args = parser.parse_args(argv)
-    index = args.index or args.data / "index"
 
-    print("1/3  Drawing flags, writing articles, photographing", flush=True)
+
+def run(args: argparse.Namespace) -> None:
+    """Builds, serves and asks; then serves the page until it is interrupted."""
+    from demo.build import FILES, write_demo
+
+    index = args.index or args.data / "index"
+    print("1/3  Drawing flags, writing articles, taking photographs", flush=True)
     write_demo(args.data)
     print("2/3  Building the index", flush=True)
+    profile = ["--profile", args.profile, *(part for value in args.overrides for part in ("--set", value))]
     build = ["--kb", args.data / "kb_wiki.json", "--images", args.data / "images", "--out", index, "--overwrite"]
-    if status := subprocess.run(omgm("build-index", "--profile", args.profile, *build)).returncode:
-        return status
+    if subprocess.run(omgm("build-index", *profile, *build)).returncode:
+        raise ValueError("the index was not built; the message above says why")
     print("3/3  Starting the service", flush=True)
     serve = ["--index", index, "--port", args.port, "--examples", args.data]
-    service = subprocess.Popen(omgm("serve", "--profile", args.profile, *serve))
+    service = subprocess.Popen(omgm("serve", *profile, *serve))
     url = f"http://127.0.0.1:{args.port}"
     try:
         wait_until_ready(url, service)
-        for picture, question in pick(args.data, args.questions):
-            show(picture, question, ask(url, picture, question))
-        if args.once:
-            return 0
-        print(f"\nThe page is at {url}/  (Ctrl-C stops the service)", flush=True)
-        return service.wait()
-    except KeyboardInterrupt:
-        return 0
-    except (RuntimeError, httpx.HTTPError) as error:
-        print(f"omgm.demo: error: {error}", file=sys.stderr)
-        return 1
+        for image, question in pick(args.data, FILES["test"], args.questions):
+            show(image, question, ask(url, image, question))
+        if not args.once:
+            print(f"\nThe page is at {url}/  (Ctrl-C stops the service)", flush=True)
+            service.wait()
+    except httpx.HTTPError as error:
+        raise OSError(f"the service did not answer: {error}") from error
     finally:
         service.terminate()
         service.wait(timeout=30)
@@ -70,27 +67,27 @@ def omgm(*arguments: object) -> list[str]:
 
 
 def wait_until_ready(url: str, service: subprocess.Popen[bytes], seconds: float = START_SECONDS) -> None:
-    """Returns once `/health/ready` says so.
+    """Waits until `/health/ready` says so.
 
     Raises:
-        RuntimeError: The service ended, or did not get ready in time.
+        OSError: The service ended, or was not ready in time.
     """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if service.poll() is not None:
-            raise RuntimeError(f"the service ended with status {service.returncode}; is its port taken? (--port)")
+            raise OSError(f"the service ended with status {service.returncode}; is its port taken? (--port)")
         try:
             if httpx.get(f"{url}/health/ready", timeout=5).is_success:
                 return
         except httpx.TransportError:
             pass  # it does not listen yet
         time.sleep(0.2)
-    raise RuntimeError(f"the service was not ready after {seconds:g} s")
+    raise OSError(f"the service was not ready after {seconds:g} s")
 
 
-def pick(data: Path, count: int) -> list[tuple[Path, str]]:
-    """Returns pictures with questions from the test split, of different kinds and countries."""
-    with (data / FILES["test"]).open(encoding="utf-8", newline="") as file:
+def pick(data: Path, questions: str, count: int) -> list[tuple[Path, str]]:
+    """Returns images with questions from a question file, of different kinds and countries."""
+    with (data / questions).open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     step = max(len(rows) // max(count, 1), 1)
     chosen = []
@@ -102,21 +99,21 @@ def pick(data: Path, count: int) -> list[tuple[Path, str]]:
     return [(data / "queries" / f"{row['dataset_image_ids']}.jpg", row["question"]) for row in chosen]
 
 
-def ask(url: str, picture: Path, question: str) -> dict[str, Any]:
-    """Returns the service's answer to a question about a picture."""
-    files = {"image": (picture.name, picture.read_bytes(), "image/jpeg")}
+def ask(url: str, image: Path, question: str) -> dict[str, Any]:
+    """Returns the service's answer to a question about an image."""
+    files = {"image": (image.name, image.read_bytes(), "image/jpeg")}
     response = httpx.post(f"{url}/answer", files=files, data={"question": question}, timeout=60)
     response.raise_for_status()
     answer: dict[str, Any] = response.json()
     return answer
 
 
-def show(picture: Path, question: str, answer: dict[str, Any]) -> None:
+def show(image: Path, question: str, answer: dict[str, Any]) -> None:
     """Prints a question with its answer, entity, evidence and times."""
     entity, evidence = answer["entity"], answer["evidence"]
     times = "  ".join(f"{name} {ms:.0f} ms" for name, ms in answer["timings_ms"].items())
     lines = {
-        "picture": str(picture),
+        "image": str(image),
         "question": question,
         "answer": "(none: nothing in the evidence fits)" if answer["abstained"] else answer["answer"],
         "entity": entity["title"] if entity else "-",
@@ -127,7 +124,3 @@ def show(picture: Path, question: str, answer: dict[str, Any]) -> None:
         print(textwrap.fill(text, 100, initial_indent=f"  {name:9}", subsequent_indent=" " * 11))
     print(f"  {'times':9}{times}")
     sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,268 @@
+"""The Python door: one line opens or builds an index, another asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from indexes.store import Index
+from indexes.summarize import Summarizer
+from omgm import parts
+from omgm.background import BackgroundLoop
+from omgm.inputs import ImageInput, read_image
+from omgm.profile import Profile, load_profile
+from omgm.results import Answer, Retrieval, make_answer, make_retrieval
+from retriever.pipeline import Retriever
+from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
+from retriever.types import GenerationRequest, Options, Query
+
+Pair = tuple[ImageInput, str]
+"""An image and a question about it."""
+
+
+class OMGM:
+    """Answers questions about images from an index, with the source of every answer.
+
+    Make one with `OMGM.open` or `OMGM.build`, or from your own parts. Any number of threads may use it; models run one
+    batch at a time.
+
+    Args:
+        retriever: The steps over an index.
+        generator: Writes or reads out the answer.
+
+    Example:
+        >>> from omgm import OMGM
+        >>> omgm = OMGM.open("index")  # doctest: +SKIP
+        >>> omgm.ask("photo.jpg", "Who built this?").answer  # doctest: +SKIP
+        'Gustave Eiffel'
+    """
+
+    def __init__(self, retriever: Retriever[Index], generator: Generator) -> None:
+        self.retriever = retriever
+        self.generator = generator
+        self._loop = BackgroundLoop()
+        self._models = threading.Lock()
+
+    @classmethod
+    def open(
+        cls,
+        index: str | Path,
+        profile: str | Path | Profile = "embedded",
+        *,
+        settings: Mapping[str, Any] | None = None,
+        encoder: DualEncoder | None = None,
+        fusion: FusionEncoder | None = None,
+        reranker: TextReranker | None = None,
+        generator: Generator | None = None,
+    ) -> Self:
+        """Opens an index on disk.
+
+        Args:
+            index: The folder that `build` or `omgm build-index` wrote.
+            profile: A name from `configs/`, a file, or a profile already loaded; the index must have been built with
+                its models.
+            settings: Settings by their dotted names that replace the profile's, such as `{"search.k": 50}`.
+            encoder: Your own model for step 1.
+            fusion: Your own model for step 2.
+            reranker: Your own model for step 3.
+            generator: What answers, in place of the profile's.
+
+        Raises:
+            ValueError: The index or a model is missing, or they do not fit each other.
+        """
+        loaded = _profile(profile, settings)
+        retriever = parts.open_retriever(loaded, Path(index), encoder=encoder, fusion=fusion, reranker=reranker)
+        return cls(retriever, generator or parts.build_generator(loaded))
+
+    @classmethod
+    def build(
+        cls,
+        kb: str | Path,
+        out: str | Path,
+        profile: str | Path | Profile = "embedded",
+        *,
+        images: str | Path | None = None,
+        kb_format: str | None = None,
+        name: str | None = None,
+        overwrite: bool = False,
+        progress: bool = True,
+        settings: Mapping[str, Any] | None = None,
+        summarizer: Summarizer | None = None,
+        encoder: DualEncoder | None = None,
+        fusion: FusionEncoder | None = None,
+        reranker: TextReranker | None = None,
+        generator: Generator | None = None,
+    ) -> Self:
+        """Builds the index of a knowledge base and opens it; an index that is complete already is only opened.
+
+        A build that was killed resumes when it is started again.
+
+        Args:
+            kb: The knowledge base: E-VQA's JSON, JSON lines, Parquet, a folder of Markdown, a Kiwix ZIM file, …
+            out: The index's folder.
+            profile: As in `open`.
+            images: The folder with the knowledge base's images; Markdown and ZIM have their own.
+            kb_format: The knowledge base's format, guessed by default.
+            name: The index's name; by default the knowledge base's file name.
+            overwrite: Whether to replace an index of something else.
+            progress: Whether to show progress bars.
+            settings: As in `open`.
+            summarizer: Writes the summaries that step 1 searches, in place of the profile's.
+            encoder: As in `open`.
+            fusion: As in `open`.
+            reranker: As in `open`.
+            generator: As in `open`.
+
+        Raises:
+            ValueError: Bad input, or `out` holds something else.
+        """
+        loaded = _profile(profile, settings)
+        encoder, fusion = encoder or parts.build_encoder(loaded), fusion or parts.build_fusion(loaded)
+        parts.build(
+            loaded,
+            Path(kb),
+            Path(out),
+            images=None if images is None else Path(images),
+            kb_format=kb_format,
+            name=name,
+            overwrite=overwrite,
+            progress=progress,
+            summarizer=summarizer,
+            encoder=encoder,
+            fusion=fusion,
+        )
+        return cls.open(out, loaded, encoder=encoder, fusion=fusion, reranker=reranker, generator=generator)
+
+    @property
+    def index(self) -> Index:
+        """The index: its entities, their articles and summaries."""
+        return self.retriever.index
+
+    def ask(
+        self,
+        image: ImageInput,
+        question: str,
+        *,
+        k: int | None = None,
+        alpha: float | None = None,
+        beta: float | None = None,
+    ) -> Answer:
+        """Answers a question about an image.
+
+        Args:
+            image: A path, bytes, a PIL image, or an array [H, W] or [H, W, 3 or 4] of uint8.
+            question: The question.
+            k: Candidates of step 1, in place of the profile's.
+            alpha: Weight of step 1 in step 2 (equation 5), in place of the profile's.
+            beta: Weight of step 2 in step 3 (equation 7), in place of the profile's.
+
+        Raises:
+            ValueError: The image is unreadable, the question is empty, or an option is out of range.
+            ChatError: The generator is a server, and it failed.
+        """
+        query, retrieval = self._retrieve([(image, question)], Options(k, alpha, beta))[0]
+        return self._loop.submit(self._answer(query, retrieval)).result()
+
+    async def ask_async(
+        self,
+        image: ImageInput,
+        question: str,
+        *,
+        k: int | None = None,
+        alpha: float | None = None,
+        beta: float | None = None,
+    ) -> Answer:
+        """Answers a question about an image without blocking the caller's event loop; see `ask`."""
+        found = await asyncio.to_thread(self._retrieve, [(image, question)], Options(k, alpha, beta))
+        return await asyncio.wrap_future(self._loop.submit(self._answer(*found[0])))
+
+    def retrieve(
+        self,
+        pairs: Iterable[Pair],
+        *,
+        k: int | None = None,
+        alpha: float | None = None,
+        beta: float | None = None,
+        batch_size: int = 32,
+    ) -> list[Retrieval]:
+        """Retrieves for many images with questions, in batches.
+
+        Args:
+            pairs: Images, as in `ask`, with their questions.
+            k: As in `ask`.
+            alpha: As in `ask`.
+            beta: As in `ask`.
+            batch_size: Pairs that go through the models at a time.
+
+        Raises:
+            ValueError: As in `ask`; the message names the pair by its position.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        options, waiting = Options(k, alpha, beta), list(pairs)
+        found = []
+        for start in range(0, len(waiting), batch_size):
+            part = self._retrieve(waiting[start : start + batch_size], options, start)
+            found += [retrieval for _, retrieval in part]
+        return found
+
+    async def retrieve_async(
+        self,
+        pairs: Iterable[Pair],
+        *,
+        k: int | None = None,
+        alpha: float | None = None,
+        beta: float | None = None,
+        batch_size: int = 32,
+    ) -> list[Retrieval]:
+        """Retrieves for many images with questions without blocking the caller's event loop; see `retrieve`."""
+        return await asyncio.to_thread(self.retrieve, pairs, k=k, alpha=alpha, beta=beta, batch_size=batch_size)
+
+    def close(self) -> None:
+        """Ends the thread that generators run in. Using the object again starts another."""
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        """Returns itself, to be closed at the end of the block."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Closes it."""
+        self.close()
+
+    def _retrieve(self, pairs: Sequence[Pair], options: Options, first: int = 0) -> list[tuple[Query, Retrieval]]:
+        queries = [_query(pair, options, number) for number, pair in enumerate(pairs, start=first)]
+        with self._models:
+            results = self.retriever.retrieve(queries)
+        return [
+            (query, make_retrieval(self.index, query, result)) for query, result in zip(queries, results, strict=True)
+        ]
+
+    async def _answer(self, query: Query, retrieval: Retrieval) -> Answer:
+        started = time.perf_counter()
+        request = GenerationRequest(query.question, query.image, retrieval.evidence)
+        [generation] = await self.generator.generate([request])
+        return make_answer(retrieval, generation, (time.perf_counter() - started) * 1000)
+
+
+def _profile(profile: str | Path | Profile, settings: Mapping[str, Any] | None) -> Profile:
+    if isinstance(profile, Profile):
+        if settings:
+            raise ValueError("settings: pass them to load_profile, or name the profile")
+        return profile
+    return load_profile(str(profile), settings or {})
+
+
+def _query(pair: Pair, options: Options, number: int) -> Query:
+    image, question = pair
+    try:
+        if not question.strip():
+            raise ValueError("the question is empty")
+        return Query(read_image(image), question, str(number), options)
+    except ValueError as error:
+        raise ValueError(f"pair {number}: {error}") from error

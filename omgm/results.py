@@ -1,0 +1,206 @@
+"""What the Python API returns: plain values, tables for pandas, and a view for notebooks."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+
+from PIL import Image
+
+from indexes.images import thumbnail
+from retriever.evidence import best_evidence
+from retriever.protocols import EntityIndex
+from retriever.types import Candidate, Entity, Evidence, Generation, Query, RetrievalResult
+
+_SHOWN_CANDIDATES = 5
+_THUMBNAIL_SIDE = 160
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRow:
+    """One row of the table of candidates; `pandas.DataFrame(result.candidates)` makes a table of them.
+
+    Attributes:
+        rank: 1 for the best.
+        entity: The entity's id, such as its URL.
+        title: Its article's title.
+        sim_c: Score of step 1, `None` when another step found it.
+        sim_m: Score of step 2, `None` without a main image or sections.
+        fused: What the candidates are ranked by.
+        image: A thumbnail of its main image, `None` without one.
+    """
+
+    rank: int
+    entity: str
+    title: str
+    sim_c: float | None
+    sim_m: float | None
+    fused: float
+    image: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SectionRow:
+    """One section of the best entity with its scores; `pandas.DataFrame(result.sections)` makes a table of them.
+
+    Attributes:
+        rank: 1 for the best.
+        title: The section's title.
+        index: Its position in the article as published.
+        sim_m: Score of step 2, `None` when not scored.
+        sim_t: Score of step 3, `None` when not scored.
+        score: What the sections are ranked by, `None` when not scored.
+        text: The section's text.
+    """
+
+    rank: int
+    title: str
+    index: int
+    sim_m: float | None
+    sim_t: float | None
+    score: float | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """What retrieval found for a question about an image.
+
+    Attributes:
+        question: The question.
+        image: The image as the models saw it, RGB.
+        entity: The best entity with its whole article, `None` when nothing was found.
+        evidence: The best section of the best entity, `None` when it has none.
+        candidates: All candidates, best first.
+        sections: The sections of the best entity, best first.
+        timings_ms: Milliseconds per step, of the whole batch.
+    """
+
+    question: str
+    image: Image.Image = field(repr=False)
+    entity: Entity | None = field(repr=False)
+    evidence: Evidence | None
+    candidates: tuple[CandidateRow, ...] = field(repr=False)
+    sections: tuple[SectionRow, ...] = field(repr=False)
+    timings_ms: dict[str, float] = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        """Returns the result as HTML for a notebook."""
+        return _as_html(self, None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Retrieval):
+    """An answer with what retrieval found.
+
+    Attributes:
+        answer: The answer, `None` when the generator abstained.
+        confidence: 0 to 1, `None` when the generator does not say.
+        span: Where the answer stands in `evidence.text` (start and end character), for an extractive generator.
+        truncated: Whether the evidence had to be cut to fit into the generator's context.
+    """
+
+    answer: str | None
+    confidence: float | None
+    span: tuple[int, int] | None = field(repr=False)
+    truncated: bool = field(repr=False)
+
+    @property
+    def abstained(self) -> bool:
+        """Whether there is no answer."""
+        return self.answer is None
+
+    def _repr_html_(self) -> str:
+        """Returns the answer with its evidence as HTML for a notebook."""
+        return _as_html(self, self.answer or "(no answer)", self.span)
+
+
+def make_retrieval(index: EntityIndex, query: Query, result: RetrievalResult) -> Retrieval:
+    """Returns the result of a query with the articles that its candidates name."""
+    best = result.candidates[0] if result.candidates else None
+    return Retrieval(
+        question=query.question,
+        image=query.image,
+        entity=None if best is None else index.entity(best.row),
+        evidence=best_evidence(index, result.candidates),
+        candidates=tuple(_candidate_row(index, rank, one) for rank, one in enumerate(result.candidates, start=1)),
+        sections=() if best is None else _section_rows(index.entity(best.row), best),
+        timings_ms=dict(result.timings_ms),
+    )
+
+
+def make_answer(retrieval: Retrieval, generation: Generation, generate_ms: float) -> Answer:
+    """Returns a retrieval with the answer that a generator gave."""
+    return Answer(
+        question=retrieval.question,
+        image=retrieval.image,
+        entity=retrieval.entity,
+        evidence=retrieval.evidence,
+        candidates=retrieval.candidates,
+        sections=retrieval.sections,
+        timings_ms={**retrieval.timings_ms, "generate": generate_ms},
+        answer=generation.answer,
+        confidence=generation.confidence,
+        span=generation.span,
+        truncated=generation.truncated,
+    )
+
+
+def _candidate_row(index: EntityIndex, rank: int, candidate: Candidate) -> CandidateRow:
+    entity = index.entity(candidate.row)
+    return CandidateRow(
+        rank=rank,
+        entity=entity.id,
+        title=entity.title,
+        sim_c=candidate.sim_c,
+        sim_m=candidate.sim_m,
+        fused=candidate.score,
+        image=index.image_path(candidate.row),
+    )
+
+
+def _section_rows(entity: Entity, best: Candidate) -> tuple[SectionRow, ...]:
+    rows = []
+    for rank, scored in enumerate(best.sections, start=1):
+        section = entity.sections[scored.position]
+        rows.append(
+            SectionRow(rank, section.title, section.index, scored.sim_m, scored.sim_t, scored.score, section.text)
+        )
+    return tuple(rows)
+
+
+def _as_html(result: Retrieval, answer: str | None, span: tuple[int, int] | None) -> str:
+    parts = [f'<img src="{_data_uri(thumbnail(result.image, _THUMBNAIL_SIDE))}" alt="the question\'s image">']
+    parts.append(f"<p><b>{escape(result.question)}</b></p>")
+    if answer is not None:
+        parts.append(f"<p>{escape(answer)}</p>")
+    if result.evidence is not None:
+        heading = f"{result.evidence.entity_title}, {result.evidence.section_title}"
+        parts.append(f"<blockquote><i>{escape(heading)}</i><br>{_marked(result.evidence.text, span)}</blockquote>")
+    parts.append(_candidates_html(result.candidates[:_SHOWN_CANDIDATES]))
+    return "<div>" + "".join(parts) + "</div>"
+
+
+def _marked(text: str, span: tuple[int, int] | None) -> str:
+    if span is None:
+        return escape(text)
+    start, end = span
+    return f"{escape(text[:start])}<mark>{escape(text[start:end])}</mark>{escape(text[end:])}"
+
+
+def _candidates_html(rows: Sequence[CandidateRow]) -> str:
+    lines = ["<tr><th></th><th>entity</th><th>sim_c</th><th>sim_m</th><th>fused</th></tr>"]
+    for row in rows:
+        image = "" if row.image is None else f'<img src="{_data_uri(row.image.read_bytes())}" height="40" alt="">'
+        scores = "".join(
+            f"<td>{'&ndash;' if v is None else f'{v:.3f}'}</td>" for v in (row.sim_c, row.sim_m, row.fused)
+        )
+        lines.append(f"<tr><td>{image}</td><td>{escape(row.title)}</td>{scores}</tr>")
+    return f"<table>{''.join(lines)}</table>"
+
+
+def _data_uri(jpeg: bytes) -> str:
+    return f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"

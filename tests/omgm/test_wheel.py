@@ -1,0 +1,60 @@
+"""What a wheel holds, and that it works outside the repository; `.ci/run` installs one in a clean environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+
+pytest.importorskip("hatchling", reason="hatchling is not installed: pip install -e .[dev]")
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-W", "ignore", "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    [wheel] = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+def test_contents(unpacked: Path) -> None:
+    top = {path.name for path in unpacked.iterdir() if not path.name.endswith(".dist-info")}
+    packages = {"demo", "evaluation", "generators", "indexes", "llm", "omgm", "retriever", "serving", "training"}
+    assert top == packages
+    for needed in (
+        "omgm/configs/embedded.toml",
+        "omgm/configs/paper.toml",
+        "omgm/weights/embedded/encoder/model.safetensors",
+        "omgm/weights/embedded/fusion/tokenizer.json",
+        "serving/page.html",
+        "evaluation/report.html",
+        "evaluation/tables/paper.toml",
+        "retriever/models/synonyms.toml",
+        "demo/flags.toml",
+        "demo/countries.csv",
+    ):
+        assert (unpacked / needed).is_file(), needed
+    assert not (unpacked / "demo" / "pretraining").exists()  # it only makes the weights
+
+
+def test_works_outside_the_repository(unpacked: Path, tmp_path: Path) -> None:
+    code = """
+import omgm.profile, omgm.parts, demo.build
+profile = omgm.profile.load_profile("embedded")
+print(omgm.profile.__file__, omgm.parts.build_encoder(profile).dimension)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(unpacked)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[0] == str(unpacked / "omgm" / "profile.py")
+    assert int(done.stdout.split()[1]) > 0
