@@ -110,7 +110,7 @@ def test_build_and_ask(tmp_path: Path) -> None:
     assert asked.returncode == 0, asked.stderr
     answer = json.loads(asked.stdout)
     assert len(answer["candidates"]) == 7
-    assert list(answer["timings_ms"]) == ["step1", "step2", "step3"]
+    assert list(answer["timings_ms"]) == ["step1", "step2", "step3", "generate"]
 
     other = omgm(
         "ask", "--set", "search.candidates=title", "--index", tmp_path / "index", images / "flag/France.png", "?"
