@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import retriever  # noqa: F401  # isort: skip  # before transformers: it looks after torchvision
+import retriever.models  # noqa: F401  # isort: skip  # before transformers
 import numpy as np
 import torch
 from PIL import Image

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import retriever  # noqa: F401  what transformers imports needs its care for torchvision
+import retriever.models  # noqa: F401  before transformers
 
 Ids = NDArray[np.int64]
 Logits = Callable[[Ids, Ids, Ids], NDArray[np.float32]]

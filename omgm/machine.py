@@ -205,7 +205,7 @@ def torchvision_finding() -> Finding:
     version = installed("torchvision")
     if version is None:
         return Finding("torchvision", "ok", "not installed; only open_clip needs it")
-    importlib.import_module("retriever")  # prepares what a CPU build of torch lacks
+    importlib.import_module("retriever.models")  # prepares what a CPU build of torch lacks
     mend = "pip uninstall -y torchvision, or install the version that constraints.txt names"
     return _importable("torchvision", "torchvision", version, mend)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-import retriever  # noqa: F401  makes torchvision importable beside a PyTorch for CPUs, also where transformers comes first
+import retriever.models  # noqa: F401  first: test modules import transformers before anything of ours
 from tests.browser import Browser, started
 
 collect_ignore = ["lavis/oracle.py"]

@@ -1,1 +1,5 @@
-"""The models of the steps. Models see images, texts and tensors, never requests."""
+"""The models of the three steps, their weights and their input."""
+
+from retriever.models.torchvision_operators import declare_missing_operators
+
+declare_missing_operators()  # before any module of this package imports transformers

@@ -23,8 +23,8 @@ from retriever.texts import section_passage
 from retriever.types import Evidence, GenerationRequest
 from tests.paths import ROOT
 
-# Through `retriever`, which lets transformers be imported beside a torchvision that was made for another PyTorch.
-COMMAND = "import sys, retriever; from transformers.cli.transformers import main; sys.exit(main())"
+# `retriever.models` first: it lets transformers be imported beside a torchvision built for another PyTorch.
+COMMAND = "import sys, retriever.models; from transformers.cli.transformers import main; sys.exit(main())"
 MISSING = [name for name in ("openai", "accelerate", "fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
 pytestmark = pytest.mark.skipif(
     bool(MISSING),

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-import retriever  # noqa: F401  its hook lets torchvision be imported beside a PyTorch for CPUs
+import retriever.models  # noqa: F401  lets torchvision be imported beside a CPU build of PyTorch
 
 # isort: split
 from lavis.models.blip2_models.blip2 import LayerNorm

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-import retriever  # noqa: F401  lets timm and torchvision be imported beside a PyTorch for CPUs
+import retriever.models  # noqa: F401  lets timm and torchvision be imported beside a CPU build of PyTorch
 from tests.paths import GOLDEN_FILES
 
 GOLDEN = GOLDEN_FILES / "eva_clip.safetensors"
