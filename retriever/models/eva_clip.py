@@ -179,17 +179,16 @@ class EvaCLIP(nn.Module):
         self.config = config
         self.vision = VisionTower(config)
         self.text = TextTower(config)
-        self.logit_scale = nn.Parameter(torch.tensor(2.6592))  # log(1 / 0.07), CLIP's start
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return self.logit_scale.device
+        return self.text.positions.device
 
     @property
     def dtype(self) -> torch.dtype:
         """Their type."""
-        return self.logit_scale.dtype
+        return self.text.positions.dtype
 
     def get_image_features(self, pixel_values: Tensor) -> Tensor:
         """Returns image vectors [B, projection_dim], not normalized, of prepared pixels [B, 3, size, size]."""

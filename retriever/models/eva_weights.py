@@ -21,8 +21,15 @@ from retriever.models.weights import check_names, stored_names
 Sources = list[str | None]
 """The published tensors that a parameter of ours is made of, one above the other; `None` is all zeros."""
 
-IGNORED = {"vision_model.embeddings.position_ids", "text_model.embeddings.position_ids"}
-"""Buffers that count from zero: they say nothing."""
+IGNORED = {
+    "vision_model.embeddings.position_ids",
+    "text_model.embeddings.position_ids",
+    "logit_scale",
+}
+"""Tensors that retrieval does not need: buffers that count from zero, and the temperature of training.
+
+EVA's own checkpoints have the temperature, the published `BAAI/EVA-CLIP-8B` does not.
+"""
 UNKNOWN = {
     "hub": ("use_rope", "use_swiglu_mlp", "use_sub_ln"),
     "eva": ("rope", "naiveswiglu", "subln", "global_average_pool", "ls_init_value", "hf_model_name"),

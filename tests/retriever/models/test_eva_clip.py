@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from retriever.models.checkpoints import INDEX_NAME, convert_checkpoint
 from retriever.models.eva_clip import EVA_CLIP_8B, EvaCLIP
-from retriever.models.eva_weights import load_eva_clip
+from retriever.models.eva_weights import hub_config, hub_sources, load_eva_clip
 from tests.paths import GOLDEN_FILES
 
 GOLDEN = GOLDEN_FILES / "eva_clip.safetensors"
@@ -88,6 +89,8 @@ def as_on_the_hub(settings: dict[str, Any], state: dict[str, Tensor]) -> tuple[d
     """Returns EVA's settings and weights in the layout of the model hub."""
     renamed: dict[str, Tensor] = {}
     for name, tensor in state.items():
+        if name == "logit_scale":
+            continue  # EVA's own file has it, the hub's has not
         for old, new in HUB_NAMES:
             name = name.replace(old, new)
         if "qkv" in name or "in_proj" in name:
@@ -139,6 +142,107 @@ def test_the_hub_layout_of_the_same_weights_gives_the_same_vectors(tmp_path: Pat
     # The flags that say the same are taken as well.
     hub_settings["vision_config"] |= {"use_rms_norm": True, "q_bias": False, "k_bias": False, "v_bias": False}
     assert_same(load_eva_clip(write(tmp_path, hub_settings, hub_state, shards=2)), found)
+
+
+PUBLISHED: dict[str, Any] = {
+    "model_type": "clip",
+    "architectures": ["EvaCLIPModel"],
+    "projection_dim": 1280,
+    "vision_config": {
+        "hidden_size": 4096,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "intermediate_size": 20480,
+        "image_size": 224,
+        "patch_size": 14,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-6,
+    },
+    "text_config": {
+        "hidden_size": 1280,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 20,
+        "intermediate_size": 5120,
+        "vocab_size": 49408,
+        "max_position_embeddings": 77,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-5,
+    },
+}
+"""The sizes in BAAI/EVA-CLIP-8B's config.json."""
+
+
+def published_shapes(settings: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Returns names and shapes of the tensors in BAAI/EVA-CLIP-8B's weight files, for the sizes of a config.json."""
+    vision, text, dimension = settings["vision_config"], settings["text_config"], settings["projection_dim"]
+    cells = (vision["image_size"] // vision["patch_size"]) ** 2
+    shapes: dict[str, tuple[int, ...]] = {
+        "vision_model.embeddings.class_embedding": (vision["hidden_size"],),
+        "vision_model.embeddings.position_embedding.weight": (1 + cells, vision["hidden_size"]),
+        "vision_model.embeddings.patch_embedding.weight": (
+            vision["hidden_size"],
+            3,
+            vision["patch_size"],
+            vision["patch_size"],
+        ),
+        "vision_model.embeddings.patch_embedding.bias": (vision["hidden_size"],),
+        "vision_model.post_layernorm.weight": (vision["hidden_size"],),
+        "visual_projection.weight": (dimension, vision["hidden_size"]),
+        "text_model.embeddings.token_embedding.weight": (text["vocab_size"], text["hidden_size"]),
+        "text_model.embeddings.position_embedding.weight": (text["max_position_embeddings"], text["hidden_size"]),
+        "text_model.final_layer_norm.weight": (text["hidden_size"],),
+        "text_model.final_layer_norm.bias": (text["hidden_size"],),
+        "text_projection.weight": (dimension, text["hidden_size"]),
+    }
+    # The vision tower has RMS norms (no bias) and no bias in query, key and value; the text tower has all of them.
+    for tower, sizes, without_bias in (
+        ("vision", vision, ("layer_norm1", "layer_norm2", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")),
+        ("text", text, ()),
+    ):
+        width, wide = sizes["hidden_size"], sizes["intermediate_size"]
+        layer: dict[str, tuple[int, ...]] = {"layer_norm1": (width,), "layer_norm2": (width,)}
+        layer |= {f"self_attn.{name}_proj": (width, width) for name in ("q", "k", "v", "out")}
+        layer |= {"mlp.fc1": (wide, width), "mlp.fc2": (width, wide)}
+        for number in range(sizes["num_hidden_layers"]):
+            for name, shape in layer.items():
+                full = f"{tower}_model.encoder.layers.{number}.{name}"
+                shapes[f"{full}.weight"] = shape
+                if name not in without_bias:
+                    shapes[f"{full}.bias"] = shape[:1]
+    return shapes
+
+
+def test_the_published_files_have_every_weight_that_is_needed() -> None:
+    shapes = published_shapes(PUBLISHED)
+    assert len(shapes) == 875
+    assert "logit_scale" not in shapes
+    config = hub_config(PUBLISHED, shapes)
+    assert config == EVA_CLIP_8B
+    with torch.device("meta"):
+        parameters = dict(EvaCLIP(config).named_parameters())
+    needed = [source for name in parameters for source in hub_sources(name, config) if source]
+    assert sorted(needed) == sorted(shapes)
+    # The four shards hold 9.97 + 9.93 + 9.80 + 3.18 GB of float32.
+    assert round(4 * sum(math.prod(shape) for shape in shapes.values()) / 1e9, 2) == 32.88
+
+
+@pytest.mark.parametrize("extra", [{}, {"logit_scale": torch.tensor(4.6)}], ids=["as published", "with a scale"])
+def test_names_as_published_load(tmp_path: Path, extra: dict[str, Tensor]) -> None:
+    vision = PUBLISHED["vision_config"] | {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    text = PUBLISHED["text_config"] | {"hidden_size": 12, "num_hidden_layers": 3, "num_attention_heads": 3}
+    settings = PUBLISHED | {
+        "projection_dim": 10,
+        "vision_config": vision | {"intermediate_size": 40, "image_size": 21, "patch_size": 7},
+        "text_config": text | {"intermediate_size": 48, "vocab_size": 40, "max_position_embeddings": 12},
+    }
+    torch.manual_seed(0)
+    state = {name: torch.randn(shape) for name, shape in published_shapes(settings).items()}
+    model = load_eva_clip(write(tmp_path, settings, state | extra, shards=2))
+    assert (model.device, model.dtype) == (torch.device("cpu"), torch.float32)
+    found = model.state_dict()
+    assert torch.equal(found["vision.projection.weight"], state["visual_projection.weight"])
+    values = state["text_model.encoder.layers.2.self_attn.v_proj.bias"]
+    assert torch.equal(found["text.blocks.2.qkv.bias"][24:], values)
 
 
 def test_half_precision_is_loaded_as_asked_and_stays_near(tmp_path: Path) -> None:
