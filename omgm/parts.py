@@ -68,7 +68,7 @@ def build_summarizer(profile: Profile) -> Summarizer:
     """
     settings = profile.summarizer
     if settings.kind == "openai":
-        client, cut = _client(settings, "summarizer"), _cut(settings, "summarizer")
+        client, cut = _client(settings, "summarizer"), _cut(profile, "summarizer")
         return ChatSummarizer(client, settings.max_tokens, settings.max_context_tokens, cut)
     return ExtractiveSummarizer(settings.max_words)
 
@@ -81,7 +81,7 @@ def build_generator(profile: Profile) -> Generator:
     """
     settings = profile.generator
     if settings.kind == "openai":
-        client, cut = _client(settings, "generator"), _cut(settings, "generator")
+        client, cut = _client(settings, "generator"), _cut(profile, "generator")
         return ChatGenerator(
             client, settings.style, settings.multimodal, settings.max_tokens, settings.max_context_tokens, cut
         )
@@ -162,7 +162,7 @@ def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sectio
         ValueError: It is not there; the message names the profile and the key.
     """
     try:
-        return local_folder(getattr(profile, section).model)
+        return local_folder(getattr(profile, section).model, options=profile.options)
     except ValueError as error:
         raise ValueError(f"profile {profile.name}: {section}.model: {error}") from error
 
@@ -200,10 +200,11 @@ def _client(settings: GeneratorSettings | SummarizerSettings, section: str) -> C
     )
 
 
-def _cut(settings: GeneratorSettings | SummarizerSettings, section: str) -> Cut:
-    if not settings.tokenizer:
+def _cut(profile: Profile, section: Literal["summarizer", "generator"]) -> Cut:
+    tokenizer = getattr(profile, section).tokenizer
+    if not tokenizer:
         return cut_characters
     try:
-        return token_cut(local_folder(settings.tokenizer, weights=False))
+        return token_cut(local_folder(tokenizer, weights=False, options=profile.options))
     except ValueError as error:
         raise ValueError(f"{section}.tokenizer: {error}") from error

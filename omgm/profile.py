@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
 from serving.settings import ServingSettings
 
@@ -106,6 +107,12 @@ class Profile(_Table):
     summarizer: SummarizerSettings = SummarizerSettings()
     generator: GeneratorSettings = GeneratorSettings()
     serving: ServingSettings = ServingSettings()
+    _options: str = PrivateAttr("")
+
+    @property
+    def options(self) -> str:
+        """The options that name this profile on a command line: `--profile P --set key=value`."""
+        return self._options or shlex.join(["--profile", self.name])
 
 
 def load_profile(name_or_path: str, overrides: Sequence[str] | Mapping[str, Any] = ()) -> Profile:
@@ -124,13 +131,15 @@ def load_profile(name_or_path: str, overrides: Sequence[str] | Mapping[str, Any]
     values |= given
     origins |= dict.fromkeys(given, origin)
     try:
-        return Profile.model_validate(_nested(values))
+        profile = Profile.model_validate(_nested(values))
     except ValidationError as error:
         problems = []
         for problem in error.errors():
             key = ".".join(str(part) for part in problem["loc"][:2])
             problems.append(f"{origins.get(key, path)}: {key}: {problem['msg']}")
         raise ValueError("; ".join(problems)) from error
+    profile._options = shlex.join(["--profile", name_or_path, *(word for one in overrides for word in ("--set", one))])
+    return profile
 
 
 def resolve(name_or_path: str, beside: Path | None = None) -> Path:

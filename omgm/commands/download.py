@@ -1,12 +1,16 @@
-"""Fetch the weights that a profile names, and compare them with the hub's sizes and hashes."""
+"""Fetch the weights that a profile names, and verify their sizes and hashes."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from omgm.commands.common import add_json, add_profile, print_json, profile_of
+
+if TYPE_CHECKING:
+    from omgm.downloads.weights import Plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,31 +21,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Says how much there is to download, downloads and verifies it."""
+    """Says how much there is to download, downloads and verifies it, and pins what is not pinned.
+
+    Raises:
+        ValueError: The hub does not give some of the models; the others are fetched first.
+    """
     profile = profile_of(args)
 
     from omgm.downloads.hub import models_of
-    from omgm.downloads.weights import check_disk, fetch, gigabytes, make_plan
+    from omgm.downloads.weights import ModelUnavailable, check_disk, fetch, gigabytes, make_plan
 
     def say(text: str) -> None:
         print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
 
-    plans = [make_plan(model) for model in models_of(profile)]
+    plans: list[Plan] = []
+    unavailable: dict[str, list[str]] = {}  # reason -> settings; two may name the same model
+    for model in models_of(profile):
+        try:
+            plans.append(make_plan(model))
+        except ModelUnavailable as error:
+            unavailable.setdefault(str(error).removeprefix(f"{model.key}: "), []).append(model.key)
+    problems = [f"{', '.join(keys)}: {reason}" for reason, keys in unavailable.items()]
     for plan in plans:
         here = gigabytes(plan.bytes - plan.bytes_to_fetch)
         say(f"{plan.model.key}: {plan.pinned}: {len(plan.files)} files, {gigabytes(plan.bytes)}, here {here}")
+    for problem in problems:
+        say(f"not available: {problem}")
     to_fetch = sum(plan.bytes_to_fetch for plan in plans)
     free = check_disk(plans)
     if plans:
-        whole = sum(plan.bytes for plan in plans)
-        say(f"to download: {gigabytes(to_fetch)} of {gigabytes(whole)}; free: {gigabytes(free)}")
-    else:
+        total = sum(plan.bytes for plan in plans)
+        say(f"to download: {gigabytes(to_fetch)} of {gigabytes(total)}; free: {gigabytes(free)}")
+    elif not problems:
         say(f"profile {profile.name} needs nothing from the hub")
     folders: dict[str, str] = {}
     if not args.dry_run:
         for plan in plans:
             folders[plan.model.key] = str(fetch(plan))
-            say(f"{plan.pinned}: sizes and hashes are right")
+            say(f"{plan.pinned}: sizes and hashes match")
     loose = [plan for plan in plans if plan.model.revision != plan.commit]
     if loose:
         say("to pin what is not pinned, write into the profile:")
@@ -49,10 +66,14 @@ def run(args: argparse.Namespace) -> None:
             section, _, key = plan.model.key.partition(".")
             say(f'  [{section}] {key} = "{plan.pinned}"')
     if args.json:
-        print_json(_report(plans, folders, to_fetch, free))
+        report = _report(plans, folders, to_fetch, free)
+        print_json(report | {"unavailable": {key: reason for reason, keys in unavailable.items() for key in keys}})
+    if problems:
+        others = "; the other models are here" if folders else ""
+        raise ValueError(f"{'; '.join(problems)}{others}")
 
 
-def _report(plans: list[Any], folders: dict[str, str], to_fetch: int, free: int) -> dict[str, Any]:
+def _report(plans: Sequence[Plan], folders: dict[str, str], to_fetch: int, free: int) -> dict[str, Any]:
     models = [
         {
             "key": plan.model.key,

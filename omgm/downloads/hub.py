@@ -1,13 +1,13 @@
-"""Models by name: what a profile needs from the Hugging Face hub, and where its files lie on this machine."""
+"""Models by name: what a profile needs from the Hugging Face hub, and where its files are on this machine."""
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from huggingface_hub import snapshot_download
+from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from omgm.profile import Profile, is_folder
@@ -16,7 +16,7 @@ SETTINGS = ["*.json", "*.txt", "*.model", "*.jinja"]
 """Configuration, tokenizer and preprocessor; `*.model` is sentencepiece's."""
 WEIGHTS = ["*.safetensors"]
 UNWANTED = ["*/*", "*.bin.index.json", "*.msgpack.index.json", "*.h5.index.json"]
-"""Folders (other formats, originals) and lists of pickled shards are never fetched."""
+"""Subfolders (other formats, originals) and indexes of pickled shards are never fetched."""
 
 _NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?")
 
@@ -26,10 +26,10 @@ class HubModel:
     """A model on the hub.
 
     Attributes:
-        key: The profile's setting that names it.
+        key: The setting of the profile that names it.
         repo: `org/name`.
         revision: A commit, a branch or a tag; `None` is the newest.
-        weights: False where only its tokenizer is needed.
+        weights: False if only its tokenizer is needed.
     """
 
     key: str
@@ -39,20 +39,20 @@ class HubModel:
 
     @property
     def name(self) -> str:
-        """What the profile says."""
+        """The name as a profile gives it."""
         return f"{self.repo}@{self.revision}" if self.revision else self.repo
 
     @property
     def patterns(self) -> list[str]:
-        """Which of its files are needed."""
+        """Patterns of the files that are needed."""
         return [*SETTINGS, *WEIGHTS] if self.weights else SETTINGS
 
 
 def hub_model(model: str, key: str = "model", *, weights: bool = True) -> HubModel:
-    """Returns what `org/name` or `org/name@revision` names.
+    """Parses `org/name` or `org/name@revision`.
 
     Raises:
-        ValueError: It is of another form.
+        ValueError: The name has another form.
     """
     found = _NAME.fullmatch(model)
     if found is None:
@@ -63,7 +63,7 @@ def hub_model(model: str, key: str = "model", *, weights: bool = True) -> HubMod
 
 
 def named_models(profile: Profile) -> list[tuple[str, str, bool]]:
-    """Returns the models of a profile as (setting, folder or name, whether its weights are needed)."""
+    """Returns the models of a profile as (setting, folder or name, whether weights are needed)."""
     named = [
         ("encoder.model", profile.encoder.model, True),
         ("fusion.model", profile.fusion.model, True),
@@ -85,12 +85,13 @@ def models_of(profile: Profile) -> list[HubModel]:
     ]
 
 
-def local_folder(model: str, *, weights: bool = True) -> Path:
-    """Returns the folder with a model's files. Never touches the network.
+def local_folder(model: str, *, weights: bool = True, options: str = "") -> Path:
+    """Returns the folder with a model's files. Never uses the network.
 
     Args:
         model: A folder, or `org/name` or `org/name@revision` on the hub.
-        weights: False where its tokenizer is enough.
+        weights: False if its tokenizer is enough.
+        options: The options with which `omgm download` fetches it, for the error message.
 
     Raises:
         ValueError: The folder does not exist, or files of the model are missing; the message says how to get them.
@@ -101,24 +102,42 @@ def local_folder(model: str, *, weights: bool = True) -> Path:
             raise ValueError(f"{folder} does not exist; train the model, or name another folder")
         return folder
     wanted = hub_model(model, weights=weights)
+    advice = f"run: omgm download {options}" if options else "run `omgm download` with a profile that names it"
+    cached = _snapshot(wanted)
+    if cached is None:
+        if others := _complete_revisions(wanted):
+            advice = f"revision {others[0]} is, so name it {wanted.repo}@{others[0]}; or {advice}"
+        raise ValueError(f"{model}: not on this machine, or not all of it; {advice}")
+    if weights and (missing := missing_weights(cached)):
+        raise ValueError(f"{model}: {cached} lacks {', '.join(missing)}; {advice}")
+    return cached
+
+
+def _snapshot(model: HubModel) -> Path | None:
+    """Returns the cached folder of a model's revision if all its files are there."""
     try:
-        found = snapshot_download(
-            wanted.repo,
-            revision=wanted.revision,
+        folder = snapshot_download(
+            model.repo,
+            revision=model.revision,
             local_files_only=True,
-            allow_patterns=wanted.patterns,
+            allow_patterns=model.patterns,
             ignore_patterns=UNWANTED,
         )
-    except LocalEntryNotFoundError as error:
-        raise ValueError(f"{model}: not on this machine, or not all of it; run: omgm download --profile P") from error
-    folder = Path(found)
-    if weights and (missing := missing_weights(folder)):
-        raise ValueError(f"{model}: {folder} lacks {', '.join(missing)}; run: omgm download --profile P")
-    return folder
+    except LocalEntryNotFoundError:
+        return None
+    return Path(folder)
+
+
+def _complete_revisions(model: HubModel) -> list[str]:
+    """Returns the cached commits of a model whose files are all there."""
+    snapshots = Path(constants.HF_HUB_CACHE) / f"models--{model.repo.replace('/', '--')}" / "snapshots"
+    commits = sorted(path.name for path in snapshots.iterdir()) if snapshots.is_dir() else []
+    folders = {commit: _snapshot(replace(model, revision=commit)) for commit in commits}
+    return [commit for commit, folder in folders.items() if folder and not (model.weights and missing_weights(folder))]
 
 
 def missing_weights(folder: Path) -> list[str]:
-    """Returns which safetensors files a model's folder lacks: any at all, or the shards that its index lists."""
+    """Returns the safetensors files that a model folder lacks: shards that its index lists, or all of them."""
     missing = set()
     for index in folder.glob("*.safetensors.index.json"):
         shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())

@@ -1,4 +1,4 @@
-"""Fetching a model from the Hugging Face hub: which files, how large, whether they fit, and whether they came whole."""
+"""Fetches a model from the Hugging Face hub: which files, how large, whether they fit, and whether they are intact."""
 
 from __future__ import annotations
 
@@ -23,18 +23,23 @@ from huggingface_hub.errors import (
 from huggingface_hub.errors import HTTPError as TransportError  # type: ignore[attr-defined]
 from tqdm import tqdm
 
+from indexes.progress import progress_bar
 from omgm.downloads.hub import UNWANTED, HubModel
 
 MARGIN = 1 << 30
-"""Bytes of the disk that a download leaves free."""
+"""Bytes of disk space that a download leaves free."""
 
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack")
 _CHUNK = 1 << 24
 
 
+class ModelUnavailable(ValueError):
+    """The hub does not give a model to this account: gated, private, misspelled, or without safetensors weights."""
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file as the hub lists it: SHA-256 of its content for large files, else `git_sha`, Git's hash of the blob."""
+    """A file as the hub lists it: large ones with the SHA-256 of their content, all with `git_sha`, Git's blob hash."""
 
     name: str
     bytes: int
@@ -44,7 +49,7 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be fetched of a model: files of one commit, and which of them are here already."""
+    """The files of one commit of a model to fetch, and which of them are here already."""
 
     model: HubModel
     commit: str
@@ -53,25 +58,27 @@ class Plan:
 
     @property
     def pinned(self) -> str:
-        """The model's name with its commit, as a profile should have it."""
+        """The model's name with its commit, to pin it in a profile."""
         return f"{self.model.repo}@{self.commit}"
 
     @property
     def bytes(self) -> int:
-        """Size of all files."""
+        """Total size of the files."""
         return sum(file.bytes for file in self.files)
 
     @property
     def bytes_to_fetch(self) -> int:
-        """Size of the files that are not here."""
+        """Total size of the files that are not here."""
         return sum(file.bytes for file in self.files if file.name not in self.here)
 
 
 def make_plan(model: HubModel) -> Plan:
-    """Returns what is to be fetched of a model; asks the hub, fetches nothing.
+    """Asks the hub which files of a model to fetch; fetches nothing.
 
     Raises:
-        ValueError: The hub cannot be asked, does not have it or does not give it, or it has no safetensors weights.
+        ModelUnavailable: The hub does not have the model, does not give it to this account, or has no safetensors
+            weights of it.
+        ValueError: The hub cannot be reached.
     """
     with _explained(model):
         info = HfApi().model_info(model.repo, revision=model.revision, files_metadata=True)
@@ -84,7 +91,7 @@ def make_plan(model: HubModel) -> Plan:
         for sibling in info.siblings or []
     }
     if model.weights and not any(name.endswith(".safetensors") and "/" not in name for name in files):
-        raise ValueError(_without_safetensors(model, sorted(files)))
+        raise ModelUnavailable(_without_safetensors(model, sorted(files)))
     chosen = [file for name, file in sorted(files.items()) if _wanted(name, model)]
     commit = str(info.sha)
     here = {file.name for file in chosen if _cached_size(model.repo, commit, file.name) == file.bytes}
@@ -92,10 +99,10 @@ def make_plan(model: HubModel) -> Plan:
 
 
 def check_disk(plans: Sequence[Plan]) -> int:
-    """Returns the free bytes where the models go.
+    """Checks that the files to fetch fit, and returns the free bytes of the disk with the model cache.
 
     Raises:
-        ValueError: The files that are still to be fetched do not fit.
+        ValueError: They do not fit.
     """
     free = free_bytes(Path(constants.HF_HUB_CACHE))
     needed = sum(plan.bytes_to_fetch for plan in plans)
@@ -108,58 +115,59 @@ def check_disk(plans: Sequence[Plan]) -> int:
 
 
 def fetch(plan: Plan) -> Path:
-    """Returns the folder with the files of a plan, fetched with a progress bar and compared with the hub's list.
+    """Fetches the files of a plan with a progress bar, verifies them, and returns their folder.
 
-    Whole files that are here are not fetched again; a broken connection is taken up where it broke.
+    Files that are complete are not fetched again, and an interrupted file resumes.
 
     Raises:
-        ValueError: The download fails, or a file differs from the list; that file is removed.
+        ModelUnavailable: The hub no longer gives the model to this account.
+        ValueError: The download fails, or a file differs from the hub's list; that file is removed.
     """
     model = plan.model
     with _explained(model):
-        # By the profile's own revision, so that a branch is found offline under its name.
+        # By the profile's own revision: a branch is then found offline under its name.
         folder = Path(
             snapshot_download(
                 model.repo, revision=model.revision, allow_patterns=model.patterns, ignore_patterns=UNWANTED
             )
         )
     if folder.name != plan.commit:
-        raise ValueError(f"{model.name}: changed from {plan.commit} to {folder.name} meanwhile; run the command again")
+        raise ValueError(f"{model.name}: moved from {plan.commit} to {folder.name} meanwhile; run the command again")
     verify(folder, plan)
     return folder
 
 
 def verify(folder: Path, plan: Plan) -> None:
-    """Compares every file of a plan with the hub's list, by size and by hash.
+    """Compares every file of a plan with the hub's list, by size and hash.
 
     Raises:
-        ValueError: A file differs; it is removed, so that the next download fetches it again.
+        ValueError: A file differs; it is removed, and the next download fetches it again.
     """
-    with tqdm(total=plan.bytes, desc=f"verifying {plan.model.repo}", unit="B", unit_scale=True) as bar:
+    with progress_bar(total=plan.bytes, desc=f"verifying {plan.model.repo}", unit="B", unit_scale=True) as bar:
         for file in plan.files:
             path = folder / file.name
             problem = _difference(path, file, bar)
             if problem:
                 _remove(path)
                 raise ValueError(
-                    f"{plan.pinned}: {file.name}: {problem}; the file was removed, run the command again (if it "
-                    f"happens again, {constants.ENDPOINT} does not serve what it lists)"
+                    f"{plan.pinned}: {file.name}: {problem}; the file was removed, run the command again (if this "
+                    f"repeats, {constants.ENDPOINT} serves other content than it lists)"
                 )
 
 
 def free_bytes(folder: Path) -> int:
-    """Returns the free bytes of the disk that a folder is on or would be on."""
+    """Returns the free bytes of the disk that holds a folder, or would hold it."""
     folder = folder.expanduser().absolute()
     return shutil.disk_usage(next(one for one in (folder, *folder.parents) if one.exists())).free
 
 
 def gigabytes(size: float) -> str:
-    """Returns a size for people: GB of 10^9 bytes, MB where it is small."""
+    """Formats a size for people: GB of 10^9 bytes, MB if it is small."""
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
 def _wanted(name: str, model: HubModel) -> bool:
-    """Returns what `snapshot_download` makes of the same patterns."""
+    """Tells whether `snapshot_download` fetches a file, given the same patterns."""
     unwanted = any(fnmatch(name, pattern) for pattern in UNWANTED)
     return not unwanted and any(fnmatch(name, pattern) for pattern in model.patterns)
 
@@ -172,7 +180,7 @@ def _cached_size(repo: str, commit: str, name: str) -> int | None:
 def _difference(path: Path, file: RemoteFile, bar: tqdm[None]) -> str | None:
     size = path.stat().st_size
     if size != file.bytes:
-        return f"{size} bytes where the hub lists {file.bytes}"
+        return f"{size} bytes, but the hub lists {file.bytes}"
     # Git hashes a header before the content.
     digest = hashlib.sha256() if file.sha256 else hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
     expected = file.sha256 or file.git_sha
@@ -181,11 +189,11 @@ def _difference(path: Path, file: RemoteFile, bar: tqdm[None]) -> str | None:
             digest.update(chunk)
             bar.update(len(chunk))
     found = digest.hexdigest()
-    return None if found == expected else f"{digest.name} {found} where the hub lists {expected}"
+    return None if found == expected else f"{digest.name} {found}, but the hub lists {expected}"
 
 
 def _remove(path: Path) -> None:
-    """Removes a file of the cache and what it links to."""
+    """Removes a file of the cache with the blob that it links to."""
     while path.is_symlink():
         target = path.parent / path.readlink()
         path.unlink()
@@ -196,40 +204,55 @@ def _remove(path: Path) -> None:
 def _without_safetensors(model: HubModel, names: Sequence[str]) -> str:
     pickled = [name for name in names if name.endswith(_PICKLED)]
     if model.key == "fusion.model":
-        mend = "import a .pth file with `omgm import-reranker` and set fusion.model to the folder it writes"
+        advice = "import a .pth file with `omgm import-reranker` and set fusion.model to the folder it writes"
     else:
-        mend = (
-            "name a revision that has them (conversions wait in pull requests: "
+        advice = (
+            "name a revision that has them (conversions are often open pull requests: "
             f"{model.repo}@refs/pr/1), or set {model.key} to a folder with converted weights"
         )
     only = f", only {', '.join(pickled[:3])}{' ...' if len(pickled) > 3 else ''}" if pickled else ""
-    return f"{model.key}: {model.name} has no .safetensors weights{only}; {mend}"
+    return f"{model.key}: {model.name} has no .safetensors weights{only}; {advice}"
 
 
 @contextmanager
 def _explained(model: HubModel) -> Iterator[None]:
-    """Turns the hub's errors into one that says what to do."""
+    """Turns the hub client's errors into one that says what to do."""
     try:
         yield
     except (OSError, TransportError) as error:
-        raise ValueError(f"{model.key}: {model.name}: {_explanation(model, error)}") from error
+        raise _explanation(model, error) from error
 
 
-def _explanation(model: HubModel, error: Exception) -> str:
+def _without(model: HubModel) -> str:
+    """Says how to do without a model, if that is possible."""
+    return "" if model.weights else '; or set it to "" to cut long contexts by characters instead of tokens'
+
+
+def _explanation(model: HubModel, error: Exception) -> ValueError:
+    prefix = f"{model.key}: {model.name}: "
     causes: list[BaseException] = [error]
     while (cause := causes[-1].__cause__) is not None:
         causes.append(cause)
     for cause in causes:
         status = cause.response.status_code if isinstance(cause, HfHubHTTPError) else None
         if isinstance(cause, GatedRepoError) or status == 403:
-            return (
-                f"its license must be accepted first: do so at {constants.ENDPOINT}/{model.repo}, then set HF_TOKEN to "
-                "a token of that account"
+            return ModelUnavailable(
+                f"{prefix}its license must be accepted first: do so at {constants.ENDPOINT}/{model.repo}, then set "
+                f"HF_TOKEN to a token of that account{_without(model)}"
             )
         if isinstance(cause, RepositoryNotFoundError) or status == 401:
-            return f"{constants.ENDPOINT} does not have it or does not show it; check the name, or set HF_TOKEN"
+            return ModelUnavailable(
+                f"{prefix}{constants.ENDPOINT} does not have it or does not show it; check the name, or set HF_TOKEN"
+            )
         if isinstance(cause, RevisionNotFoundError):
-            return f"has no revision {model.revision!r}; name a commit, a branch or a tag of it"
+            return ModelUnavailable(
+                f"{prefix}has no revision {model.revision!r}; name one of its commits, branches or tags"
+            )
         if isinstance(cause, OfflineModeIsEnabled):
-            return "HF_HUB_OFFLINE is set; unset it to download"
-    return f"{error}; run the command again, whole files are kept"
+            return ValueError(f"{prefix}HF_HUB_OFFLINE is set; unset it to download")
+        if isinstance(cause, TransportError) and status is None:
+            return ValueError(
+                f"{prefix}no connection to {constants.ENDPOINT} ({cause}); check the network and HTTPS_PROXY, or set "
+                "HF_ENDPOINT to a mirror, and run the command again: complete files are kept"
+            )
+    return ValueError(f"{prefix}{error}; run the command again, complete files are kept")

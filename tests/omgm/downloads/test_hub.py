@@ -134,8 +134,10 @@ def test_a_branch_is_found_under_its_name(hub: SmallHub) -> None:
 
 
 def test_what_is_not_here_says_how_to_get_it(hub: SmallHub) -> None:
-    with pytest.raises(ValueError, match=r"org/clip: not on this machine.*omgm download --profile"):
+    with pytest.raises(ValueError, match=r"org/clip: not on this machine.*; run `omgm download` with a profile"):
         local_folder("org/clip")
+    with pytest.raises(ValueError, match=r"run: omgm download --profile mine\.toml$"):
+        local_folder("org/clip", options="--profile mine.toml")
     assert hub.log == []
     folder = download("org/clip")
     (folder / "vocab.txt").unlink()
@@ -143,6 +145,30 @@ def test_what_is_not_here_says_how_to_get_it(hub: SmallHub) -> None:
         local_folder("org/clip")
     download("org/clip")
     assert local_folder("org/clip") == folder
+
+
+def test_another_revision_that_is_here_is_named(hub: SmallHub) -> None:
+    download(f"org/clip@{COMMIT}")
+    expected = f"org/clip: not on this machine, or not all of it; revision {COMMIT} is, so name it org/clip@{COMMIT}"
+    with pytest.raises(ValueError, match=expected):
+        local_folder("org/clip")
+    (local_folder(f"org/clip@{COMMIT}") / "model.safetensors").unlink()
+    with pytest.raises(ValueError) as error:
+        local_folder("org/clip")
+    assert COMMIT not in str(error.value)
+
+
+def test_the_advice_repeats_the_options_of_the_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from omgm.parts import build_encoder, build_generator
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    path = str(profile(tmp_path, "org/clip", "org/text"))
+    chat = ("generator.kind=openai", "generator.base_url=http://127.0.0.1:9", "generator.model=m")
+    given = load_profile(path, ["encoder.model=org/other-one", *chat])
+    options = f"--profile {path} --set encoder.model=org/other-one --set generator.kind=openai"
+    for build in (build_encoder, build_generator):
+        with pytest.raises(ValueError, match=f"run: omgm download {options}"):
+            build(given)
 
 
 def test_missing_shards_are_named(hub: SmallHub) -> None:
@@ -177,7 +203,7 @@ def test_a_broken_connection_is_taken_up(hub: SmallHub, monkeypatch: pytest.Monk
 def test_changed_content_is_removed(hub: SmallHub, tmp_path: Path, name: str, right: str) -> None:
     cache = tmp_path / "cache"
     hub.corrupt = {name}
-    with pytest.raises(ValueError, match=rf"{name}: sha\d+ \w+ where the hub lists {right}; the file was removed"):
+    with pytest.raises(ValueError, match=rf"{name}: sha\d+ \w+, but the hub lists {right}; the file was removed"):
         download("org/clip")
     blobs = [path.read_bytes() for path in cache.rglob("blobs/*")]
     assert CLIP["vocab.txt"] in blobs and not any(blob[1:] == CLIP[name][1:] for blob in blobs)
@@ -187,7 +213,7 @@ def test_changed_content_is_removed(hub: SmallHub, tmp_path: Path, name: str, ri
 
 def test_another_size_is_removed(hub: SmallHub) -> None:
     hub.short = {"vocab.txt"}
-    with pytest.raises(ValueError, match=r"vocab.txt: 4 bytes where the hub lists 5; the file was removed"):
+    with pytest.raises(ValueError, match=r"vocab.txt: 4 bytes, but the hub lists 5; the file was removed"):
         download("org/clip")
     with pytest.raises(ValueError, match="not all of it"):
         local_folder("org/clip")
@@ -198,6 +224,24 @@ def test_a_license_not_accepted(hub: SmallHub) -> None:
     with pytest.raises(ValueError, match=r"encoder.model: org/clip: its license .* HF_TOKEN"):
         download("org/clip")
     assert hub.contents_asked() == []
+
+
+def test_a_gated_model_does_not_stop_the_others(tmp_path: Path) -> None:
+    """The paper profile's LLaMA-3 is gated, and needed only for its tokenizer, twice."""
+    path, cache = profile(tmp_path, "org/clip", "org/llama"), tmp_path / "cache"
+    twice = ("--set", "summarizer.tokenizer=org/llama")
+    repos = {"org/clip": dict(CLIP), "org/llama": {"tokenizer.json": b"{}", **CLIP}}
+    with serving(SmallHub(repos, gated={"org/llama"})) as hub:
+        done = omgm(hub, cache, "download", "--profile", path, *twice, "--json")
+    assert done.returncode == 2
+    error = done.stderr.splitlines()[-1]
+    assert "error: summarizer.tokenizer, generator.tokenizer: org/llama: its license must be accepted first" in error
+    assert '; or set it to "" to cut long contexts by characters' in error
+    assert error.endswith("the other models are here")
+    report = json.loads(done.stdout)
+    assert [(model["key"], model["verified"]) for model in report["models"]] == [("encoder.model", True)]
+    assert list(report["unavailable"]) == ["summarizer.tokenizer", "generator.tokenizer"]
+    assert (Path(report["models"][0]["folder"]) / "model.safetensors").read_bytes() == WEIGHTS
 
 
 def test_what_the_hub_does_not_have(hub: SmallHub) -> None:
@@ -231,7 +275,9 @@ def test_a_full_disk(hub: SmallHub, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check_disk([plan]) == 2**40
 
 
-def test_no_hub_at_all(hub: SmallHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(ValueError, match=r"encoder.model: org/clip: .*run the command again"):
+@pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9", "http://nowhere.invalid"])
+def test_no_connection(hub: SmallHub, monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", endpoint)
+    expected = rf"encoder.model: org/clip: no connection to {endpoint} \(\[Errno .*\); check the network .*HF_ENDPOINT"
+    with pytest.raises(ValueError, match=expected):
         download("org/clip")
