@@ -29,12 +29,12 @@ from evaluation.datasets import Question, find_query_image, load
 from evaluation.metrics import CUTOFFS, rank_of, recall_at_k
 from indexes.build import build_index
 from indexes.formats import read_knowledge_base
-from indexes.images import load_image
 from indexes.manifest import Candidates
 from indexes.store import Index
 from indexes.summarizers import ExtractiveSummarizer
 from omgm.parts import build_encoder, build_summarizer
 from omgm.profile import Profile, load_profile
+from retriever.images import load_image
 from retriever.protocols import DualEncoder
 
 logger = logging.getLogger(__name__)

@@ -31,11 +31,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from evaluation.datasets import Question, find_query_image, load
 from evaluation.metrics import percentile
-from indexes.images import load_image
 from indexes.stages import section_texts
 from indexes.store import Index
 from omgm.parts import open_retriever
 from omgm.profile import load_profile
+from retriever.images import load_image
 from retriever.pipeline import Retriever
 from retriever.protocols import FusionEncoder
 from retriever.step2_rerank import FusionRerank

@@ -13,8 +13,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from evaluation.datasets import find_query_image
 from evaluation.metrics import Outcome, recall_at_k, recall_curve
 from evaluation.records import Line, outcome_of, read_lines
-from indexes.images import load_image, thumbnail
+from indexes.images import thumbnail
 from retriever.files import write_whole
+from retriever.images import load_image
 
 _CASES = 30
 _THUMBNAIL_SIDE = 160

@@ -31,9 +31,9 @@ from evaluation.records import (
 )
 from evaluation.report import write_report
 from indexes.growing import GrowingLines
-from indexes.images import load_image
 from retriever.evidence import best_evidence
 from retriever.files import write_whole
+from retriever.images import load_image
 from retriever.protocols import EntityIndex, Generator, QueryRetriever
 from retriever.types import Generation, GenerationRequest, Query, RetrievalResult
 

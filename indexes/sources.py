@@ -11,7 +11,8 @@ from PIL import Image
 
 from indexes.formats import OWN_PICTURES
 from indexes.formats.zim import open_zim
-from indexes.images import find_image, load_image
+from indexes.images import find_image
+from retriever.images import load_image
 from retriever.types import Entity
 
 

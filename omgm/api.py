@@ -14,9 +14,9 @@ from indexes.store import Index
 from indexes.summarize import Summarizer
 from omgm import parts
 from omgm.background import BackgroundLoop
-from omgm.inputs import ImageInput, read_image
 from omgm.profile import Profile, load_profile
 from omgm.results import Answer, Retrieval, make_answer, make_retrieval
+from retriever.images import ImageInput, load_image
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
 from retriever.types import GenerationRequest, Options, Query
@@ -263,6 +263,6 @@ def _query(pair: Pair, options: Options, number: int) -> Query:
     try:
         if not question.strip():
             raise ValueError("the question is empty")
-        return Query(read_image(image), question, str(number), options)
+        return Query(load_image(image), question, str(number), options)
     except ValueError as error:
         raise ValueError(f"pair {number}: {error}") from error

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from tqdm import tqdm
 
-from indexes.images import load_image
+from retriever.images import load_image
 from retriever.protocols import DualEncoder, EntityIndex
 
 logger = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from indexes.formats import read_knowledge_base
-from indexes.images import load_image
 from indexes.summarize import Summarizer
+from retriever.images import load_image
 from retriever.models.encoder import ClipEncoder
 from retriever.models.small_clip import SmallCLIPConfig
 from training.augment import vary

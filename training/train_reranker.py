@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from indexes.formats import read_knowledge_base
-from indexes.images import load_image
+from retriever.images import load_image
 from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_folder import read_layout

@@ -14,6 +14,7 @@ from PIL import Image
 from evaluation.datasets.coverage import Kind, Sections, coverage
 from evaluation.datasets.images import locate
 from evaluation.datasets.question import Item, LeftOut, Question
+from retriever.images import ImageError, open_image
 
 EXAMPLES = 20
 """Errors and pictures of each sort that a report names."""
@@ -123,10 +124,10 @@ def _picture(folder: Path, image_id: str, found: Findings, owners: dict[Path, st
     if layout == "path" and (owner := owners.setdefault(file, image_id)) != image_id:
         found.errors.append(f"{file}: is the picture of {owner} and of {image_id}; keep the folders of their paths")
     try:
-        with Image.open(file):
+        with open_image(file):
             return layout
-    except Exception as error:  # a damaged file makes Pillow's readers raise nearly anything
-        found.errors.append(f"{file}: not a readable picture ({type(error).__name__})")
+    except ImageError as error:
+        found.errors.append(str(error))
         return UNREADABLE
 
 

@@ -8,14 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
 from tqdm import tqdm
 
 from evaluation.datasets.plain import plain_question
 from evaluation.datasets.rows import Row
 from indexes.formats.fields import optional
-from indexes.images import load_image
 from retriever.files import as_line, replace_with, write_whole
+from retriever.images import load_image, open_image
 
 FIELDS = ("id", "image", "question", "answers", "entity", "section", "type", "split", "category")
 QUESTIONS, PICTURES = "questions.jsonl", "images"
@@ -83,14 +82,11 @@ def _named(row: Row, folder: Path, where: str) -> Row:
 def _write_picture(data: bytes, folder: Path, where: str) -> str:
     """Returns the name of a picture's file: its hash, so that one picture of many questions lies there once."""
     name = hashlib.sha256(data).hexdigest()[:32]
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            extension = _KEPT.get(image.format or "")
-    except Exception as error:  # damaged bytes make Pillow's readers raise nearly anything
-        raise ValueError(f"{where}: field image: not a readable picture ({type(error).__name__})") from error
+    with open_image(data, f"{where}: field image") as image:
+        extension = _KEPT.get(image.format or "")
     if extension is None:  # a format that is not looked for
         buffer = io.BytesIO()
-        load_image(io.BytesIO(data), where).save(buffer, "PNG")
+        load_image(data, where).save(buffer, "PNG")
         data, extension = buffer.getvalue(), ".png"
     if not (folder / f"{name}{extension}").exists():
         write_whole(folder / f"{name}{extension}", data)

@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from retriever.images import prepare_image
 from retriever.models.pixels import PixelPreparation
 
 CONFIG_NAME = "open_clip_config.json"
@@ -93,7 +94,7 @@ class OpenClipPixels(PixelPreparation):
 
     def resize(self, image: Image.Image) -> Image.Image:
         """Returns the picture as RGB at `size` x `size`."""
-        image = image.convert("RGB")
+        image = prepare_image(image)
         for step in self.steps:
             image = step(image)
         return image

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps
 
+from retriever.images import prepare_image
+
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 CONFIG_NAME = "preprocessor_config.json"
@@ -50,7 +52,7 @@ class PixelPreparation:
 
     def resize(self, image: Image.Image) -> Image.Image:
         """Returns the picture as RGB at `size` x `size`."""
-        image = image.convert("RGB")
+        image = prepare_image(image)
         if not self.crop:
             return image.resize((self.size, self.size), self.resample, reducing_gap=None if self.exact else 3.0)
         if self.target_ratio is not None:

@@ -3,11 +3,9 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-import numpy as np
-import pytest
 from PIL import Image
 
-from indexes.images import find_image, load_image, thumbnail
+from indexes.images import find_image, thumbnail
 
 
 def touch(path: Path) -> Path:
@@ -63,46 +61,6 @@ def test_a_relative_name_and_a_linked_folder(tmp_path: Path) -> None:
     touch(tmp_path / "real" / "flag" / "fr.jpg")
     (tmp_path / "images").symlink_to(tmp_path / "real")
     assert find_image(tmp_path / "images", "flag/fr.jpg") == tmp_path / "images" / "flag" / "fr.jpg"
-
-
-def test_transparency_becomes_white(tmp_path: Path) -> None:
-    rgba = Image.new("RGBA", (2, 1), (255, 0, 0, 255))
-    rgba.putpixel((1, 0), (0, 0, 0, 0))
-    rgba.save(tmp_path / "alpha.png")
-    palette = Image.new("P", (2, 1))
-    palette.putpalette([255, 0, 0, 0, 0, 0])
-    palette.putpixel((1, 0), 1)
-    palette.save(tmp_path / "palette.png", transparency=1)
-    for name in ["alpha.png", "palette.png"]:
-        image = load_image(tmp_path / name)
-        assert image.mode == "RGB"
-        assert [image.getpixel((x, 0)) for x in range(2)] == [(255, 0, 0), (255, 255, 255)]
-
-
-def test_exif_orientation_is_applied(tmp_path: Path) -> None:
-    image = Image.new("RGB", (2, 1), "red")
-    image.putpixel((1, 0), (0, 0, 255))
-    exif = Image.Exif()
-    exif[0x0112] = 6  # the stored picture is to be turned a quarter clockwise: left becomes top
-    image.save(tmp_path / "turned.png", exif=exif)
-    turned = load_image(tmp_path / "turned.png")
-    assert turned.size == (1, 2)
-    assert (turned.getpixel((0, 0)), turned.getpixel((0, 1))) == ((255, 0, 0), (0, 0, 255))
-
-
-def test_sixteen_bit_gray_is_scaled(tmp_path: Path) -> None:
-    Image.fromarray(np.array([[0, 0x8000, 0xFFFF]], dtype=np.uint16)).save(tmp_path / "gray.png")
-    assert np.asarray(load_image(tmp_path / "gray.png"))[0, :, 0].tolist() == [0, 0x80, 0xFF]
-
-
-def test_unreadable_pictures_name_the_file(tmp_path: Path) -> None:
-    (tmp_path / "text.jpg").write_text("no picture")
-    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(tmp_path / "whole.png")
-    (tmp_path / "cut.png").write_bytes((tmp_path / "whole.png").read_bytes()[:2000])
-    for name in ["text.jpg", "cut.png", "absent.jpg"]:
-        with pytest.raises(ValueError, match=name):
-            load_image(tmp_path / name)
 
 
 def test_thumbnails_are_small_and_repeatable() -> None:

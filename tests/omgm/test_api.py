@@ -16,7 +16,7 @@ from PIL import Image
 import omgm as package
 from indexes.store import Index
 from omgm import OMGM
-from omgm.inputs import ImageInput
+from retriever.images import ImageInput
 from retriever.types import Generation, GenerationRequest
 from tests.fakes.small_kb import write_kb
 from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
@@ -177,10 +177,10 @@ def test_open_refuses_other_models(omgm: OMGM) -> None:
 @pytest.mark.parametrize(
     ("image", "message"),
     [
-        (b"no image", "not a readable"),
-        (b"", "not a readable"),
+        (b"no image", "not an image"),
+        (b"", "empty"),
         ("missing.png", "missing.png"),
-        ("https://e.example/a.png", "is a URL"),
+        ("https://e.example/a.png", "a URL"),
         (np.zeros((4, 4, 2), np.uint8), r"\[4, 4, 2\]"),
         (np.zeros((4, 4, 3), np.float32), "uint8"),
     ],

@@ -12,6 +12,7 @@ from threading import Thread
 from typing import Any
 
 import httpx
+import pillow_heif
 import pytest
 from PIL import Image
 
@@ -88,6 +89,13 @@ def test_answer(client: httpx.Client) -> None:
     assert (body["timings_ms"]["search"], body["timings_ms"]["rerank"]) == (1.5, 2.25)
     assert body["index"] == {"name": "three flags", "entities": 3}
     assert body["request_id"] == response.headers["x-request-id"]
+
+
+@pytest.mark.parametrize("format", ["HEIF", "AVIF", "JPEG2000"])
+def test_what_phones_and_cameras_send_is_answered(client: httpx.Client, format: str) -> None:
+    pillow_heif.register_heif_opener()
+    body = ask(client, picture(RED, (64, 64), format)).json()
+    assert (body["answer"], body["entity"]["title"]) == ("1848", "Redland")
 
 
 def test_json_is_multipart(client: httpx.Client) -> None:

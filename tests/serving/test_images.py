@@ -5,9 +5,11 @@ import io
 import struct
 import zlib
 
+import pillow_heif
 import pytest
 from PIL import Image
 
+from retriever.images import FORMATS
 from serving.errors import ApiError
 from serving.images import decode_image, parse_data_uri
 from serving.settings import ServingSettings
@@ -38,10 +40,11 @@ def png_header(width: int, height: int) -> bytes:
     )
 
 
-@pytest.mark.parametrize("format", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF"])
+@pytest.mark.parametrize("format", FORMATS)
 def test_formats(format: str) -> None:
-    image = decode_image(picture(RED, (30, 20), format), SETTINGS)
-    assert (image.mode, image.size) == ("RGB", (30, 20))
+    pillow_heif.register_heif_opener()
+    image = decode_image(picture(RED, (64, 32), format), SETTINGS)
+    assert (image.mode, image.size) == ("RGB", (64, 32))
     pixel = image.getpixel((10, 10))
     assert isinstance(pixel, tuple)
     assert all(abs(a - b) <= 3 for a, b in zip(pixel, RED, strict=True))

@@ -12,6 +12,7 @@ from evaluation.datasets.check import examine, report
 from evaluation.datasets.coverage import Kind, coverage
 from indexes.build import build_index
 from omgm.__main__ import main
+from retriever.images import FORMATS
 from tests.fakes.question_files import DYNVQA, EVQA, INFOSEEK, PLAIN, TWO_HOPS, write_csv, write_infoseek, write_jsonl
 from tests.fakes.small_kb import write_kb
 from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
@@ -42,7 +43,7 @@ def test_findings_are_counted(tmp_path: Path) -> None:
         "questions": 5,
         "left_out": {"a question of two hops": 1},
         "errors": 1,
-        "first_errors": [f"{tmp_path / '124.png'}: not a readable picture (UnidentifiedImageError)"],
+        "first_errors": [f"{tmp_path / '124.png'}: not an image of a known format ({', '.join(FORMATS)})"],
         "repeated": 1,
         "entities": 2,
         "answers_mean": 2.0,
@@ -225,7 +226,7 @@ def test_export_of_a_split_and_of_names(tmp_path: Path, capsys: pytest.CaptureFi
     [
         ({"question": ""}, "row 1: field question:"),
         ({"id": "a"}, "row 1: field id: 'a' stands in an earlier row too"),
-        ({"image": {"bytes": b"no picture", "path": None}}, "row 1: field image: not a readable picture"),
+        ({"image": {"bytes": b"no picture", "path": None}}, "row 1: field image: not an image of a known format"),
         ({"image": None}, "row 1: field image:"),
     ],
 )

@@ -123,7 +123,7 @@ def test_pictures_come_from_the_file(zim: Path, tmp_path: Path) -> None:
     assert source.size(name) == len(picture("red"))
     assert source.load(name).getpixel((5, 5)) == (255, 0, 0)
     assert source.find("_assets_/none.png") is None and source.find("") is None
-    with pytest.raises(ValueError, match=r"foxes\.zim: entry 'bare': not a readable picture"):
+    with pytest.raises(ValueError, match=r"foxes\.zim: entry 'bare': not an image of a known format"):
         source.load("bare")
     with pytest.raises(ValueError, match=r"images: .*absent is not a folder, nor a ZIM file"):
         open_images(tmp_path / "absent", zim, "zim")

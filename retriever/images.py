@@ -1,0 +1,230 @@
+"""Images, read the same way by every part: known formats only, upright, RGB, transparency on white."""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import struct
+from typing import IO, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageFile, UnidentifiedImageError
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "HEIF")
+"""What is decoded, under Pillow's names. Its other readers are never asked: the one of EPS starts Ghostscript."""
+
+MAX_ASPECT = 100
+"""Longest side by shortest: a crop of a thinner image would be resized to more pixels than memory holds."""
+
+ImageInput = Image.Image | NDArray[Any] | bytes | str | os.PathLike[str] | IO[bytes]
+"""An image in memory, the bytes of a file, or a file: its path or a stream."""
+
+Problem = Literal["unknown_format", "damaged", "too_many_pixels", "too_thin", "unreadable"]
+
+_MAGIC = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51")
+_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+_AVIF_BRANDS = (b"avif", b"avis")
+_ORIENTATION = 0x0112
+_TURNS: dict[object, Image.Transpose] = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What makes an image upright, by its EXIF orientation."""
+
+
+class ImageError(ValueError):
+    """An image that cannot be used.
+
+    Args:
+        problem: What kind of problem it is, for programs.
+        reason: What is wrong, without the image's name.
+        name: What the image is called in the message.
+    """
+
+    def __init__(self, problem: Problem, reason: str, name: str = "") -> None:
+        super().__init__(f"{name}: {reason}" if name else reason)
+        self.problem, self.reason, self.name = problem, reason, name
+
+
+def load_image(
+    source: ImageInput, name: str = "", *, max_pixels: int | None = None, max_side: int | None = None
+) -> Image.Image:
+    """Reads an image and prepares it as `prepare_image` does.
+
+    Args:
+        source: The image.
+        name: What an error calls it; by default the path, if there is one.
+        max_pixels: Most pixels that are decoded, as the header declares them; by default Pillow's own limit.
+        max_side: Longest side of the result in pixels; a larger image is shrunk.
+
+    Returns:
+        The image in RGB; a PIL image that needs no preparation is returned itself.
+
+    Raises:
+        ImageError: It is of an unknown format, damaged, too large or too thin, or the file cannot be read.
+        TypeError: `source` is none of `ImageInput`.
+    """
+    if isinstance(source, np.ndarray):
+        source = _from_array(source, name)
+    if isinstance(source, Image.Image):
+        _check_size(source, max_pixels, name)
+        return _decode(source if max_side is None else source.copy(), max_side, name)
+    if isinstance(source, str | os.PathLike):
+        name = name or os.fspath(source)
+    with open_image(source, name, max_pixels=max_pixels) as opened:
+        image = _decode(opened, max_side, name)
+        return image.copy() if image is opened else image
+
+
+def prepare_image(image: Image.Image) -> Image.Image:
+    """Returns an image as models take it: upright, RGB, transparency on white, 16-bit gray scaled to 8 bits.
+
+    An image that is so already is returned itself.
+    """
+    return _prepare(image, None)
+
+
+def open_image(
+    file: bytes | str | os.PathLike[str] | IO[bytes], name: str = "", *, max_pixels: int | None = None
+) -> ImageFile.ImageFile:
+    """Opens an image of a known format: reads and checks its header, without decoding its pixels.
+
+    Raises:
+        ImageError: As `load_image`, except that the pixels may still turn out to be damaged.
+        TypeError: `file` is none of these.
+    """
+    if isinstance(file, str) and file.startswith(("http://", "https://")):
+        raise ImageError("unreadable", "a URL; download it and pass its bytes", name or file)
+    if isinstance(file, bytes):
+        file = io.BytesIO(file)
+    elif isinstance(file, str | os.PathLike):
+        file = os.path.expanduser(file)
+    elif not hasattr(file, "read"):
+        raise TypeError(f"an image must be a path, bytes, a stream, a PIL image or an array, got {type(file).__name__}")
+    try:
+        image = Image.open(file, formats=_decoders())
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise ImageError("too_many_pixels", "far too many pixels", name) from error
+    except UnidentifiedImageError as error:
+        raise _unidentified(_first_bytes(file), name) from error
+    except Exception as error:  # damaged bytes make Pillow's readers raise nearly anything
+        raise _damaged(error, name) from error
+    try:
+        _check_size(image, max_pixels, name)
+    except ImageError:
+        image.close()
+        raise
+    return image
+
+
+def _decode(image: Image.Image, max_side: int | None, name: str) -> Image.Image:
+    try:
+        return _prepare(image, max_side)
+    except Exception as error:  # as in open_image
+        raise _damaged(error, name) from error
+
+
+def _prepare(image: Image.Image, max_side: int | None) -> Image.Image:
+    shrunk = image if max_side is None or max(image.size) <= max_side else _shrunk(image, max_side)
+    image.load()  # some readers know the orientation, or see to it themselves, only once they have read everything
+    turn = _TURNS.get(_orientation(image))
+    if shrunk.mode == "RGB" and turn is None and not shrunk.has_transparency_data:
+        return shrunk
+    rgb = _to_rgb(shrunk)
+    upright = rgb if turn is None else rgb.transpose(turn)
+    upright.info = {}  # its orientation among others: preparing it again must not turn it again
+    return upright
+
+
+def _shrunk(image: Image.Image, side: int) -> Image.Image:
+    """Returns an image with no side longer than `side`; the given one is shrunk itself if its pixels can be averaged.
+
+    That comes first of all, so that one large copy is the most there is, and the JPEG reader can skip most of its work.
+    """
+    if image.mode not in ("RGBA", "LA"):
+        if image.has_transparency_data:
+            image = image.convert("RGBA")
+        elif image.mode not in ("RGB", "L"):  # a palette's numbers, for one
+            image = _to_rgb(image)
+    image.thumbnail((side, side), Image.Resampling.LANCZOS)
+    return image
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I;16"):  # Pillow's own conversion would clip at 255
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+    return image.convert("RGB")
+
+
+def _orientation(image: Image.Image) -> object:
+    try:
+        return image.getexif().get(_ORIENTATION)
+    except (SyntaxError, ValueError, struct.error):  # damaged metadata; the pixels are sound
+        return None
+
+
+def _from_array(array: NDArray[Any], name: str) -> Image.Image:
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    color = array.ndim == 3 and array.shape[2] in (3, 4) and array.dtype == np.uint8
+    gray = array.ndim == 2 and array.dtype in (np.uint8, np.uint16)
+    if not (color or gray):
+        expected = "expected uint8 [H, W], [H, W, 3] (RGB) or [H, W, 4] (RGBA)"
+        raise ImageError("unknown_format", f"{expected}, got {array.dtype} {list(array.shape)}", name or "array")
+    return Image.fromarray(np.ascontiguousarray(array))
+
+
+def _check_size(image: Image.Image, max_pixels: int | None, name: str) -> None:
+    width, height = image.size
+    if max_pixels is not None and width * height > max_pixels:
+        limit = f"{max_pixels / 1e6:g} million"
+        raise ImageError("too_many_pixels", f"{width} x {height} pixels, more than {limit}", name)
+    if not width or not height or max(width, height) > MAX_ASPECT * min(width, height):
+        raise ImageError("too_thin", f"{width} x {height} pixels: too thin", name)
+
+
+@functools.cache
+def _decoders() -> tuple[str, ...]:
+    """Returns the formats that can be decoded here; Pillow itself has no decoder of HEIC."""
+    try:
+        import pillow_heif
+    except ImportError:
+        return tuple(format for format in FORMATS if format != "HEIF")
+    pillow_heif.register_heif_opener()
+    return FORMATS
+
+
+def _first_bytes(file: str | IO[bytes]) -> bytes:
+    if isinstance(file, str):
+        with open(file, "rb") as stream:
+            return stream.read(16)
+    file.seek(0)
+    return file.read(16)
+
+
+def _unidentified(data: bytes, name: str) -> ImageError:
+    if not data:
+        return ImageError("unknown_format", "empty, not an image", name)
+    brand = data[8:12] if data[4:8] == b"ftyp" else b""
+    if brand in _HEIC_BRANDS and "HEIF" not in _decoders():
+        return ImageError("unknown_format", "HEIC, which needs pillow-heif (pip install pillow-heif)", name)
+    webp = data.startswith(b"RIFF") and data[8:12] == b"WEBP"
+    if webp or brand in _HEIC_BRANDS + _AVIF_BRANDS or data.startswith(_MAGIC):
+        return ImageError("damaged", "truncated or damaged: its header cannot be read", name)
+    return ImageError("unknown_format", f"not an image of a known format ({', '.join(FORMATS)})", name)
+
+
+def _damaged(error: Exception, name: str) -> ImageError:
+    if isinstance(error, OSError) and error.errno is not None:
+        return ImageError("unreadable", f"cannot be read: {error.strerror}", name)
+    return ImageError("damaged", f"truncated or damaged: {type(error).__name__}: {error}", name)

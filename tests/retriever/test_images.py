@@ -1,0 +1,248 @@
+"""Images of every format and mode: what they become, or why they are refused."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pillow_heif
+import pytest
+from PIL import EpsImagePlugin, Image
+
+from retriever import images
+from retriever.images import FORMATS, ImageError, load_image, open_image, prepare_image
+from retriever.models.pixels import PixelPreparation
+
+RED, WHITE, BLUE = (255, 0, 0), (255, 255, 255), (0, 0, 255)
+EPS = b"""%!PS-Adobe-3.0 EPSF-3.0
+%%BoundingBox: 0 0 40 30
+%%EndComments
+1 0 0 setrgbcolor 0 0 40 30 rectfill showpage
+%%EOF
+"""
+
+
+@pytest.fixture(autouse=True)
+def heif_writer() -> None:
+    pillow_heif.register_heif_opener()
+
+
+def encoded(image: Image.Image, format: str = "PNG", **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, format, **options)
+    return file.getvalue()
+
+
+def half_red() -> Image.Image:
+    """Red on the left, blue on the right."""
+    image = Image.new("RGB", (64, 32), BLUE)
+    image.paste(RED, (0, 0, 32, 32))
+    return image
+
+
+def turned() -> Image.Exif:
+    """Says: turn a quarter clockwise, so that the left becomes the top."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return exif
+
+
+def near(image: Image.Image, at: tuple[int, int], color: tuple[int, int, int], by: int = 12) -> bool:
+    return bool(np.abs(np.asarray(image)[at[1], at[0]].astype(int) - color).max() <= by)
+
+
+def reason_of(source: Any, **limits: int) -> tuple[str, str]:
+    with pytest.raises(ImageError) as caught:
+        load_image(source, **limits)
+    return caught.value.problem, str(caught.value)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_is_decoded_from_bytes_path_and_stream(tmp_path: Path, format: str) -> None:
+    data = encoded(half_red().convert("P") if format == "GIF" else half_red(), format)
+    (tmp_path / "name_says.nothing").write_bytes(data)
+    for source in (data, tmp_path / "name_says.nothing", str(tmp_path / "name_says.nothing"), io.BytesIO(data)):
+        image = load_image(source)
+        assert (image.mode, image.size) == ("RGB", (64, 32))
+        assert near(image, (8, 16), RED) and near(image, (56, 16), BLUE)
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF", "HEIF"])
+def test_orientation_is_applied_once(format: str) -> None:
+    data = encoded(half_red(), format, exif=turned().tobytes())
+    for image in (load_image(data), load_image(data, max_side=40), prepare_image(prepare_image(load_image(data)))):
+        assert image.height == 2 * image.width
+        assert near(image, (image.width // 2, 4), RED) and near(image, (image.width // 2, image.height - 4), BLUE)
+
+
+def test_orientation_of_an_image_in_memory_is_applied_once() -> None:
+    with Image.open(io.BytesIO(encoded(half_red(), exif=turned()))) as opened:
+        once = prepare_image(opened)
+    assert once.size == (32, 64) and prepare_image(once) is once
+
+
+def test_damaged_metadata_does_not_cost_the_image() -> None:
+    assert load_image(encoded(half_red(), exif=b"Exif\0\0II*\0")).size == (64, 32)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "PA", "RGBa"])
+def test_transparency_becomes_white(mode: str) -> None:
+    clear = Image.new(mode, (4, 4))  # zeros: transparent black
+    assert load_image(clear).getpixel((0, 0)) == prepare_image(clear).getpixel((0, 0)) == WHITE
+
+
+def test_transparent_colors_become_white() -> None:
+    palette = Image.new("P", (4, 4), 1)
+    palette.putpalette([0, 0, 0, 255, 0, 0])
+    assert load_image(encoded(palette, transparency=1)).getpixel((0, 0)) == WHITE
+    assert load_image(encoded(palette, transparency=0)).getpixel((0, 0)) == RED
+    plain = Image.new("RGB", (4, 4), (1, 2, 3))
+    assert load_image(encoded(plain, transparency=(1, 2, 3))).getpixel((0, 0)) == WHITE
+
+
+@pytest.mark.parametrize("format", ["PNG", "WEBP", "TIFF", "AVIF", "JPEG2000", "HEIF"])
+def test_half_transparent_black_is_gray(format: str) -> None:
+    # 128 of 255 of black over white: 255 * (1 - 128 / 255) = 127
+    assert near(load_image(encoded(Image.new("RGBA", (64, 64), (0, 0, 0, 128)), format)), (32, 32), (127,) * 3, 3)
+
+
+def test_models_see_a_transparent_logo_on_white() -> None:
+    logo = Image.new("RGBA", (64, 64), (0, 0, 0, 0))
+    logo.paste((255, 0, 0, 255), (0, 0, 32, 64))
+    for crop in (False, True):
+        resized = PixelPreparation(16, crop=crop).resize(logo)
+        assert near(resized, (2, 8), RED) and near(resized, (13, 8), WHITE)
+
+
+def test_sixteen_bit_gray_is_scaled() -> None:
+    values = np.array([[0, 0x8000, 0xFFFF]], np.uint16)
+    for source in (encoded(Image.fromarray(values)), values):
+        assert np.asarray(load_image(source))[0, :, 0].tolist() == [0, 0x80, 0xFF]
+
+
+def test_arrays() -> None:
+    red = np.zeros((2, 3, 3), np.uint8)
+    red[..., 0] = 255
+    assert (load_image(red).size, load_image(red).getpixel((0, 0))) == ((3, 2), RED)
+    assert load_image(np.zeros((2, 3, 4), np.uint8)).getpixel((0, 0)) == WHITE
+    assert load_image(np.full((2, 3, 1), 7, np.uint8)).getpixel((0, 0)) == (7, 7, 7)
+    for array in (np.zeros((3, 8, 8), np.uint8), np.zeros((8, 8, 3), np.float32), np.zeros(8, np.uint8)):
+        assert reason_of(array)[0] == "unknown_format"
+    assert "got float32 [8, 8, 3]" in reason_of(np.zeros((8, 8, 3), np.float32))[1]
+    assert reason_of(np.zeros((0, 8, 3), np.uint8))[0] == "too_thin"
+
+
+def test_an_image_in_memory_is_left_as_it_was() -> None:
+    image = Image.new("RGBA", (400, 200), (255, 0, 0, 255))
+    assert load_image(image, max_side=100).size == (100, 50)
+    assert (image.mode, image.size) == ("RGBA", (400, 200))
+
+
+def test_a_palette_is_shrunk_by_averaging() -> None:
+    stripes = Image.new("P", (200, 200), 0)
+    stripes.putpalette([0, 0, 0, 255, 255, 255])
+    stripes.putdata([x % 2 for _ in range(200) for x in range(200)])
+    assert near(load_image(encoded(stripes), max_side=50), (25, 25), (128,) * 3)
+
+
+def test_animations_give_their_first_frame() -> None:
+    frames = [Image.new("RGB", (32, 32), color) for color in ("red", "blue")]
+    for format in ("GIF", "WEBP", "AVIF", "PNG", "TIFF"):
+        data = encoded(frames[0], format, save_all=True, append_images=frames[1:])
+        assert near(load_image(data), (16, 16), RED)
+
+
+@pytest.mark.parametrize("name", ["e.eps", "e.jpg", "e"])
+def test_postscript_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    started = tmp_path / "started"
+    program = tmp_path / "gs"
+    program.write_text(f"#!{sys.executable}\nopen({str(started)!r}, 'w')\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)
+    path = tmp_path / name
+    path.write_bytes(EPS)
+    for source in (path, EPS, io.BytesIO(EPS)):
+        assert reason_of(source)[0] == "unknown_format"
+    assert not started.exists()
+    with Image.open(path) as opened, pytest.raises(Exception, match=r"gs|image"):
+        opened.load()
+    assert started.exists()  # the test would have seen it
+
+
+def test_what_is_no_image(tmp_path: Path) -> None:
+    for data in (
+        b"hello",
+        b"\0" * 100,
+        b"%PDF-1.4\n",
+        b"<svg xmlns='http://www.w3.org/2000/svg'/>",
+        b"RIFF\0\0\0\0WAVEfmt ",
+    ):
+        assert reason_of(data)[0] == "unknown_format"
+    assert reason_of(encoded(half_red(), "PPM"))[1] == f"not an image of a known format ({', '.join(FORMATS)})"
+    (tmp_path / "text.jpg").write_text("no image")
+    assert reason_of(tmp_path / "text.jpg")[1].startswith(f"{tmp_path / 'text.jpg'}: not an image")
+    assert reason_of(tmp_path / "absent.jpg") == (
+        "unreadable",
+        f"{tmp_path / 'absent.jpg'}: cannot be read: No such file or directory",
+    )
+    assert "download it" in reason_of("https://e.example/a.jpg")[1]
+    for source in (None, 3):
+        with pytest.raises(TypeError, match="must be a path, bytes"):
+            load_image(source)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("share", [0.05, 0.6])
+def test_truncated(format: str, share: float) -> None:
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))
+    data = encoded(noise, format)
+    assert reason_of(data[: max(int(len(data) * share), 16)])[0] == "damaged"
+
+
+def test_reasons_do_not_depend_on_where_the_image_is(tmp_path: Path) -> None:
+    for number, data in enumerate((b"hello", encoded(half_red())[:60], encoded(half_red(), "HEIF")[:300])):
+        (tmp_path / str(number)).write_bytes(data)
+        reasons = []
+        for source in (tmp_path / str(number), data, io.BytesIO(data)):
+            with pytest.raises(ImageError) as caught:
+                load_image(source, "somewhere")
+            reasons.append(caught.value.reason)
+            assert str(caught.value) == f"somewhere: {caught.value.reason}"
+        assert len(set(reasons)) == 1 and str(tmp_path) not in reasons[0] and "0x" not in reasons[0]
+
+
+def test_limits_are_checked_before_decoding() -> None:
+    header = bytearray(encoded(half_red(), "BMP")[:54])
+    struct.pack_into("<ii", header, 18, 3000, 2000)  # declares 3000 x 2000 pixels and has none
+    data = bytes(header) + bytes(32)
+    assert reason_of(data, max_pixels=5_000_000) == ("too_many_pixels", "3000 x 2000 pixels, more than 5 million")
+    assert reason_of(data)[0] == "damaged"
+    struct.pack_into("<ii", header, 18, 60_000, 60_000)
+    assert reason_of(bytes(header) + bytes(32))[0] == "too_many_pixels"
+    assert reason_of(encoded(Image.new("RGB", (2000, 10))))[0] == "too_thin"
+    assert reason_of(Image.new("RGB", (2000, 10)))[0] == "too_thin"
+    assert load_image(Image.new("RGB", (1000, 10))).size == (1000, 10)
+
+
+def test_opening_reads_the_header_alone() -> None:
+    data = encoded(Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)))
+    with open_image(data[:2000]) as image:
+        assert (image.format, image.size) == ("PNG", (64, 64))
+
+
+def test_without_pillow_heif_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encoded(half_red(), "HEIF")
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    images._decoders.cache_clear()
+    try:
+        problem, message = reason_of(data)
+        assert load_image(encoded(half_red(), "AVIF")).size == (64, 32)
+    finally:
+        images._decoders.cache_clear()
+    assert problem == "unknown_format" and "pip install pillow-heif" in message
