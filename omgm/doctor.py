@@ -1,4 +1,4 @@
-"""What a profile needs, and whether this machine, its disk, its servers and an index have it."""
+"""Checks what a profile needs against this machine, its disk, its servers and an index."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ from huggingface_hub import constants
 
 from omgm.downloads.hub import hub_model, local_folder, named_models
 from omgm.downloads.weights import free_bytes, gigabytes
+from omgm.local_servers import PORTS, local_server_findings
 from omgm.machine import (
     Device,
     Finding,
@@ -42,18 +43,21 @@ PUBLISHED = {
     "openai/clip-vit-large-patch14": (1.7, 0.43),
     "timm/eva02_large_patch14_clip_224.merged2b_s4b_b131k": (0.9, 0.43),
 }
-"""GB to download and billions of parameters of models that are not here, from the sizes that the hub lists."""
+"""Size of the download in GB and billions of parameters, as the hub lists them, for models that are not here yet."""
 
 _WIDTH = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
-def examine(profile: Profile, shown: str = "", index: Path | None = None) -> list[Finding]:
-    """Returns the findings on this machine and on what a profile needs.
+def examine(
+    profile: Profile, shown: str = "", index: Path | None = None, ports: Mapping[int, str] = PORTS
+) -> list[Finding]:
+    """Checks this machine and everything that a profile needs.
 
     Args:
-        profile: The one that is to run here.
-        shown: What the user calls it; by default its name.
-        index: An index that it is to run on.
+        profile: The profile to run here.
+        shown: The name or file that the user gave for it; by default its name.
+        index: An index to run it on.
+        ports: Where to look for chat servers on loopback (`omgm.local_servers`).
     """
     gpus = devices()
     needed = needed_extras(profile)
@@ -66,13 +70,14 @@ def examine(profile: Profile, shown: str = "", index: Path | None = None) -> lis
     findings.append(_fit_finding(profile, gpus))
     findings += weight_findings(profile, shown or profile.name)
     findings += [server_finding(profile, "summarizer"), server_finding(profile, "generator")]
+    findings += local_server_findings(ports)
     if index is not None:
         findings += index_findings(profile, index)
     return findings
 
 
 def needed_extras(profile: Profile) -> dict[str, str]:
-    """Returns the extras that a profile cannot do without, and which setting asks for them."""
+    """Returns the extras that a profile cannot run without, with the setting that asks for each."""
     needed = {}
     if profile.sections.kind == "flag":
         needed["flag"] = 'sections.kind = "flag"'
@@ -84,11 +89,11 @@ def needed_extras(profile: Profile) -> dict[str, str]:
 
 
 def config_finding(name: str, gpus: Sequence[Device]) -> Finding:
-    """Returns whether a profile of `configs/` could run here, and if not, why."""
+    """Checks whether a profile of `configs/` can run here, and says why not."""
     try:
         problems = obstacles(load_profile(name), gpus)
     except ValueError as error:
-        return Finding(f"profile {name}", "fail", str(error), "mend the file")
+        return Finding(f"profile {name}", "fail", str(error), "correct the file")
     if not problems:
         return Finding(f"profile {name}", "ok", "can run here")
     return Finding(
@@ -97,7 +102,7 @@ def config_finding(name: str, gpus: Sequence[Device]) -> Finding:
 
 
 def obstacles(profile: Profile, gpus: Sequence[Device]) -> list[str]:
-    """Returns what keeps a profile from running on this machine: device, memory, packages, weights, disk."""
+    """Returns what keeps a profile from running on this machine: device, memory, packages, weights or disk space."""
     problems = [finding.found for finding in [_fit_finding(profile, gpus)] if finding.status == "fail"]
     requirements = extras()
     for extra, why in needed_extras(profile).items():
@@ -105,16 +110,16 @@ def obstacles(profile: Profile, gpus: Sequence[Device]) -> list[str]:
         problems += [f"{why} needs {', '.join(missing)}"] if missing else []
     absent = [(model, weights) for _, model, weights in named_models(profile) if _here(model, weights) is None]
     if absent:
-        problems.append(f"not here: {', '.join(dict.fromkeys(model.partition('@')[0] for model, _ in absent))}")
+        problems.append(f"missing: {', '.join(dict.fromkeys(model.partition('@')[0] for model, _ in absent))}")
     size = sum(_published(model)[0] for model, weights in absent if weights) * 1e9
     free = free_bytes(Path(constants.HF_HUB_CACHE))
     if size > free:
-        problems.append(f"{gigabytes(size)} to download and {gigabytes(free)} of disk free")
+        problems.append(f"{gigabytes(size)} to download, but only {gigabytes(free)} of disk free")
     return problems
 
 
 def weight_findings(profile: Profile, shown: str) -> list[Finding]:
-    """Returns whether the models that a profile names are here."""
+    """Checks that the models a profile names are on this machine."""
     findings = []
     for key, model, weights in named_models(profile):
         try:
@@ -123,8 +128,8 @@ def weight_findings(profile: Profile, shown: str) -> list[Finding]:
             found = str(error).split("; ")[0]
             size = _published(model)[0] if weights else 0
             found += f" ({size} GB to download)" if size else ""
-            mend = f"train it, or set {key}" if is_folder(model) else f"omgm download --profile {shown}"
-            findings.append(Finding(key, "fail", found, mend))
+            fix = f"train it, or set {key}" if is_folder(model) else f"omgm download --profile {shown}"
+            findings.append(Finding(key, "fail", found, fix))
         else:
             bytes_ = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
             findings.append(Finding(key, "ok", f"{folder}: {gigabytes(bytes_)}"))
@@ -132,7 +137,7 @@ def weight_findings(profile: Profile, shown: str) -> list[Finding]:
 
 
 def server_finding(profile: Profile, section: Literal["summarizer", "generator"]) -> Finding:
-    """Returns whether a server that a profile names answers and offers the model."""
+    """Checks that the server a profile names answers and offers the model."""
     settings = getattr(profile, section)
     if settings.kind != "openai":
         return Finding(section, "ok", f"{settings.kind}, needs no server")
@@ -148,16 +153,16 @@ def server_finding(profile: Profile, section: Literal["summarizer", "generator"]
     try:
         return Finding(section, "ok", asyncio.run(check()))
     except (ChatError, ValueError) as error:
-        mend = f"start a server with {settings.model}, or set {section}.base_url and {section}.model to one that runs"
-        return Finding(section, "fail", str(error), mend)
+        fix = f"start a server with {settings.model}, or set {section}.base_url and {section}.model to a running one"
+        return Finding(section, "fail", str(error), fix)
 
 
 def index_findings(profile: Profile, folder: Path) -> list[Finding]:
-    """Returns whether an index is whole and was built with a profile's models and settings. Loads no model."""
+    """Checks that an index is complete and was built with the profile's models and settings. Loads no model."""
     from indexes.manifest import check_files, read_manifest
     from retriever.models.encoder import encoder_fingerprint, folder_fingerprint
 
-    rebuild = "omgm build-index --overwrite, or the profile that the index was built with"
+    rebuild = "omgm build-index --overwrite, or use the profile that the index was built with"
     try:
         manifest = read_manifest(folder)
         check_files(folder, manifest, verify=False)
@@ -180,31 +185,31 @@ def index_findings(profile: Profile, folder: Path) -> list[Finding]:
     for key, built_with, now in compared:
         name = f"index, {key}"
         if built_with == now:
-            findings.append(Finding(name, "ok", "as when it was built"))
+            findings.append(Finding(name, "ok", "same as in the profile"))
         else:
-            # An index of other token types still runs; it is only not what the profile says.
+            # An index with another token type still works; it just differs from the profile.
             status: Status = "warn" if key == "fusion.tokens" else "fail"
-            findings.append(Finding(name, status, f"built with {built_with}, the profile has {now}", rebuild))
+            findings.append(Finding(name, status, f"built with {built_with}, but the profile has {now}", rebuild))
     for key, model in (("encoder.model", encoder), ("fusion.model", fusion)):
         if model is None:
-            findings.append(Finding(f"index, {key}", "warn", "cannot be compared while the model is not here"))
+            findings.append(Finding(f"index, {key}", "warn", "cannot be compared until the model is downloaded"))
     return findings
 
 
 def token_shape(folder: Path) -> tuple[int, int] | None:
-    """Returns number and length of the tokens that a fusion model's settings say, or `None` where they do not."""
+    """Returns number and length of a fusion model's tokens from its config, or `None` if there is no config."""
     path = folder / "config.json"
     if not path.is_file():
         return None
     config = json.loads(path.read_text(encoding="utf-8"))
     if "queries" in config:  # this project's own folders
         return int(config["queries"]), int(config["qformer"]["hidden_size"])
-    # transformers leaves out what is as by default
+    # transformers leaves out values that equal its defaults
     return int(config.get("num_query_tokens", 32)), int(config.get("qformer_config", {}).get("hidden_size", 768))
 
 
 def parameters(folder: Path) -> int:
-    """Returns how many numbers the safetensors files of a folder hold, from their headers."""
+    """Counts the parameters in the safetensors files of a folder by reading their headers."""
     count = 0
     for path in folder.glob("*.safetensors"):
         with path.open("rb") as file:
@@ -214,7 +219,7 @@ def parameters(folder: Path) -> int:
 
 
 def as_text(findings: Sequence[Finding], *, color: bool = False) -> str:
-    """Returns findings as aligned lines, what mends one below it."""
+    """Formats findings as aligned lines, each with its fix below it."""
     paint = {"ok": "32", "warn": "33", "fail": "31"} if color else {}
     width = max(len(finding.name) for finding in findings)
     lines = []
@@ -223,8 +228,8 @@ def as_text(findings: Sequence[Finding], *, color: bool = False) -> str:
         if finding.status in paint:
             status = f"\033[{paint[finding.status]}m{status}\033[0m"
         lines.append(f"{status}  {finding.name:{width}}  {' '.join(finding.found.split())}")
-        if finding.mend:
-            lines.append(f"{'':{6 + width}}  -> {finding.mend}")
+        if finding.fix:
+            lines.append(f"{'':{6 + width}}  -> {finding.fix}")
     return "\n".join(lines)
 
 
@@ -236,8 +241,8 @@ def _fit_finding(profile: Profile, gpus: Sequence[Device]) -> Finding:
     size = sum(count for count in counts if count is not None) * _WIDTH[dtype]
     found = f"{gigabytes(size)} of weights as {dtype}" + (" and models of unknown size" if None in counts else "")
     if on_gpu and not gpus:
-        mend = "run on a machine with an NVIDIA GPU, or pass --set device=cpu --set dtype=float32"
-        return Finding(name, "fail", f"{found}: torch sees no GPU", mend)
+        fix = "run on a machine with an NVIDIA GPU, or pass --set device=cpu --set dtype=float32"
+        return Finding(name, "fail", f"{found}: torch sees no GPU", fix)
     if on_gpu:
         gpu = gpus[int(profile.device.partition(":")[2] or 0) % len(gpus)]
         has, total, free = f"{gpu.name} with {gigabytes(gpu.total)}, {gigabytes(gpu.free)} free", gpu.total, gpu.free
@@ -246,9 +251,11 @@ def _fit_finding(profile: Profile, gpus: Sequence[Device]) -> Finding:
         has = f"the CPU with {gigabytes(total)} of memory, {gigabytes(free)} available"
     found = f"{found} on {has}"
     if total and size > total:
-        return Finding(name, "fail", f"{found}: too little", "a smaller profile, or a device with more memory")
+        return Finding(
+            name, "fail", f"{found}: too little memory", "use a smaller profile, or a device with more memory"
+        )
     if total and size > free:
-        return Finding(name, "warn", f"{found}: too little is free", "stop what else holds the memory")
+        return Finding(name, "warn", f"{found}: too little is free", "stop other programs that hold the memory")
     return Finding(name, "ok", found)
 
 
@@ -264,6 +271,6 @@ def _published(model: str) -> tuple[float, float]:
 
 
 def _parameters(model: str) -> float | None:
-    """Returns the number of parameters of a model, `None` where neither its files nor the table tell."""
+    """Returns the number of parameters of a model, or `None` if neither its files nor `PUBLISHED` tell."""
     folder = _here(model)
     return parameters(folder) if folder else _published(model)[1] * 1e9 or None

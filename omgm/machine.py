@@ -1,4 +1,4 @@
-"""What this machine has: Python, PyTorch, GPUs, memory, disk, packages. Nothing is assumed to be importable."""
+"""What this machine has: Python, PyTorch, GPUs, memory, disk, packages. Works even if none of them can be imported."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from omgm.downloads.weights import free_bytes, gigabytes
 PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 INSTALL = 'pip install -c constraints.txt "{}"'
 LITTLE_DISK = 5_000_000_000
-"""Free bytes below which a disk is worth a word: an index of a few thousand entities with its build."""
+"""Free bytes below which a disk gets a warning: room to build an index of a few thousand entities."""
 
 Status = Literal["ok", "warn", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at: what was found, and how to mend it where something is wrong."""
+    """The result of one check: what was found, and how to fix it, or the settings that use it."""
 
     name: str
     status: Status
     found: str
-    mend: str = ""
+    fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class Device:
 
 
 def python_finding() -> Finding:
-    """Returns the finding on Python."""
+    """Reports the version of Python and the system."""
     return Finding("python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
 
 
 def devices() -> list[Device]:
-    """Returns the GPUs that PyTorch can use; none where it is missing or built for the CPU."""
+    """Returns the GPUs that PyTorch can use; none if it is missing or built for the CPU."""
     try:
         import torch
     except (ImportError, OSError):
@@ -67,11 +67,11 @@ def devices() -> list[Device]:
 
 
 def torch_findings(gpus: Iterable[Device], driver: str | None) -> list[Finding]:
-    """Returns the findings on PyTorch and the GPUs; `driver` is what `nvidia_driver` returned."""
+    """Reports PyTorch and the GPUs; `driver` comes from `nvidia_driver`."""
     try:
         import torch
     except (ImportError, OSError) as error:
-        return [Finding("torch", "fail", f"does not import: {error}", INSTALL.format("torch"))]
+        return [Finding("torch", "fail", f"cannot be imported: {error}", INSTALL.format("torch"))]
     build = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built for the CPU"
     findings = [Finding("torch", "ok", f"{torch.__version__}, {build}")]
     for number, gpu in enumerate(gpus):
@@ -83,16 +83,16 @@ def torch_findings(gpus: Iterable[Device], driver: str | None) -> list[Finding]:
     if len(findings) > 1:
         return findings
     if driver and not torch.version.cuda:
-        mend = "install a CUDA build of torch in the version that constraints.txt names"
-        return [*findings, Finding("gpu", "warn", f"NVIDIA driver {driver}, but torch is built for the CPU", mend)]
+        fix = "install a CUDA build of torch in the version that constraints.txt pins"
+        return [*findings, Finding("gpu", "warn", f"NVIDIA driver {driver}, but torch is built for the CPU", fix)]
     if driver:
-        mend = "compare the driver's CUDA version (nvidia-smi) with torch's, and CUDA_VISIBLE_DEVICES"
-        return [*findings, Finding("gpu", "warn", f"NVIDIA driver {driver}, but torch sees no device", mend)]
+        fix = "compare the driver's CUDA version (nvidia-smi) with torch's, and CUDA_VISIBLE_DEVICES"
+        return [*findings, Finding("gpu", "warn", f"NVIDIA driver {driver}, but torch sees no device", fix)]
     return [*findings, Finding("gpu", "ok", "none; models run on the CPU")]
 
 
 def nvidia_driver() -> str | None:
-    """Returns the version of the NVIDIA driver, or `None` without one."""
+    """Returns the version of the NVIDIA driver, or `None` if there is none."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return None
@@ -105,7 +105,7 @@ def nvidia_driver() -> str | None:
 
 
 def memory() -> tuple[int, int]:
-    """Returns total and available bytes of main memory; zeros where the system does not say."""
+    """Returns total and available bytes of main memory, or zeros if the system does not report them."""
     try:
         page = os.sysconf("SC_PAGE_SIZE")
         total = page * os.sysconf("SC_PHYS_PAGES")
@@ -120,25 +120,25 @@ def memory() -> tuple[int, int]:
 
 
 def memory_finding() -> Finding:
-    """Returns the finding on main memory."""
+    """Reports main memory and CPU cores."""
     total, available = memory()
     found = f"{gigabytes(total)}, {gigabytes(available)} available; {os.cpu_count()} CPU cores"
-    return Finding("memory", "ok", found if total else "the system does not say")
+    return Finding("memory", "ok", found if total else "not reported by the system")
 
 
 def disk_findings(folders: Mapping[str, Path]) -> list[Finding]:
-    """Returns a finding for each named folder on the disk that it is on."""
+    """Reports the free space of the disk that each named folder is on."""
     findings = []
     for name, folder in folders.items():
         free = free_bytes(folder)
         little = free < LITTLE_DISK
-        mend = "make room" if little else ""
-        findings.append(Finding(f"disk, {name}", "warn" if little else "ok", f"{folder}: {gigabytes(free)} free", mend))
+        fix = "free some space" if little else ""
+        findings.append(Finding(f"disk, {name}", "warn" if little else "ok", f"{folder}: {gigabytes(free)} free", fix))
     return findings
 
 
 def extras() -> dict[str, list[Requirement]]:
-    """Returns the packages of each extra of this project."""
+    """Returns the requirements of each extra of this project."""
     if PROJECT.is_file():
         listed = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
         return {extra: [Requirement(one) for one in packages] for extra, packages in listed.items()}
@@ -160,17 +160,17 @@ def installed(package: str) -> str | None:
 
 
 def extra_findings(needed: Mapping[str, str]) -> list[Finding]:
-    """Returns a finding for each extra.
+    """Checks the packages of each extra.
 
     Args:
-        needed: The extras that must be there, and for what.
+        needed: The extras that must be installed, each with the setting that asks for it.
     """
     findings = []
     for extra, requirements in extras().items():
         versions = {one.name: installed(one.name) for one in requirements}
         missing = [name for name, version in versions.items() if version is None]
         wrong = [
-            f"{one.name} {versions[one.name]} where {one.specifier} is due"
+            f"{one.name} {versions[one.name]} does not satisfy {one.specifier}"
             for one in requirements
             if versions[one.name] and not one.specifier.contains(str(versions[one.name]), prereleases=True)
         ]
@@ -181,38 +181,38 @@ def extra_findings(needed: Mapping[str, str]) -> list[Finding]:
         status: Status = "warn" if wrong else "ok"
         if extra in needed and missing:
             status, problem = "fail", f"{needed[extra]} needs {', '.join(missing)}"
-        mend = INSTALL.format(f"omgm[{extra}]") if status != "ok" else ""
-        findings.append(Finding(f"extra {extra}", status, f"{found}; {problem}" if problem else found, mend))
+        fix = INSTALL.format(f"omgm[{extra}]") if status != "ok" else ""
+        findings.append(Finding(f"extra {extra}", status, f"{found}; {problem}" if problem else found, fix))
     return findings
 
 
 def faiss_finding() -> Finding:
-    """Returns the finding on FAISS: exactly one of its packages, since all bring the same module."""
+    """Checks that exactly one FAISS package is installed, since all of them provide the same module."""
     names = sorted({str(one.metadata["Name"]).lower() for one in metadata.distributions() if one.metadata["Name"]})
     found = [f"{name} {installed(name)}" for name in names if name.startswith("faiss")]
     if len(found) > 1:
         packages = " ".join(one.split()[0] for one in found)
-        mend = f"pip uninstall -y {packages}, then {INSTALL.format('omgm[cpu]')} (or omgm[gpu])"
-        return Finding("faiss", "fail", f"{' and '.join(found)}: both install the same module", mend)
-    mend = INSTALL.format("omgm[cpu]")
+        fix = f"pip uninstall -y {packages}, then {INSTALL.format('omgm[cpu]')} (or omgm[gpu])"
+        return Finding("faiss", "fail", f"{' and '.join(found)}: they install the same module", fix)
+    fix = INSTALL.format("omgm[cpu]")
     if not found:
-        return Finding("faiss", "fail", "not installed; the entity search needs it", f"{mend}, or omgm[gpu] on a GPU")
-    return _importable("faiss", "faiss", found[0], mend)
+        return Finding("faiss", "fail", "not installed; the entity search needs it", f"{fix}, or omgm[gpu] on a GPU")
+    return _importable("faiss", "faiss", found[0], fix)
 
 
 def torchvision_finding() -> Finding:
-    """Returns the finding on torchvision: where it is installed but broken, transformers breaks with it."""
+    """Checks torchvision: if it is installed but broken, transformers breaks with it."""
     version = installed("torchvision")
     if version is None:
         return Finding("torchvision", "ok", "not installed; only open_clip needs it")
     importlib.import_module("retriever.models")  # prepares what a CPU build of torch lacks
-    mend = "pip uninstall -y torchvision, or install the version that constraints.txt names"
-    return _importable("torchvision", "torchvision", version, mend)
+    fix = "pip uninstall -y torchvision, or install the version that constraints.txt pins"
+    return _importable("torchvision", "torchvision", version, fix)
 
 
-def _importable(name: str, module: str, found: str, mend: str) -> Finding:
+def _importable(name: str, module: str, found: str, fix: str) -> Finding:
     try:
         importlib.import_module(module)
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        return Finding(name, "fail", f"{found}, but does not import: {' '.join(str(error).split())}", mend)
+        return Finding(name, "fail", f"{found}, but cannot be imported: {' '.join(str(error).split())}", fix)
     return Finding(name, "ok", found)

@@ -1,4 +1,4 @@
-"""Say what this machine has, which profiles can run on it, and what is missing."""
+"""Report what this machine has, which profiles can run on it, and what is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from omgm.commands.common import add_json, add_profile, print_json, profile_of
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    parser.add_argument("--index", type=Path, metavar="INDEX", help="an index that the profile is to run on")
+    parser.add_argument("--index", type=Path, metavar="INDEX", help="also check that this index fits the profile")
     add_json(parser)
 
 
@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> None:
     """Prints the findings.
 
     Raises:
-        SystemExit: With status 1 when something that the profile needs is missing.
+        SystemExit: With status 1 if something that the profile needs is missing.
     """
     profile = profile_of(args)
 
@@ -34,6 +34,6 @@ def run(args: argparse.Namespace) -> None:
         print_json({"profile": profile.name, "ok": not failed, "findings": [asdict(finding) for finding in findings]})
     else:
         print(as_text(findings, color=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
-        print(f"\nprofile {profile.name}: " + (f"{failed} to mend" if failed else "all that it needs is here"))
+        print(f"\nprofile {profile.name}: " + (f"{failed} to fix" if failed else "everything it needs is here"))
     if failed:
         raise SystemExit(1)

@@ -1,0 +1,100 @@
+"""Chat servers that run on this machine, and the settings that use them."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import httpx
+
+from omgm.machine import Finding
+
+PORTS: Mapping[int, str] = {
+    11434: "Ollama",
+    8080: "llama.cpp",
+    9931: "llama.cpp",  # its announced next default
+    8000: "vLLM",
+    8001: "vLLM",  # where docs/generators.md puts it, beside the service
+    1234: "LM Studio",
+}
+"""Where chat servers listen by default."""
+SECONDS = 2.0
+"""How long all of them together may take; a server on loopback answers within milliseconds."""
+
+_NO_CHAT = ("embed", "rerank", "bge-", "minilm")
+"""Parts of names of models that Ollama and LM Studio list beside chat models."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """An OpenAI-compatible server on loopback: its chat models, or why it does not list them."""
+
+    port: int
+    models: tuple[str, ...] = ()
+    reads_images: bool = False
+    problem: str = ""
+
+    @property
+    def url(self) -> str:
+        """The setting `generator.base_url`."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def settings(self) -> str:
+        """Returns the arguments that make a command use the server's first model as its generator."""
+        values = {"kind": "openai", "base_url": self.url, "model": self.models[0] if self.models else "NAME"}
+        if self.reads_images:
+            values["multimodal"] = "true"
+        return " ".join(f"--set {shlex.quote(f'generator.{key}={value}')}" for key, value in values.items())
+
+
+def local_server_findings(ports: Mapping[int, str] = PORTS, seconds: float = SECONDS) -> list[Finding]:
+    """Returns a finding for each chat server that runs on this machine, with the settings that use it.
+
+    Args:
+        ports: Where to look on loopback, and which server is usual there.
+        seconds: How long to wait for all of them.
+    """
+    servers = asyncio.run(find_servers(ports, seconds))
+    if not servers:
+        asked = ", ".join(map(str, sorted(ports)))
+        return [Finding("local chat servers", "ok", f"none on ports {asked}; docs/generators.md starts one")]
+    findings = []
+    for server in servers:
+        name = f"port {server.port}, {ports[server.port]}"
+        if server.problem:
+            findings.append(Finding(name, "warn", f"{server.url}: {server.problem}", server.settings()))
+        elif server.models:
+            findings.append(Finding(name, "ok", f"{server.url} offers {', '.join(server.models)}", server.settings()))
+        else:
+            fix = "ollama pull gemma3:4b" if ports[server.port] == "Ollama" else "load a chat model there"
+            findings.append(Finding(name, "warn", f"{server.url} has no chat model yet", fix))
+    return findings
+
+
+async def find_servers(ports: Mapping[int, str] = PORTS, seconds: float = SECONDS) -> list[LocalServer]:
+    """Returns the chat servers that answer on loopback. Asks all ports at once, without proxies and without a key."""
+    async with httpx.AsyncClient(trust_env=False) as http:
+        servers = await asyncio.gather(*(_ask(http, port, seconds) for port in ports))
+    return [server for server in servers if server is not None]
+
+
+async def _ask(http: httpx.AsyncClient, port: int, seconds: float) -> LocalServer | None:
+    try:
+        async with asyncio.timeout(seconds):
+            response = await http.get(f"{LocalServer(port).url}/models", timeout=seconds)
+        listed = response.json()
+    except (httpx.RequestError, ValueError, TimeoutError):
+        return None  # nothing there, or not a chat server
+    if response.status_code in (401, 403):
+        return LocalServer(port, problem="wants a key; put it into OPENAI_API_KEY")
+    if response.status_code == 503:
+        return LocalServer(port, problem="is not ready; llama.cpp's server answers so while it loads its model")
+    if not response.is_success or not isinstance(listed, dict) or "data" not in listed:
+        return None
+    models = [model for model in listed["data"] or () if isinstance(model, dict) and isinstance(model.get("id"), str)]
+    chat = [model for model in models if not any(part in model["id"].lower() for part in _NO_CHAT)]
+    about = chat[0].get("architecture") if chat else None
+    images = isinstance(about, dict) and "image" in (about.get("input_modalities") or ())
+    return LocalServer(port, tuple(model["id"] for model in chat), images)
