@@ -1,4 +1,4 @@
-"""Words as the lexical models see them: stems, stop words, synonyms, and what a question asks about."""
+"""Words as the lexical models see them: stems, stop words, synonyms, and the concepts of a question."""
 
 from __future__ import annotations
 
@@ -25,23 +25,6 @@ _SUFFIXES = (  # (suffix, replacement, shortest stem): the first that fits is ap
     ("ings", "", 3), ("ing", "", 3), ("edly", "", 4), ("ed", "", 3), ("ions", "", 5), ("ion", "", 5), ("ers", "", 5),
     ("er", "", 5), ("ous", "", 5), ("ily", "y", 3), ("ly", "", 4),
 )  # fmt: skip
-
-_NOUN = (
-    r"(?:sovereign |independent )?(?:country|nation|state|territory|land|place|region|product|item|article|food|"
-    r"foodstuff|fruit|vegetable|drink|beverage|juice|milk|goods?|thing|flag|banner|entity|object|package|carton)"
-)
-_PICTURE = r"(?:picture|image|photo|photograph)"
-_DEIXIS = re.compile(  # words that point at the picture: they say nothing about the passage that answers
-    rf"\b(?:the|a|this|that)\s+{_NOUN}\s+(?:(?:with|behind|under|having|using|flying|to which|whose|that|which|"
-    rf"represented|symboli[sz]ed|identified)\s+.{{0,25}}?)?\b(?:this|that|the)\s+(?:flag|banner|{_PICTURE})\b"
-    r"(?:\s+(?:belongs? to|represents?|stands for|is shown|is from|comes from))?"
-    rf"|\b(?:this|these|that|those)\s+(?:\w+\s+)?{_NOUN}(?:'s|s'|s)?\b"
-    rf"|\bthe\s+{_NOUN}(?:'s)?\s+(?:that is |which is )?"
-    r"(?:shown|pictured|depicted|displayed|seen|in the|in this|on the)\b"
-    rf"|\b(?:shown|pictured|depicted|displayed|seen)(?:\s+here)?\b|\b(?:in|on) (?:the|this) {_PICTURE}\b"
-    rf"|\b{_PICTURE}\b|\b(?:this|these)\s+(?!type|kind|sort|is|was|are|were)[^\W\d_]+(?:'s|s')?",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +118,6 @@ def load_synonyms(path: Path = SYNONYMS_FILE) -> dict[str, tuple[str, ...]]:
         known = table.get(phrase, ())
         table[phrase] = known + tuple(other for other in others if other != phrase and other not in known)
     return table
-
-
-def without_deixis(question: str) -> str:
-    """Returns the question without the words that point at the picture ("this country's", "shown in the image")."""
-    return _DEIXIS.sub(" ", question)
 
 
 class Lexicon:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from generators.reader.spans import UNIT, UNITS, unit_at
-from retriever.lexical import Concept, Lexicon, without_deixis, words
+from retriever.deixis import without_deixis
+from retriever.lexical import Concept, Lexicon, words
 
 
 class Kind(Enum):

@@ -10,7 +10,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from retriever.lexical import Concept, Lexicon, Synonyms, tokenize, without_deixis
+from retriever.deixis import without_deixis
+from retriever.lexical import Concept, Lexicon, Synonyms, tokenize
 from retriever.types import FloatArray
 
 LABEL_BONUS = 4.0

@@ -8,7 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from retriever.lexical import SYNONYMS_FILE, Lexicon, load_synonyms, stem, tokenize, without_deixis
+from retriever.deixis import without_deixis
+from retriever.lexical import SYNONYMS_FILE, Lexicon, load_synonyms, stem, tokenize
 from retriever.models.bm25 import BM25
 
 
