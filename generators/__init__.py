@@ -1,1 +1,1 @@
-"""Generators: what answers a question from its evidence, a chat model or the extractive reader."""
+"""Generators answer a question from its evidence: a chat model (`chat.py`) or the extractive reader (`reader/`)."""

@@ -1,1 +1,1 @@
-"""The extractive reader: finds the answer's words in a section, without a language model. Start at `reader.py`."""
+"""An extractive reader: finds the answer in a section without a language model. Start at `reader.py`."""

@@ -1,4 +1,4 @@
-"""What a question asks for: the kind of answer, the unit, the year, and what it is about."""
+"""Analyzes a question: the kind of answer it expects, its unit and year, and the concepts it is about."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from retriever.deixis import without_deixis
 from retriever.lexical import Concept, Lexicon, words
 
 
-class Kind(Enum):
+class AnswerKind(Enum):
     """The kind of answer that a question expects."""
 
     NUMBER = "number"
@@ -24,21 +24,21 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """An analyzed question.
+class AnalyzedQuestion:
+    """What a question asks for.
 
     Attributes:
-        kind: The kind of answer.
-        concepts: What it is about, with a weight each: 1 for content, less for words that any question may have.
+        kind: The expected kind of answer.
+        concepts: The concepts it is about, each with a weight: 1 for content words, less for words of any question.
         unit: The unit it names (a key of `UNITS`), or "".
-        dimension: What is measured ("length"), as far as the words tell, or "".
-        bare: True if the figure alone is the answer, because the question says what it counts.
+        dimension: The measured dimension ("length") if its words reveal one, or "".
+        bare: True if the figure alone is the answer because the question itself says what is counted.
         year: The year it names, or "".
         extreme: 1 for "longest", -1 for "shortest", 0 otherwise.
-        words: Stems of the whole question: what a span repeats from them is no answer.
+        words: Stems of the whole question; a span that only repeats them is not an answer.
     """
 
-    kind: Kind
+    kind: AnswerKind
     concepts: tuple[tuple[Concept, float], ...]
     unit: str
     dimension: str
@@ -52,12 +52,12 @@ def _stems(*lines: str) -> frozenset[str]:
     return frozenset(stem for line in lines for stem in words(line))
 
 
-_QUANTITIES = _stems(  # nouns that are answered with a number
+_QUANTITIES = _stems(  # nouns whose value is a number
     "age population area length height rate percentage percent share expectancy number elevation altitude density",
     "distance weight size ratio amount content temperature depth width mass fertility lifespan speed price cost",
     "inhabitants residents total proportion fraction figure requirement gdp wingspan unemployment inflation debt",
 )
-GENERIC = _stems(  # words that say little about which field answers
+GENERIC = _stems(  # words that barely help to choose a field
     "total overall whole average mean number title country nation state main amount value official contain name",
     "require need year place located according world have use typical common size city town day item product thing",
     "major percentage percent share proportion fraction rate part serve newborn person someone figure live used",
@@ -65,7 +65,7 @@ GENERIC = _stems(  # words that say little about which field answers
     "date calendar form english word people principal best biggest describe document state",
 )
 _MINOR = 0.3
-_DIMENSIONS = {  # words of a question -> what is measured
+_DIMENSIONS = {  # pattern in a question -> measured dimension
     r"\bhow (?:long|many years)\b.*\b(?:live|reside|wait)\b": "time",
     r"how (?:long|tall|high|far|wide|deep)\b|\b(?:length|height|elevation|altitude|depth|width|distance|wingspan|"
     r"diameter|circumference|coast(?:line)?|shoreline)\b": "length",
@@ -87,8 +87,8 @@ _NAMED_UNIT = re.compile(r"\b(?:in|how many|number of|expressed in|measured in|w
 _AUXILIARY = re.compile(r"^(?:is|are|was|were|does|do|did|has|have|had|can|could|will|would|should)\b", re.I)
 
 
-def analyze(question: str, lexicon: Lexicon) -> Asked:
-    """Returns what `question` asks for."""
+def analyze(question: str, lexicon: Lexicon) -> AnalyzedQuestion:
+    """Analyzes a question; `lexicon` supplies its concepts."""
     text = question.strip().rstrip("?!. ")
     core = without_deixis(text)
     year = _YEAR.search(core)
@@ -99,8 +99,8 @@ def analyze(question: str, lexicon: Lexicon) -> Asked:
     dimension = next((name for pattern, name in _DIMENSIONS.items() if re.search(pattern, lower)), "")
     if unit and UNITS[unit][0] != "share":
         dimension = UNITS[unit][0]
-    named = bool(unit) or bool(re.search(r"\bhow many\b|percent|per cent|\bshare\b|\brate\b", lower))
-    bare = named or dimension in ("time", "share", "count")
+    names_its_unit = bool(unit) or bool(re.search(r"\bhow many\b|percent|per cent|\bshare\b|\brate\b", lower))
+    bare = names_its_unit or dimension in ("time", "share", "count")
     concepts = []
     for concept in lexicon.concepts(core):
         literal = concept.phrases[0] if concept.literal else ()
@@ -109,11 +109,13 @@ def analyze(question: str, lexicon: Lexicon) -> Asked:
         if concept.phrases:
             concepts.append((concept, weight))
     extreme = bool(re.search(_MAXIMA, lower)) - bool(re.search(_MINIMA, lower))
-    return Asked(kind, tuple(concepts), unit, dimension, bare, year[1] if year else "", extreme, frozenset(words(text)))
+    return AnalyzedQuestion(
+        kind, tuple(concepts), unit, dimension, bare, year[1] if year else "", extreme, frozenset(words(text))
+    )
 
 
 def _unit(text: str) -> tuple[str, str]:
-    """Returns the unit that a question names, and the question without it."""
+    """Returns the unit that a question names ("" if none) and the question without it."""
     for match in _NAMED_UNIT.finditer(text):
         unit, end = unit_at(text, match.end())
         if unit and unit != "people":
@@ -127,27 +129,29 @@ def _unit(text: str) -> tuple[str, str]:
     return "", text
 
 
-def _kind(lower: str, unit: str) -> Kind:
+def _kind(lower: str, unit: str) -> AnswerKind:
     if re.search(r"\b(?:what|which) year\b|\byear (?:was|did|of)\b", lower):
-        return Kind.YEAR
+        return AnswerKind.YEAR
     if re.search(r"^when\b|\bon (?:what|which) (?:date|day)\b|\b(?:what|which) date\b|\bdate of\b", lower):
-        return Kind.DATE
+        return AnswerKind.DATE
     if unit or re.search(
         r"\bhow (?:many|much|long|tall|high|big|large|old|far|wide|deep|heavy|fast|populous)\b", lower
     ):
-        return Kind.NUMBER
+        return AnswerKind.NUMBER
     if re.search(r"^(?:which|what) (?!does|was|has|is|makes|uses)\w\w+[^s\W]s\b(?! (?:is|was|has|does)\b)", lower):
-        return Kind.LIST
+        return AnswerKind.LIST
     if re.search(r"^who\b|^which\b|\bwhose\b|^where\b|\bwhat (?:is|'s) the name\b", lower):
-        return Kind.LIST if re.search(r"^which (?:\w+ )?\w+[^s]s (?:are|do|were|have)\b", lower) else Kind.NAME
+        return (
+            AnswerKind.LIST if re.search(r"^which (?:\w+ )?\w+[^s]s (?:are|do|were|have)\b", lower) else AnswerKind.NAME
+        )
     if _AUXILIARY.match(lower):
-        return Kind.YES_NO
-    asked = re.search(r"^(?:what|what's|tell me|give|state|name)\b(?:\s*(?:is|was|are|were|'s))?\s*(.*)", lower)
-    phrase = re.split(r"\b(?:of|in|for|at|with|on|to|that)\b", asked[1] if asked else lower)[0]
+        return AnswerKind.YES_NO
+    object_ = re.search(r"^(?:what|what's|tell me|give|state|name)\b(?:\s*(?:is|was|are|were|'s))?\s*(.*)", lower)
+    phrase = re.split(r"\b(?:of|in|for|at|with|on|to|that)\b", object_[1] if object_ else lower)[0]
     if any(word in _QUANTITIES for word in words(phrase)) and not re.search(r"\bnames?\b|\btitle\b", phrase):
-        return Kind.NUMBER
+        return AnswerKind.NUMBER
     if re.search(
         r"^what (?:\w+ )?(?:are|were)\b|^(?:list|name) (?:the|all|some)?\s*\w+s\b|^what \w+s (?:are|do)\b", lower
     ):
-        return Kind.LIST
-    return Kind.ANY
+        return AnswerKind.LIST
+    return AnswerKind.ANY

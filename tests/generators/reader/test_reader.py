@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from generators.reader.question import Kind, analyze
+from generators.reader.fields import fields
+from generators.reader.question import AnswerKind, analyze
 from generators.reader.reader import ExtractiveReader
-from generators.reader.spans import Span, fields, head, numbers
+from generators.reader.spans import Span, head, numbers
 from retriever.lexical import Lexicon
 from retriever.types import Evidence, Generation, GenerationRequest
 
@@ -183,15 +184,15 @@ def test_head_of_a_value(value: str, short: str) -> None:
 @pytest.mark.parametrize(
     ("question", "kind"),
     [
-        ("When was it built?", Kind.DATE),
-        ("In what year was it built?", Kind.YEAR),
-        ("Who built it?", Kind.NAME),
-        ("How much does it weigh?", Kind.NUMBER),
-        ("What is the population density?", Kind.NUMBER),
-        ("Does it have a coast?", Kind.YES_NO),
-        ("Which languages are spoken?", Kind.LIST),
-        ("What is the capital?", Kind.ANY),
+        ("When was it built?", AnswerKind.DATE),
+        ("In what year was it built?", AnswerKind.YEAR),
+        ("Who built it?", AnswerKind.NAME),
+        ("How much does it weigh?", AnswerKind.NUMBER),
+        ("What is the population density?", AnswerKind.NUMBER),
+        ("Does it have a coast?", AnswerKind.YES_NO),
+        ("Which languages are spoken?", AnswerKind.LIST),
+        ("What is the capital?", AnswerKind.ANY),
     ],
 )
-def test_kinds(question: str, kind: Kind) -> None:
+def test_kinds(question: str, kind: AnswerKind) -> None:
     assert analyze(question, Lexicon()).kind is kind
