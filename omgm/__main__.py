@@ -32,14 +32,14 @@ COMMANDS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0, or 2 for a mistake in what was given, said in one line."""
+    """Runs a command and returns the exit status: 0, or 2 for bad input, which is explained in one line."""
     args = parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO if args.verbose else logging.WARNING, format="%(levelname)s %(message)s")
     try:
         args.run(args)
     except (ValueError, OSError) as error:
         if args.verbose:
-            logging.exception("what led to the error")
+            logging.exception("where the error came from")
         print(f"omgm: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Returns the parser of all commands. Their heavy imports happen when they run."""
+    """Returns the parser of all commands. Heavy imports wait until a command runs."""
     top = argparse.ArgumentParser(prog="omgm", description="Answers questions about images from an encyclopedia.")
     top.add_argument("--version", action="version", version=f"omgm {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
         summary = (module.__doc__ or "").strip()
         command = commands.add_parser(name, help=summary.rstrip("."), description=summary)
         module.add_arguments(command)
-        command.add_argument("--verbose", action="store_true", help="say what is going on")
+        command.add_argument("--verbose", action="store_true", help="log what happens")
         command.set_defaults(run=module.run)
     return top
 

@@ -1,4 +1,4 @@
-"""The parts that a profile names, built: the one place that turns settings into objects."""
+"""Builds the objects that a profile describes; the only place that turns settings into objects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ transformers_logging.disable_progress_bar()  # a small model's weights are there
 
 
 def build_encoder(profile: Profile) -> DualEncoder:
-    """Returns step 1's model."""
+    """Loads the model of step 1."""
     device, dtype = placement(profile)
     folder = model_folder(profile, "encoder")
     encoder = ClipEncoder.load(folder, device, dtype, long_texts=profile.encoder.long_texts)
@@ -45,7 +45,7 @@ def build_encoder(profile: Profile) -> DualEncoder:
 
 
 def build_fusion(profile: Profile) -> FusionEncoder:
-    """Returns step 2's model."""
+    """Loads the model of step 2."""
     fusion = QFormerFusion.load(model_folder(profile, "fusion"), *placement(profile))
     if profile.cuda_graphs:
         fusion.use_cuda_graphs()
@@ -53,7 +53,7 @@ def build_fusion(profile: Profile) -> FusionEncoder:
 
 
 def build_text_reranker(profile: Profile) -> TextReranker:
-    """Returns step 3's model."""
+    """Loads the model of step 3."""
     if profile.sections.kind == "bm25":
         return BM25(synonyms=load_synonyms())
     load = CrossEncoderReranker.load if profile.sections.kind == "cross_encoder" else FlagReranker.load
@@ -61,10 +61,10 @@ def build_text_reranker(profile: Profile) -> TextReranker:
 
 
 def build_summarizer(profile: Profile) -> Summarizer:
-    """Returns what writes summaries.
+    """Makes the summarizer.
 
     Raises:
-        ValueError: A server is due and its address or model is not set.
+        ValueError: It is a chat model, and its server's address or its name is not set.
     """
     settings = profile.summarizer
     if settings.kind == "openai":
@@ -74,10 +74,10 @@ def build_summarizer(profile: Profile) -> Summarizer:
 
 
 def build_generator(profile: Profile) -> Generator:
-    """Returns what answers.
+    """Makes the generator.
 
     Raises:
-        ValueError: A server is due and its address or model is not set.
+        ValueError: It is a chat model, and its server's address or its name is not set.
     """
     settings = profile.generator
     if settings.kind == "openai":
@@ -134,7 +134,7 @@ def open_retriever(
     fusion: FusionEncoder | None = None,
     reranker: TextReranker | None = None,
 ) -> Retriever[Index]:
-    """Returns the three steps over the index in `folder`, with a profile's models or those given in their place.
+    """Opens an index and puts the three steps on it, with a profile's models or those given in their place.
 
     Raises:
         ValueError: The index or a model is missing, or they do not fit each other; the message says what to do.
@@ -144,7 +144,7 @@ def open_retriever(
     built_with = index.manifest.inputs.candidates
     if built_with != profile.search.candidates:
         raise ValueError(
-            f"{folder}: was built with search.candidates = {built_with!r}, profile {profile.name} says "
+            f"{folder}: was built with search.candidates = {built_with!r}, but profile {profile.name} has "
             f"{profile.search.candidates!r}; build it again or pass --set search.candidates={built_with}"
         )
     steps: list[Step] = [
@@ -159,7 +159,7 @@ def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sectio
     """Returns the folder of a step's model.
 
     Raises:
-        ValueError: It is not there; the message names the profile and the key.
+        ValueError: The folder does not exist; the message names the profile and the key.
     """
     try:
         return local_folder(getattr(profile, section).model, options=profile.options)
@@ -168,12 +168,12 @@ def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sectio
 
 
 def placement(profile: Profile) -> tuple[str, torch.dtype]:
-    """Returns the device that models run on and the type of their weights there.
+    """Returns the device that models run on and the dtype of their weights.
 
-    "auto" is the GPU with bfloat16 where there is one, else the CPU with float32.
+    "auto" is the GPU with bfloat16 if there is one, else the CPU with float32.
 
     Raises:
-        ValueError: The profile asks for a GPU and there is none.
+        ValueError: The profile asks for a GPU, and PyTorch sees none.
     """
     device = profile.device
     if device == "auto":

@@ -1,4 +1,4 @@
-"""A profile: the model of every step and its settings, read from TOML and checked key by key."""
+"""Profiles: the model and settings of every step, read from TOML and checked key by key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONFIGS = next(folder for folder in (_PACKAGE / "configs", _PACKAGE.parent / "co
 MODELS = {"encoder.model", "fusion.model", "sections.model", "summarizer.tokenizer", "generator.tokenizer"}
 """Settings that name a model: a folder if they begin with ".", "/" or "~", else a name on the Hugging Face hub."""
 PATHS = MODELS | {"serving.examples_dir"}
-"""Settings that are or may be paths: relative to the file that names them, or to the working folder after `--set`."""
+"""Settings that can be paths: relative to the profile's file, or to the working folder after `--set`."""
 
 Values = dict[str, Any]
 """Settings by their dotted names: `{"search.k": 20}`."""
@@ -31,14 +31,14 @@ class _Table(BaseModel):
 
 
 class EncoderSettings(_Table):
-    """Step 1's model: its folder, or `org/name` or `org/name@revision` on the hub."""
+    """Step 1's model: a folder, or `org/name` or `org/name@revision` on the hub."""
 
     model: str = Field(min_length=1)
     long_texts: Literal["cut", "windows"] = "cut"
 
 
 class SearchSettings(_Table):
-    """Step 1: how many candidates, and what of an entity the picture is compared with."""
+    """Step 1: the number of candidates, and the part of an entity that the image is compared with."""
 
     k: int = Field(default=20, ge=1)
     candidates: Literal["summary", "title", "article", "image"] = "summary"
@@ -54,7 +54,7 @@ class FusionSettings(_Table):
 
 
 class SectionsSettings(_Table):
-    """Step 3: what scores sections, its model if it has one, and the weight of step 2."""
+    """Step 3: the kind of reranker, its model if it has one, and the weight of step 2."""
 
     kind: Literal["bm25", "cross_encoder", "flag"] = "bm25"
     model: str = ""
@@ -63,7 +63,7 @@ class SectionsSettings(_Table):
 
 
 class _ChatModelSettings(_Table):
-    """A chat model behind a server; `openai` is any compatible one, its key in OPENAI_API_KEY."""
+    """A chat model behind any OpenAI-compatible server; its key is read from OPENAI_API_KEY."""
 
     kind: Literal["extractive", "openai"] = "extractive"
     base_url: str = ""
@@ -79,7 +79,7 @@ class _ChatModelSettings(_Table):
 
 
 class SummarizerSettings(_ChatModelSettings):
-    """What writes summaries; `max_words` is the extractive one's."""
+    """The summarizer; `max_words` limits the extractive kind."""
 
     max_words: int = Field(default=64, ge=1)
     max_tokens: int = Field(default=256, ge=1)
@@ -87,7 +87,7 @@ class SummarizerSettings(_ChatModelSettings):
 
 
 class GeneratorSettings(_ChatModelSettings):
-    """What answers."""
+    """The generator of answers."""
 
     style: Literal["evqa", "infoseek"] = "evqa"
     multimodal: bool = False
@@ -116,14 +116,14 @@ class Profile(_Table):
 
 
 def load_profile(name_or_path: str, overrides: Sequence[str] | Mapping[str, Any] = ()) -> Profile:
-    """Returns a profile with what it extends and with overrides.
+    """Loads a profile, with what it extends and with overrides.
 
     Args:
         name_or_path: A name from `configs/` or a file.
         overrides: `section.key=value`, the value as in TOML or a bare word; or a mapping of `section.key` to values.
 
     Raises:
-        ValueError: There is no such profile, or a key or value is wrong; the message names file and key.
+        ValueError: The profile does not exist, or a key or value is wrong; the message names the file and the key.
     """
     path = resolve(name_or_path)
     values, origins = _read(path, ())
@@ -143,14 +143,14 @@ def load_profile(name_or_path: str, overrides: Sequence[str] | Mapping[str, Any]
 
 
 def resolve(name_or_path: str, beside: Path | None = None) -> Path:
-    """Returns the file of a profile.
+    """Finds the file of a profile.
 
     Args:
         name_or_path: A name from `configs/` or a file.
-        beside: The folder that a relative path starts at; by default the working folder.
+        beside: The folder that relative paths start at; by default the working folder.
 
     Raises:
-        ValueError: There is neither.
+        ValueError: Neither exists.
     """
     named = CONFIGS / f"{name_or_path}.toml"
     if "/" not in name_or_path and named.is_file():
@@ -163,17 +163,17 @@ def resolve(name_or_path: str, beside: Path | None = None) -> Path:
 
 
 def parse_overrides(overrides: Sequence[str]) -> Values:
-    """Returns settings from `section.key=value`; a path becomes absolute.
+    """Parses settings written as `section.key=value`; paths become absolute.
 
     Raises:
-        ValueError: One is not of that form, or the key is unknown.
+        ValueError: A setting is not of that form, or its key is unknown.
     """
     values: Values = {}
     for override in overrides:
         key, equals, text = override.partition("=")
         key = key.strip()
         if not equals:
-            raise ValueError(f"--set: {override!r} should be section.key=value")
+            raise ValueError(f"--set: expected section.key=value, got {override!r}")
         _check_key(key, "--set")
         try:
             value: Any = tomllib.loads(f"value = {text}")["value"]
@@ -184,7 +184,7 @@ def parse_overrides(overrides: Sequence[str]) -> Values:
 
 
 def _given(overrides: Sequence[str] | Mapping[str, Any]) -> tuple[Values, str]:
-    """Returns settings of the caller's own, with the name that errors give their source."""
+    """Returns the caller's settings, and what error messages call their source."""
     if not isinstance(overrides, Mapping):
         return parse_overrides(overrides), "--set"
     values: Values = {}
@@ -196,20 +196,22 @@ def _given(overrides: Sequence[str] | Mapping[str, Any]) -> tuple[Values, str]:
 
 
 def is_folder(model: str) -> bool:
-    """Returns whether a setting names a folder, not a model on the hub."""
+    """Returns whether the value of a setting names a folder rather than a model on the hub."""
     return model.startswith((".", "/", "~"))
 
 
 def is_path(key: str, value: object) -> bool:
-    """Returns whether the value of a setting is a path in the file system."""
+    """Returns whether the value of a setting is a path."""
     return key in PATHS and isinstance(value, str) and (key not in MODELS or is_folder(value))
 
 
 def write_profile(folder: Path, extends: str, values: Mapping[str, Any]) -> Path:
-    """Returns `folder/profile.toml`, which extends a profile by settings; paths below the folder become relative.
+    """Writes `folder/profile.toml`, which extends a profile by settings, and returns its path.
+
+    Paths inside the folder become relative, so that it can be moved.
 
     Args:
-        folder: Where to write.
+        folder: The folder to write to.
         extends: A name from `configs/` or a file.
         values: Settings by their dotted names.
     """
@@ -232,7 +234,7 @@ def write_profile(folder: Path, extends: str, values: Mapping[str, Any]) -> Path
 
 
 def _read(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, object]]:
-    """Returns the settings of a file and of those it extends, and which file each one is from."""
+    """Returns the settings of a file and of those it extends, and the file that each comes from."""
     if path in seen:
         raise ValueError(f"{path}: extends: the profile extends itself")
     try:
@@ -244,13 +246,13 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, object]
     extends = table.pop("extends", None)
     if extends is not None:
         if not isinstance(extends, str):
-            raise ValueError(f"{path}: extends: {extends!r} where a name or a file is due")
+            raise ValueError(f"{path}: extends: must be a name from configs/ or a file, got {extends!r}")
         try:
             base = resolve(extends, path.parent)
         except ValueError as error:
             raise ValueError(f"{path}: extends: {error}") from error
         values, origins = _read(base, (*seen, path))
-    values["name"] = path.stem  # a profile is not the one that it extends
+    values["name"] = path.stem  # not the name of the profile it extends
     for key, value in _flat(table, path).items():
         if is_path(key, value):
             value = os.path.normpath(path.parent / Path(value).expanduser())
@@ -272,13 +274,15 @@ def _check_key(key: str, where: object) -> None:
     section, dot, name = key.partition(".")
     field = Profile.model_fields.get(section)
     if field is None:
-        raise ValueError(f"{where}: unknown key {key!r}; known are {', '.join(Profile.model_fields)}")
+        raise ValueError(f"{where}: unknown key {key!r}; expected one of {', '.join(Profile.model_fields)}")
     part = field.annotation
     settings = part.model_fields if isinstance(part, type) and issubclass(part, BaseModel) else {}
     if dot and name not in settings:
         raise ValueError(f"{where}: unknown key {key!r}; {section} has {', '.join(settings) or 'no keys'}")
     if not dot and settings:
-        raise ValueError(f"{where}: {section} is a table; set one of {', '.join(f'{section}.{k}' for k in settings)}")
+        raise ValueError(
+            f"{where}: {section} is a table; set one of its keys: {', '.join(f'{section}.{k}' for k in settings)}"
+        )
 
 
 def _nested(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Arguments and steps that several commands share."""
+"""Arguments and helpers that several commands share."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
 
 
 def add_knowledge_base(parser: argparse.ArgumentParser, *, own_pictures: bool = False) -> None:
-    """Adds `--kb` and `--images`; the latter may be left out where a knowledge base can hold `own_pictures`."""
+    """Adds `--kb` and `--images`; the latter is optional for a knowledge base that can hold its `own_pictures`."""
     parser.add_argument("--kb", type=Path, required=True, metavar="FILE", help="the knowledge base")
-    about = "the folder with its pictures" + ("; Markdown and ZIM have their own" if own_pictures else "")
+    about = "the folder with its images" + ("; Markdown and ZIM hold their own" if own_pictures else "")
     parser.add_argument("--images", type=Path, required=not own_pictures, metavar="DIR", help=about)
 
 
 def add_kb_format(parser: argparse.ArgumentParser) -> None:
     """Adds `--kb-format`."""
-    known = "evqa, infoseek, wiki6m, jsonl, parquet, markdown or zim; else guessed"
+    known = "evqa, infoseek, wiki6m, jsonl, parquet, markdown or zim; guessed by default"
     parser.add_argument("--kb-format", metavar="NAME", help=known)
 
 
@@ -51,15 +51,21 @@ def add_questions(parser: argparse.ArgumentParser, *, required: bool = True) -> 
         metavar="NAME",
         help="evqa, evqa-all, infoseek, okvqa, dynvqa or plain (%(default)s)",
     )
-    parser.add_argument("--queries", type=Path, required=required, metavar="FILE", help="its question file")
-    parser.add_argument("--query-images", type=Path, required=required, metavar="DIR", help="the questions' pictures")
+    parser.add_argument("--queries", type=Path, required=required, metavar="FILE", help="the file of questions")
+    parser.add_argument(
+        "--query-images",
+        type=Path,
+        required=required,
+        metavar="DIR",
+        help="the folder of their images",
+    )
 
 
 def add_training(parser: argparse.ArgumentParser) -> None:
     """Adds `--out`, `--steps`, `--minutes` and `--seed`."""
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the trained profile goes")
-    parser.add_argument("--steps", type=positive, metavar="N", help="stop after so many steps")
-    parser.add_argument("--minutes", type=float, metavar="M", help="stop after so many minutes")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder for the trained profile")
+    parser.add_argument("--steps", type=positive, metavar="N", help="stop after N steps")
+    parser.add_argument("--minutes", type=float, metavar="M", help="stop after M minutes")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
 
 
@@ -69,15 +75,15 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def positive(text: str) -> int:
-    """Returns a whole number, 1 or more."""
+    """Parses an integer of at least 1."""
     number = int(text)
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} where at least 1 is due")
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
     return number
 
 
 def profile_of(args: argparse.Namespace) -> Profile:
-    """Returns the profile that the arguments name."""
+    """Loads the profile that the arguments name."""
     from omgm.profile import load_profile
 
     return load_profile(args.profile, args.overrides)
@@ -100,21 +106,21 @@ def write_trained(args: argparse.Namespace, key: str, model: Path, **defaults: o
 
 
 def load_questions(args: argparse.Namespace) -> list[Question]:
-    """Returns the questions of `--dataset` in `--queries`."""
+    """Loads the questions of `--dataset` from `--queries`."""
     from evaluation.datasets import load
 
     return load(args.dataset, existing(args.queries, "--queries"))
 
 
 def finder(args: argparse.Namespace) -> Callable[[str], Path | None]:
-    """Returns what finds a question's picture by its id under `--query-images`."""
+    """Returns a function that finds the image of a question by its id under `--query-images`."""
     from evaluation.datasets import find_query_image
 
     return partial(find_query_image, existing(args.query_images, "--query-images"))
 
 
 def images_of(args: argparse.Namespace) -> Path | None:
-    """Returns `--images`, or `None` where the knowledge base is left to have its own pictures."""
+    """Returns `--images`, or `None` if the knowledge base is to hold its own images."""
     return None if args.images is None else existing(args.images, "--images")
 
 
@@ -130,7 +136,7 @@ def existing(path: Path, flag: str) -> Path:
 
 
 def describe(index: Index) -> dict[str, Any]:
-    """Returns what a report says of an index."""
+    """Describes an index for a report."""
     manifest = index.manifest
     return {
         "name": manifest.name,

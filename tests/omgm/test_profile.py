@@ -69,7 +69,7 @@ def test_overrides_win(base: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     ("text", "message"),
     [
         ("[search]\nkk = 3\n", r"profile\.toml: unknown key 'search\.kk'; search has k, candidates"),
-        ("[serach]\nk = 3\n", r"profile\.toml: unknown key 'serach\.k'; known are name"),
+        ("[serach]\nk = 3\n", r"profile\.toml: unknown key 'serach\.k'; expected one of name"),
         ("search = 3\n", r"profile\.toml: search is a table"),
         ("[search]\nk = 0\n", r"profile\.toml: search\.k: .*greater than or equal to 1"),
         ("[fusion]\nalpha = 1.5\n", r"profile\.toml: fusion\.alpha: .*less than or equal to 1"),
@@ -100,7 +100,7 @@ def test_a_hub_name_is_no_path(base: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("search.k", r"--set: 'search\.k' should be section\.key=value"),
+        ("search.k", r"--set: expected section\.key=value, got 'search\.k'"),
         ("search.kk=1", r"--set: unknown key 'search\.kk'"),
         ("search.k=0", r"--set: search\.k: "),
     ],
