@@ -1,4 +1,4 @@
-"""The generator behind an OpenAI-compatible server: the paper's prompts, answered by any chat model."""
+"""A generator on an OpenAI-compatible server: any chat model, given the paper's prompts."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from retriever.types import Generation, GenerationRequest
 
 
 class ChatGenerator:
-    """Asks a chat model for the answer, with the winning section as its context; a `Generator`.
+    """Asks a chat model, with the evidence as its context; a `Generator`.
 
     Args:
-        client: The server and its model.
-        style: Which of the paper's prompts.
-        multimodal: True sends the picture as well.
+        client: The client of the model.
+        style: The data set whose prompt of the paper is used.
+        multimodal: True sends the image as well.
         max_tokens: Longest answer in tokens.
-        max_context_tokens: Longest section text in tokens; what is beyond is cut and reported as `truncated`. Headings
+        max_context_tokens: Longest section text in tokens; a longer one is cut and reported as `truncated`. Headings
             and question are never cut.
-        cut: Counts and cuts by the model's own tokenizer (`llm.context.token_cut`), or by characters.
+        cut: Cuts by the model's own tokens (`llm.context.token_cut`) or by characters.
 
     Raises:
-        ValueError: If a limit is not positive.
+        ValueError: A limit is not positive.
     """
 
     def __init__(
@@ -38,7 +38,9 @@ class ChatGenerator:
         cut: Cut = cut_characters,
     ) -> None:
         if max_tokens < 1 or max_context_tokens < 1:
-            raise ValueError(f"{max_tokens=} and {max_context_tokens=} must be positive")
+            raise ValueError(
+                f"max_tokens and max_context_tokens must be at least 1, got {max_tokens} and {max_context_tokens}"
+            )
         self._client, self._style, self._multimodal = client, style, multimodal
         self._max_tokens, self._max_context_tokens, self._cut = max_tokens, max_context_tokens, cut
 
@@ -48,18 +50,18 @@ class ChatGenerator:
         return self._client.model
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        """Returns one answer for each request; an empty answer is an abstention.
+        """Returns one answer per request; an empty answer is an abstention.
 
         Raises:
-            ChatError: If the server fails for one of them.
+            ChatError: The server fails for one of them.
         """
         return list(await asyncio.gather(*(self._one(request) for request in requests)))
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
-        """Yields the answer piece by piece, then the whole.
+        """Yields the answer piece by piece, then the whole `Generation`.
 
         Raises:
-            ChatError: If the server fails.
+            ChatError: The server fails.
         """
         messages, truncated = await asyncio.to_thread(self._messages, request)
         answer = ""
@@ -74,7 +76,7 @@ class ChatGenerator:
         return Generation(answer or None, truncated=truncated)
 
     def _messages(self, request: GenerationRequest) -> tuple[list[Message], bool]:
-        """Returns the prompt, and whether its section was cut; tokenizes and packs the picture, so not in the loop."""
+        """Returns the prompt and whether its section was cut. Slow (tokenizer, JPEG), so not for the event loop."""
         context, truncated = None, False
         if (evidence := request.evidence) is not None:
             text, truncated = self._cut(evidence.text, self._max_context_tokens)

@@ -1,1 +1,1 @@
-"""Chat models behind any OpenAI-compatible server: the client, prompts, and texts cut to a model's context."""
+"""Chat models on any OpenAI-compatible server: the client, the prompts, and texts cut to a model's context."""

@@ -22,13 +22,13 @@ Message = dict[str, Any]
 """One message as the OpenAI API takes it: {"role": ..., "content": text or a list of content parts}."""
 
 MAX_WAIT = 60.0
-"""Seconds that a wait between two tries never exceeds, whatever Retry-After says."""
+"""Longest wait between two attempts in seconds, whatever Retry-After says."""
 MAX_CONNECT = 10.0
-"""Seconds that a server may take to accept a connection, and to answer a check."""
+"""Seconds a server may take to accept a connection, and to answer a check."""
 
 
 class ChatError(OSError):
-    """A chat server did not answer as it should. `status` is the HTTP status, `None` when there was no response."""
+    """A failed request to a chat server. `status` is the HTTP status, or `None` if there was no response."""
 
     def __init__(self, message: str, url: str, status: int | None = None) -> None:
         super().__init__(f"{url}: {message}")
@@ -36,24 +36,24 @@ class ChatError(OSError):
 
 
 class ChatClient:
-    """Asks a chat model, within one event loop.
+    """A client of one chat model, for use within one event loop.
 
-    A failed connection, 429 and 5xx are tried again, after what Retry-After says or else with a growing pause.
+    Failed connections and statuses 429 and 5xx are retried, after the time in Retry-After or with exponential backoff.
 
     Args:
-        base_url: Where the API begins, with or without "/v1" at its end.
-        model: Name of the model in requests.
-        api_key: Sent as a bearer token when given.
-        timeout: Seconds that a server may stay silent.
-        retries: Further tries after the first.
-        concurrency: Requests under way at once; further ones wait.
-        backoff: Seconds before the first further try; doubled each time, with some jitter.
-        system_role: False puts what the system says before the first user message, for models whose chat template
-            refuses a system role.
-        reasoning_effort: Sent when given; "none" turns a thinking model's reasoning off where the server knows it.
+        base_url: The root of the API, with or without a trailing "/v1".
+        model: The model's name in requests.
+        api_key: Sent as a bearer token if given.
+        timeout: Seconds the server may stay silent.
+        retries: Retries after the first attempt.
+        concurrency: Requests in flight at once; further ones wait.
+        backoff: Seconds before the first retry; doubled for each one after it, with some jitter.
+        system_role: False moves the system message into the first user message, for models whose chat template refuses
+            a system role.
+        reasoning_effort: Sent if given; "none" turns off the reasoning of a thinking model if the server supports it.
 
     Raises:
-        ValueError: If a setting is out of range.
+        ValueError: A setting is out of range.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class ChatClient:
         )
 
     async def complete(self, messages: Sequence[Message], max_tokens: int, temperature: float = 0.0) -> str:
-        """Returns the model's answer to `messages`; temperature 0 is greedy decoding.
+        """Requests the model's answer to `messages`; temperature 0 is greedy decoding.
 
         Raises:
-            ChatError: If the server cannot be reached, refuses, or sends something else than a chat completion.
+            ChatError: The server cannot be reached, refuses, or sends anything but a chat completion.
         """
         async with self._opened(messages, max_tokens, temperature, stream=False) as response:
             body = response.text
@@ -110,10 +110,10 @@ class ChatClient:
     async def stream(
         self, messages: Sequence[Message], max_tokens: int, temperature: float = 0.0
     ) -> AsyncIterator[str]:
-        """Yields the answer piece by piece. Only the opening of a stream is tried again.
+        """Yields the answer piece by piece. Only opening the stream is retried.
 
         Raises:
-            ChatError: As `complete`, and if the stream breaks off.
+            ChatError: As `complete`, or the stream breaks off.
         """
         async with self._opened(messages, max_tokens, temperature, stream=True) as response:
             finished = answered = reasoned = False
@@ -130,7 +130,7 @@ class ChatClient:
                     answered, reasoned = answered or bool(piece), reasoned or thought
                     if reason == "length" and reasoned and not answered:
                         raise self._only_reasoned(max_tokens, response.status_code)
-                    # Some servers leave out the closing [DONE], but not the reason why they stopped.
+                    # Some servers omit the closing [DONE], but none the finish reason.
                     finished = finished or reason is not None
                     if piece:
                         yield piece
@@ -140,7 +140,7 @@ class ChatClient:
             raise ChatError("the stream ended before the answer did", self.url, response.status_code)
 
     async def check(self) -> str:
-        """Returns what the server offers, as a sentence; asks once, for a few seconds.
+        """Checks that the server offers the model, with one request, and returns a sentence that says so.
 
         Raises:
             ChatError: The server cannot be reached, refuses, or does not offer the model.
@@ -165,7 +165,7 @@ class ChatClient:
         await self._http.aclose()
 
     async def __aenter__(self) -> ChatClient:
-        """Returns itself."""
+        """Returns the client itself."""
         return self
 
     async def __aexit__(
@@ -186,7 +186,7 @@ class ChatClient:
         )
 
     def _piece(self, data: str, status: int) -> tuple[str, bool, str | None]:
-        """Returns the text of one event, whether it has reasoning, and why the model stopped if it did."""
+        """Parses one event: its text, whether it has reasoning, and the finish reason if the model stopped."""
         try:
             event = json.loads(data)
             if "error" in event:
@@ -203,7 +203,7 @@ class ChatClient:
     async def _opened(
         self, messages: Sequence[Message], max_tokens: int, temperature: float, *, stream: bool
     ) -> AsyncIterator[httpx.Response]:
-        """Yields a good response, whose body is still to be read where `stream` is true, and closes it."""
+        """Yields a successful response, its body unread if `stream` is true, and closes it."""
         body = {
             "model": self.model,
             "messages": list(messages) if self.system_role else _without_system_role(messages),
@@ -250,22 +250,22 @@ class ChatClient:
 
 
 def image_part(image: Image.Image, max_side: int = 1024, quality: int = 90) -> Message:
-    """Returns an image as a content part with a data URI (JPEG), scaled down to `max_side` pixels where larger."""
-    picture = image.convert("RGB")
-    picture.thumbnail((max_side, max_side))
+    """Encodes an image as a content part with a JPEG data URI, scaled down if a side exceeds `max_side` pixels."""
+    copy = image.convert("RGB")
+    copy.thumbnail((max_side, max_side))
     buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=quality)
+    copy.save(buffer, "JPEG", quality=quality)
     data = base64.b64encode(buffer.getvalue()).decode()
     return {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{data}"}}
 
 
 def text_part(text: str) -> Message:
-    """Returns a text as a content part."""
+    """Wraps a text as a content part."""
     return {"type": "text", "text": text}
 
 
 def _without_system_role(messages: Sequence[Message]) -> list[Message]:
-    """Returns the messages with what the system says put before the first of the others."""
+    """Moves the system messages into the first of the others."""
     said = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
     first, *others = [message for message in messages if message["role"] != "system"]
     content = first["content"]
@@ -274,7 +274,7 @@ def _without_system_role(messages: Sequence[Message]) -> list[Message]:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Returns the seconds of a Retry-After header; `None` for a missing one or a date."""
+    """Parses the seconds of a Retry-After header, `None` if it is missing or a date."""
     try:
         return max(float(header), 0.0) if header else None
     except ValueError:

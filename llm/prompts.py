@@ -36,7 +36,7 @@ Udine and Pordenone.
 
 
 def system_prompt(style: Style, multimodal: bool) -> str:
-    """Returns what the model is told to be; `style` names the table, `multimodal` whether it sees the picture."""
+    """Returns the system prompt of a table (`style`) for a model that sees the image (`multimodal`) or does not."""
     if style == "evqa":
         return f"{_LOOK if multimodal else _HELP}\n{_KNOWLEDGE}"
     role = _LOOK if multimodal else _HELP + _ONLY
@@ -44,7 +44,7 @@ def system_prompt(style: Style, multimodal: bool) -> str:
 
 
 def user_prompt(style: Style, question: str, context: str | None) -> str:
-    """Returns the context and the question; without a context its line is left out."""
+    """Returns the prompt with context and question; without a context its line is omitted."""
     lines = [] if context is None else [f"- Context: {context}"]
     return "\n".join([*lines, f"- Question: {question}", "The answer is:" if style == "evqa" else _SHORT])
 
@@ -52,16 +52,16 @@ def user_prompt(style: Style, question: str, context: str | None) -> str:
 def answer_messages(
     question: str, context: str | None, image: Image.Image | None = None, style: Style = "evqa"
 ) -> list[Message]:
-    """Returns the messages that ask for an answer.
+    """Returns the messages that request an answer.
 
     Args:
         question: The question.
-        context: The section with its headings (`retriever.texts.section_passage`), `None` when nothing was retrieved.
-        image: The picture for a multimodal model; `None` asks as a text-only model is asked.
+        context: The section with its headings (`retriever.texts.section_passage`), or `None` if nothing was retrieved.
+        image: The image for a multimodal model; `None` gives the prompt of text-only models.
         style: "evqa" (Table 16) or "infoseek" (Table 17, with one example).
 
     Raises:
-        ValueError: If `style` is neither.
+        ValueError: `style` is neither.
     """
     if style not in ("evqa", "infoseek"):
         raise ValueError(f"style must be 'evqa' or 'infoseek', got {style!r}")

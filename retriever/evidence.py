@@ -1,4 +1,4 @@
-"""The evidence: the best section of the best candidate is what an answer is read from."""
+"""The evidence: the best section of the best candidate, from which the answer is read."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from retriever.types import Candidate, Evidence
 
 
 def best_evidence(index: EntityIndex, candidates: Sequence[Candidate]) -> Evidence | None:
-    """Returns the first section of the first candidate, `None` without candidates or sections.
+    """Returns the first section of the first candidate, or `None` without candidates or sections.
 
     Args:
-        index: Where the candidates' articles are.
-        candidates: As a pipeline leaves them, best first.
+        index: Holds the candidates' articles.
+        candidates: The result of a pipeline, best first.
     """
     if not candidates or not candidates[0].sections:
         return None

@@ -1,4 +1,4 @@
-"""Files that a reader sees whole or not at all: written under a temporary name, then renamed."""
+"""Atomic file writes: a file is written under a temporary name and renamed, so readers see all of it or nothing."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ def sha256_of(path: Path) -> str:
 
 @contextmanager
 def replacing(path: Path, temporary: Path | None = None) -> Iterator[Path]:
-    """Gives a temporary path to write to, which is renamed to `path` when the block ends.
+    """Yields a temporary path to write to and renames it to `path` at the end of the block.
 
-    Readers see all of the file or the one before, even after a power cut. If the block raises, `path` stays as it was.
+    Readers see either the old file or all of the new one, even after a power cut. If the block raises, `path` is left
+    unchanged.
 
     Args:
-        path: The file.
+        path: The file to replace or create.
         temporary: The temporary path, on the same file system; by default `path` with `.partial` appended.
     """
     temporary = temporary or path.with_name(path.name + ".partial")
@@ -39,23 +40,23 @@ def replacing(path: Path, temporary: Path | None = None) -> Iterator[Path]:
 
 
 def replace_with(path: Path, write: Callable[[Path], object]) -> None:
-    """Has `write` make a file under a temporary path; see `replacing`."""
+    """Calls `write` with a temporary path, which then replaces `path`; see `replacing`."""
     with replacing(path) as partial:
         write(partial)
 
 
 def write_whole(path: Path, content: bytes, temporary: Path | None = None) -> None:
-    """Writes a file at once; see `replacing`."""
+    """Writes a file atomically; see `replacing`."""
     with replacing(path, temporary) as partial:
         partial.write_bytes(content)
 
 
 def write_lines(path: Path, rows: Iterable[Any]) -> None:
-    """Writes a JSON lines file, holding one row at a time in memory; see `replacing`."""
+    """Writes a JSON lines file atomically, with one row in memory at a time; see `replacing`."""
     with replacing(path) as partial, partial.open("wb") as file:
         file.writelines(map(as_line, rows))
 
 
 def as_line(row: Any) -> bytes:
-    """Returns a value as one line of JSON, newline included."""
+    """Encodes a value as one line of JSON, newline included."""
     return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""Score fusion (equations 5 and 7): the one place that decides what a missing score means."""
+"""Score fusion (equations 5 and 7), including how missing scores are treated; no other module decides that."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 
 def fuse(first: Sequence[float | None], second: Sequence[float | None], weight: float) -> list[float]:
-    """Returns `weight * first + (1 - weight) * second` for each item of one list.
+    """Fuses two scores of every item: `weight * first + (1 - weight) * second`.
 
-    A missing score is filled with the lowest score of its kind in the list: absent evidence never lifts an item above
-    one that has it, and an item is not thrown out for an article without a picture. A kind that nobody has is left out
-    altogether, so the other decides alone.
+    A missing score is replaced by the lowest one of its list, so missing evidence never lifts an item above those that
+    have it, and an article without an image is not discarded. If a list has no scores at all, only the other counts.
 
     Example:
         >>> fuse([0.5, 0.4], [0.1, 0.3], weight=0.5)
@@ -22,9 +21,9 @@ def fuse(first: Sequence[float | None], second: Sequence[float | None], weight: 
         ValueError: The lists differ in length, or `weight` is outside [0, 1].
     """
     if len(first) != len(second):
-        raise ValueError(f"cannot fuse {len(first)} scores with {len(second)}")
+        raise ValueError(f"cannot fuse {len(first)} scores with {len(second)}: the lists must be equally long")
     if not 0 <= weight <= 1:
-        raise ValueError(f"a fusion weight lies between 0 and 1, not {weight}")
+        raise ValueError(f"a fusion weight must be between 0 and 1, got {weight}")
     a, b = _filled(first), _filled(second)
     if a is None or b is None:
         return a or b or [0.0] * len(first)

@@ -15,10 +15,10 @@ Synonyms = Mapping[str, tuple[str, ...]]
 
 SYNONYMS_FILE = Path(__file__).with_name("models") / "synonyms.toml"
 MAX_PHRASE = 5
-"""Words of the longest phrase that is looked up in a table of synonyms."""
+"""Longest phrase that is looked up in a synonym table, in words."""
 
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?:'[^\W\d_]+)?", re.UNICODE)
-_SUFFIXES = (  # (suffix, replacement, shortest stem): the first that fits is applied
+_SUFFIXES = (  # (suffix, replacement, shortest stem); the first match is applied
     ("izations", "", 4), ("isations", "", 4), ("ization", "", 4), ("isation", "", 4), ("izing", "", 4), ("ized", "", 4),
     ("ises", "", 5), ("izes", "", 4), ("ised", "", 5), ("ize", "", 4), ("ations", "", 4), ("ation", "", 4),
     ("ating", "", 4), ("ated", "", 4), ("ates", "", 4), ("ate", "", 5), ("ments", "", 4), ("ment", "", 4),
@@ -29,11 +29,11 @@ _SUFFIXES = (  # (suffix, replacement, shortest stem): the first that fits is ap
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """One thing that a question asks about, and the ways to say it, as phrases of stems.
+    """A concept of a question with the phrases that express it, as stems.
 
     Attributes:
-        phrases: Phrases without stop words.
-        literal: How many of them, from the first, are the question's own words (0 or 1).
+        phrases: Equivalent phrases, stop words removed.
+        literal: How many of them, counted from the first, are the question's own words (0 or 1).
     """
 
     phrases: tuple[Phrase, ...]
@@ -41,14 +41,14 @@ class Concept:
 
 
 def fold(text: str) -> str:
-    """Returns `text` in lower case without accents."""
+    """Lowercases `text` and strips accents."""
     decomposed = unicodedata.normalize("NFKD", text.casefold())
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
 
 
 @lru_cache(maxsize=65536)
 def stem(word: str) -> str:
-    """Returns the stem of one folded word: plural and common verb and noun endings are dropped.
+    """Stems one folded word by dropping plural and common verb and noun endings.
 
     Example:
         >>> [stem(word) for word in ("government", "governed", "cities", "manufacturer")]
@@ -86,25 +86,25 @@ STOP_WORDS = frozenset(  # as stems
 
 
 def words(text: str) -> list[str]:
-    """Returns the stems of all words and numbers of `text`, stop words kept."""
+    """Splits `text` into the stems of its words and numbers, stop words included."""
     return [stem(match) for match in _WORD.findall(fold(text))]
 
 
 @lru_cache(maxsize=65536)
 def tokenize(text: str) -> tuple[str, ...]:
-    """Returns the stems of `text` without stop words."""
+    """Splits `text` into stems, stop words removed."""
     return tuple(word for word in words(text) if word not in STOP_WORDS)
 
 
 @lru_cache(maxsize=8)
 def load_synonyms(path: Path = SYNONYMS_FILE) -> dict[str, tuple[str, ...]]:
-    """Returns the table of a synonyms file: phrase -> phrases that may stand for it in a text.
+    """Loads a synonyms file as a table: phrase -> phrases that may replace it in a text.
 
-    The file has `groups`, lists of phrases that stand for each other, and a table `cues` of phrases of a question with
-    what they point at (one way); a cue ends in "?" here: its own words are not looked for in a text.
+    The file has `groups` of interchangeable phrases and a table of `cues`, which map a phrase of a question to phrases
+    of a text, one way. A cue's key ends in "?" in the returned table: its own words are not searched for in a text.
 
     Raises:
-        ValueError: If the file is not of that form.
+        ValueError: The file does not have this form.
     """
     with path.open("rb") as file:
         data = tomllib.load(file)
@@ -113,7 +113,9 @@ def load_synonyms(path: Path = SYNONYMS_FILE) -> dict[str, tuple[str, ...]]:
         entries = [(phrase, group.split("|")) for group in data["groups"] for phrase in group.split("|")]
         entries += [(f"{cue}?", phrases.split("|")) for cue, phrases in data["cues"].items()]
     except (KeyError, AttributeError, TypeError) as error:
-        raise ValueError(f"{path}: needs 'groups' (strings with '|') and a table 'cues' of such strings") from error
+        raise ValueError(
+            f"{path}: must have a list 'groups' and a table 'cues' of strings, their phrases separated by '|'"
+        ) from error
     for phrase, others in entries:
         known = table.get(phrase, ())
         table[phrase] = known + tuple(other for other in others if other != phrase and other not in known)
@@ -121,7 +123,7 @@ def load_synonyms(path: Path = SYNONYMS_FILE) -> dict[str, tuple[str, ...]]:
 
 
 class Lexicon:
-    """Finds the concepts of questions with a table of synonyms (phrase -> phrases that may stand for it)."""
+    """Finds the concepts of questions, using a synonym table (phrase -> phrases that may replace it)."""
 
     def __init__(self, synonyms: Synonyms | None = None) -> None:
         self._table: dict[Phrase, Concept] = {}
@@ -135,11 +137,11 @@ class Lexicon:
             self._table[key] = Concept(tuple(phrases), known.literal if known else int(bool(own)))
 
     def concepts(self, text: str) -> tuple[Concept, ...]:
-        """Returns what `text` is about: the longest known phrases first, then each other word that is no stop word."""
+        """Returns the concepts of `text`: its longest known phrases, and every other word that is not a stop word."""
         return _concepts(self, text)
 
     def find(self, text: str) -> tuple[Concept, ...]:
-        """Returns the same as `concepts`, not cached."""
+        """Computes `concepts` without the cache."""
         stems = words(text)
         found: dict[Concept, None] = {}
         start = 0

@@ -1,4 +1,4 @@
-"""Late interaction (equation 4): how well a query's tokens find a match among each section's."""
+"""Late interaction (equation 4): MaxSim between the tokens of queries and the stored tokens of sections."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ def max_sim_spans(
     spans: Sequence[range],
     mode: ScoreMode = "cosine",
 ) -> list[list[float]]:
-    """Returns the similarity of a query and each section of a span, for every span.
+    """Scores every section of each span against the span's query.
 
-    For each query token the best inner product with a section's tokens is taken. `cosine` averages over the query's
-    tokens, `paper` sums, and `compat` averages too but normalizes each of the query's dimensions over its tokens, as
-    the published code does, for weights whose alpha and beta were tuned that way.
+    Each query token contributes its largest inner product with a token of the section. `cosine` averages over the query
+    tokens and `paper` sums. `compat` also averages but normalizes each dimension of the query over its tokens, like the
+    published code, for weights whose alpha and beta were tuned that way.
 
     Args:
         queries: Fused tokens of image and question, [B, N, H], not normalized.
-        stored: What the index holds of `spans`.
-        query_of: The query of each span.
-        spans: Rows of an entity's sections; may be empty.
-        mode: How to score.
+        stored: The tokens of `spans`, as the index stores them.
+        query_of: For each span, the row of its query in `queries`.
+        spans: Each is the rows of one entity's sections and may be empty.
+        mode: How to normalize and aggregate.
+
+    Returns:
+        One list of scores per span, in the order of its sections.
 
     Raises:
         ValueError: Tokens of queries and sections differ in length.

@@ -14,42 +14,61 @@ IndexT = TypeVar("IndexT", bound=EntityIndex)
 
 
 class Retriever(Generic[IndexT]):
-    """Runs steps one after the other over a whole batch of queries.
+    """Runs its steps one after the other over a whole batch of queries; a `QueryRetriever`.
+
+    Assign to `steps` to add, drop or swap one; any object with a `name` and a `start` is a `Step`:
+
+        retriever.steps = [*retriever.steps, NameVote()]
+        retriever.steps = [Mine() if step.name == "step3" else step for step in retriever.steps]
+
+    Batches under way finish with the steps they began with.
 
     Args:
         steps: The first one starts the lists of candidates, the others rescore them; each has a name of its own.
-        index: Where the entities are that the candidates' rows name.
+        index: Holds the entities that the candidates' rows refer to.
 
     Raises:
-        ValueError: There are no steps, or two share a name.
+        ValueError: There are no steps, or two have the same name.
     """
 
     def __init__(self, steps: Sequence[Step], index: IndexT) -> None:
+        self.index = index
+        self.steps = steps
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps in the order in which they run."""
+        return tuple(step for step, _ in self._stages)
+
+    @steps.setter
+    def steps(self, steps: Sequence[Step]) -> None:
         names = [step.name for step in steps]
-        if not names or len(set(names)) != len(names):
-            raise ValueError(f"a pipeline needs steps with a name each, got {names}")
-        self.steps, self.index = tuple(steps), index
-        self._streams = [own_stream() for _ in steps]
+        if not names:
+            raise ValueError("a pipeline needs at least one step, got none")
+        if len(set(names)) != len(names):
+            raise ValueError(f"every step needs a name of its own, got {', '.join(names)}")
+        self._stages = [(step, own_stream()) for step in steps]
 
     def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
-        """Returns one result for each query, in order."""
+        """Returns one result per query, in order."""
+        stages = self._stages
         candidates: list[list[Candidate]] = [[] for _ in queries]
         timings: dict[str, float] = {}
         rankings: list[dict[str, list[tuple[int, float]]]] = [{} for _ in queries]
         finishes = []
-        for step, stream in zip(self.steps, self._streams, strict=True):
+        for step, stream in stages:
             started = time.perf_counter()
             with stream():
                 finishes.append(step.start(queries))
             timings[step.name] = (time.perf_counter() - started) * 1000
-        for step, stream, finish in zip(self.steps, self._streams, finishes, strict=True):
+        for (step, stream), finish in zip(stages, finishes, strict=True):
             started = time.perf_counter()
             with stream():
                 candidates = finish(candidates)
             timings[step.name] += (time.perf_counter() - started) * 1000
-            for ranking, found in zip(rankings, candidates, strict=True):
-                ranking[step.name] = [(candidate.row, candidate.score) for candidate in found]
+            for ranking, ranked in zip(rankings, candidates, strict=True):
+                ranking[step.name] = [(candidate.row, candidate.score) for candidate in ranked]
         return [
-            RetrievalResult(query.id, found, dict(timings), ranking)
-            for query, found, ranking in zip(queries, candidates, rankings, strict=True)
+            RetrievalResult(query.id, ranked, dict(timings), ranking)
+            for query, ranked, ranking in zip(queries, candidates, rankings, strict=True)
         ]

@@ -1,4 +1,4 @@
-"""What the steps ask of models, of an index and of a generator. Implementations live elsewhere."""
+"""Protocols of models, index, steps, retriever and generator. The implementations are elsewhere."""
 
 from __future__ import annotations
 
@@ -23,75 +23,75 @@ from retriever.types import (
 
 
 class DualEncoder(Protocol):
-    """Step 1's model: images and texts in one space."""
+    """The model of step 1: encodes images and texts in one space."""
 
     @property
     def dimension(self) -> int:
-        """Length of a vector."""
+        """The length of a vector."""
 
     @property
     def fingerprint(self) -> str:
-        """Hash of weights and settings: two encoders with one fingerprint give the same vectors."""
+        """A hash of weights and settings: encoders with the same fingerprint give the same vectors."""
 
     def encode_images(self, images: Sequence[Image.Image]) -> Tensor:
-        """Returns L2-normalized vectors, float32 [N, dimension], on the model's device."""
+        """Encodes to L2-normalized vectors, float32 [N, dimension], on the model's device."""
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
-        """Returns L2-normalized vectors, float32 [N, dimension], on the model's device."""
+        """Encodes to L2-normalized vectors, float32 [N, dimension], on the model's device."""
 
 
 class FusionEncoder(Protocol):
-    """Step 2's model: an image and a text become a few token vectors (equation 3)."""
+    """The model of step 2: fuses an image and a text into a few token vectors (equation 3)."""
 
     @property
     def token_shape(self) -> tuple[int, int]:
-        """Number of token vectors and their length, (32, H)."""
+        """The number of token vectors and their length, (32, H)."""
 
     @property
     def fingerprint(self) -> str:
-        """Hash of weights and settings."""
+        """A hash of weights and settings."""
 
     def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> Tensor:
-        """Returns fused tokens of (images[i], texts[i]), float32 [N, 32, H] on the model's device, not normalized."""
+        """Fuses images[i] with texts[i]: tokens float32 [N, 32, H] on the model's device, not normalized."""
 
     def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> Tensor:
-        """Returns fused tokens of one image with each text, float32 [N, 32, H]; the image is encoded once."""
+        """Fuses one image, encoded once, with each text: tokens float32 [N, 32, H], not normalized."""
 
 
 class TextReranker(Protocol):
-    """Step 3's model: how well passages answer a question."""
+    """The model of step 3: scores how well passages answer a question."""
 
     def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
-        """Returns, per question, one score in [0, 1] for each of its passages, float32 [len(passages[i])]."""
+        """Scores the passages of each question: per question float32 [len(passages[i])] in [0, 1]."""
 
 
 class EntityIndex(Protocol):
-    """An index of entities: search, articles, thumbnails, and the stored section tokens."""
+    """An index of entities: vector search, articles, thumbnails and the stored section tokens."""
 
     @property
     def name(self) -> str:
-        """The name of the knowledge base that the index was built from."""
+        """The name of the knowledge base it was built from."""
 
     def __len__(self) -> int:
         """Returns the number of entities."""
 
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        """Returns scores and rows, both [B, k], best first, of `vectors` [B, dimension]; row -1: no more."""
+        """Searches for `vectors` [B, dimension]: scores and rows, both [B, k], best first; row -1 means no more."""
 
     def entity(self, row: int) -> Entity:
         """Returns the article at `row`."""
 
     def row_of(self, entity_id: str) -> int | None:
-        """Returns the row of an entity, `None` when the index lacks it."""
+        """Returns the row of an entity, or `None` if the index lacks it."""
 
     def image_path(self, row: int) -> Path | None:
-        """Returns the thumbnail of the main image of the entity at `row`, `None` without one."""
+        """Returns the path of the thumbnail of the entity's main image, or `None` without one."""
 
     def section_rows(self, row: int) -> range:
-        """Returns where the tokens of its sections lie in the store; empty without image or sections."""
+        """Returns the rows of its sections in the token store; empty without image or sections."""
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
-        """Returns the stored tokens of sections, each span the `section_rows` of an entity."""
+        """Reads the stored tokens of sections; each span is the `section_rows` of an entity."""
 
 
 Finish = Callable[[list[list[Candidate]]], list[list[Candidate]]]
@@ -99,16 +99,19 @@ Finish = Callable[[list[list[Candidate]]], list[list[Candidate]]]
 
 
 class Step(Protocol):
-    """One step of the pipeline. A new method (a vote over names, an inspector) is one more of these."""
+    """One step of the pipeline. A new method (a vote over names, an inspector) is one more step.
+
+    Any object with these two members fits; `Retriever` describes how to put it into a pipeline.
+    """
 
     @property
     def name(self) -> str:
-        """The key of its time and of its run file."""
+        """Identifies the step in timings and run files; unique within a pipeline."""
 
     def start(self, queries: Sequence[Query]) -> Finish:
-        """Returns what finishes the step, having begun all that needs no candidates: towers, tokenizers.
+        """Starts everything that needs no candidates (image towers, tokenizers) and returns the rest as a function.
 
-        All steps are started before the first is finished, so that on a GPU their towers run side by side.
+        All steps are started before the first one is finished, so on a GPU their towers run concurrently.
         """
 
 
@@ -117,21 +120,21 @@ class QueryRetriever(Protocol):
 
     @property
     def index(self) -> EntityIndex:
-        """Where the entities are that the candidates' rows name."""
+        """The index that the candidates' rows refer to."""
 
     def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
-        """Returns one result for each query, in order."""
+        """Returns one result per query, in order."""
 
 
 class Generator(Protocol):
-    """Turns question, picture and evidence into an answer."""
+    """Answers a question from its image and evidence."""
 
     @property
     def name(self) -> str:
-        """What answered: shown to the user and written into runs."""
+        """The name shown to users and written into runs."""
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        """Returns one answer for each request."""
+        """Returns one answer per request."""
 
     def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
-        """Yields the answer piece by piece, and last what `generate` would have returned."""
+        """Yields the answer piece by piece, then the `Generation` that `generate` would have returned."""

@@ -1,4 +1,4 @@
-"""Section tokens as int8 with one scale a token: half the bytes of float16."""
+"""Section tokens as int8 with one scale per token: half the size of float16."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from torch import Tensor
 
 _LEVELS = 127
 _STEP = 2.0**-24
-"""How far apart float16's smallest numbers are."""
+"""The spacing of float16's subnormal numbers."""
 
 
 def quantize_tokens(tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns int8 values [..., M, H] and float16 scales [..., M]; a token is about `values * scale`.
+    """Quantizes tokens to int8 values [..., M, H] and float16 scales [..., M]; a token is about `values * scale`.
 
-    Symmetric: the largest of a token's values becomes 127 or -127. Values are rounded against the scale as it is
-    stored, so each element is off by half a scale at most. A token of zeros has scale 0.
+    Quantization is symmetric: the largest magnitude of a token becomes 127 or -127. Values are rounded with the scale
+    as stored, so the error of an element is at most half a scale. A token of zeros has scale 0.
 
     Args:
         tokens: Floating point, [..., M, H].
 
     Raises:
-        ValueError: A value is not finite, or too large for a float16 scale (127 * 65504).
+        ValueError: A value is not finite or exceeds 127 * 65504, the largest that a float16 scale can represent.
     """
     exact = tokens.float()
     largest = exact.abs().amax(dim=-1)
     scales = (largest / _LEVELS).half()
     if not torch.isfinite(scales).all():
-        raise ValueError("tokens hold values that are not finite or too large for int8 with a float16 scale")
-    # Below float16's normal numbers a scale may round down by so much that 127 steps do not reach the largest value.
+        raise ValueError("tokens have values that are not finite or too large for int8 with a float16 scale")
+    # A subnormal scale may be rounded down so far that 127 steps do not reach the largest value.
     scales = torch.where(scales.float() * (_LEVELS + 0.5) < largest, (scales.float() + _STEP).half(), scales)
     values = (exact / scales.float().clamp_min(_STEP)[..., None]).round().clamp(-_LEVELS, _LEVELS)
     return values.to(torch.int8), scales
 
 
 def dequantize(values: Tensor, scales: Tensor) -> Tensor:
-    """Returns tokens float32 [..., M, H] of int8 values and their scales [..., M]."""
+    """Returns float32 tokens [..., M, H] from int8 values and their scales [..., M]."""
     return values.float() * scales.float()[..., None]

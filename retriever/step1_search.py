@@ -1,4 +1,4 @@
-"""Step 1, entity search: the query's picture against one vector per entity."""
+"""Step 1, entity search: the query image against one vector per entity."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from retriever.types import Candidate, Query
 
 
 class EntitySearch:
-    """Finds the `k` entities nearest to the picture; it starts lists, so what it is given is dropped.
+    """Finds the `k` entities nearest to the query image. As the first step, it ignores the candidates it is given.
 
     Args:
-        encoder: Has encoded the entities of `index`.
-        index: What is searched.
-        k: Candidates a query, where its options name no other number.
+        encoder: The encoder that the index was built with.
+        index: The index to search.
+        k: Candidates per query unless its options set another number.
 
     Raises:
         ValueError: `k` is below 1.
@@ -26,9 +26,9 @@ class EntitySearch:
         self.encoder, self.index, self.k = encoder, index, _checked(k)
 
     def start(self, queries: Sequence[Query]) -> Finish:
-        """Returns what finds each query's nearest entities by `sim_c`, best first.
+        """Encodes the images; the returned function searches for the nearest entities by `sim_c`, best first.
 
-        There are fewer than `k` where the index holds fewer.
+        A query gets fewer than `k` candidates if the index holds fewer entities.
 
         Raises:
             ValueError: A query's `k` is below 1.
@@ -40,8 +40,8 @@ class EntitySearch:
             most = max(1, min(max(wanted, default=1), len(self.index)))
             scores, rows = self.index.search(vectors, most)
             return [
-                [Candidate(row, sim_c, score=sim_c) for row, sim_c in list(zip(*found, strict=True))[:k] if row >= 0]
-                for k, *found in zip(wanted, rows.tolist(), scores.tolist(), strict=True)
+                [Candidate(row, sim_c, score=sim_c) for row, sim_c in list(zip(*hits, strict=True))[:k] if row >= 0]
+                for k, *hits in zip(wanted, rows.tolist(), scores.tolist(), strict=True)
             ]
 
         return finish
@@ -49,5 +49,5 @@ class EntitySearch:
 
 def _checked(k: int) -> int:
     if k < 1:
-        raise ValueError(f"k: {k} where at least 1 is due")
+        raise ValueError(f"k must be at least 1, got {k}")
     return k

@@ -1,4 +1,4 @@
-"""Step 2, fusion rerank: picture and question together against the stored tokens of every candidate's sections."""
+"""Step 2, fusion rerank: image and question together against the stored tokens of every candidate's sections."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class FusionRerank:
     """Reranks candidates by equation 5: `alpha * sim_c + (1 - alpha) * max over its sections of sim_m`.
 
     Args:
-        fusion: Has made the stored tokens of `index`.
-        index: Where articles and tokens are.
-        alpha: Weight of step 1, where a query's options name no other.
+        fusion: The encoder that made the stored tokens of `index`.
+        index: Holds the articles and the tokens.
+        alpha: Weight of step 1 unless a query's options set another.
         mode: How tokens are compared.
     """
 
@@ -29,23 +29,23 @@ class FusionRerank:
         self.fusion, self.index, self.alpha, self.mode = fusion, index, alpha, mode
 
     def start(self, queries: Sequence[Query]) -> Finish:
-        """Returns what orders candidates by their fused score, best first, and the sections of each by `sim_m`.
+        """Encodes the queries; the returned function ranks candidates by fused score and their sections by `sim_m`.
 
-        A section without stored tokens keeps `sim_m` at `None`, and so does an entity that has none with tokens.
+        Sections without stored tokens keep `sim_m` at `None`, as do entities without any.
         """
         captions = [blip_caption(query.question) for query in queries]
         tokens = self.fusion.encode([query.image for query in queries], captions)
 
         def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
             self._score(tokens, candidates)
-            return [self._fused(query, found) for query, found in zip(queries, candidates, strict=True)]
+            return [self._fused(query, ranked) for query, ranked in zip(queries, candidates, strict=True)]
 
         return finish
 
     @torch.inference_mode()
     def _score(self, tokens: torch.Tensor, candidates: list[list[Candidate]]) -> None:
-        """Sets `sim_m` and the sections of every candidate, all in one call."""
-        pairs = [(query, candidate) for query, found in enumerate(candidates) for candidate in found]
+        """Sets `sim_m` and the sections of all candidates, in one call of MaxSim."""
+        pairs = [(query, candidate) for query, ranked in enumerate(candidates) for candidate in ranked]
         if not pairs:
             return
         spans = [self.index.section_rows(candidate.row) for _, candidate in pairs]

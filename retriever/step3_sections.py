@@ -1,4 +1,4 @@
-"""Step 3, section rerank: the question's words against the sections of the best entity."""
+"""Step 3, section rerank: the text of the question against the sections of the best entity."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from retriever.types import Candidate, Query, ScoredSection
 
 
 class SectionRerank:
-    """Orders the best entity's sections by equation 7: `beta * sim_m + (1 - beta) * sim_t`. Entities keep their order.
+    """Reranks the best entity's sections by equation 7: `beta * sim_m + (1 - beta) * sim_t`. Entities keep their order.
 
     Args:
         reranker: Scores passages against a question.
-        index: Where the articles are.
-        beta: Weight of step 2, where a query's options name no other.
+        index: Holds the articles.
+        beta: Weight of step 2 unless a query's options set another.
     """
 
     name = "step3"
@@ -25,17 +25,17 @@ class SectionRerank:
         self.reranker, self.index, self.beta = reranker, index, beta
 
     def start(self, queries: Sequence[Query]) -> Finish:
-        """Returns what leaves the candidates as they are and scores the sections of each first one, best first."""
+        """Computes nothing yet; the returned function reranks the sections of each query's first candidate."""
         return lambda candidates: self._finish(queries, candidates)
 
     def _finish(self, queries: Sequence[Query], candidates: list[list[Candidate]]) -> list[list[Candidate]]:
-        asked = [(query, found[0]) for query, found in zip(queries, candidates, strict=True) if found]
-        for _, best in asked:
-            if not best.sections:  # no step before this one looked at sections
+        pairs = [(query, ranked[0]) for query, ranked in zip(queries, candidates, strict=True) if ranked]
+        for _, best in pairs:
+            if not best.sections:  # no earlier step has scored sections
                 best.sections = [ScoredSection(i) for i in range(len(self.index.entity(best.row).sections))]
-        questions = [query.question for query, _ in asked]
-        scores = self.reranker.score(questions, [self._passages(best) for _, best in asked])
-        for (query, best), sims in zip(asked, scores, strict=True):
+        questions = [query.question for query, _ in pairs]
+        scores = self.reranker.score(questions, [self._passages(best) for _, best in pairs])
+        for (query, best), sims in zip(pairs, scores, strict=True):
             beta = self.beta if query.options.beta is None else query.options.beta
             best.sections = _rescored(best.sections, sims.tolist(), beta)
         return candidates

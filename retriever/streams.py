@@ -1,4 +1,4 @@
-"""A CUDA stream for each step: what one step computes before its turn runs beside the others."""
+"""One CUDA stream per step, so that the work which steps start early runs concurrently."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import torch
 
 
 def own_stream() -> Callable[[], AbstractContextManager[Any]]:
-    """Returns what enters a new CUDA stream; without CUDA, what does nothing.
+    """Creates a CUDA stream and returns a factory of contexts that enter it; without CUDA they do nothing.
 
-    A step starts and finishes in its own stream and hands candidates on as Python objects, which waits for its own
-    results alone. So no tensor crosses from one stream to another.
+    A step starts and finishes in its own stream and returns candidates as Python objects, which synchronizes with that
+    stream alone. No tensor crosses from one stream to another.
     """
     if not torch.cuda.is_available():
         return nullcontext
-    torch.cuda.synchronize()  # weights and stores have arrived before any stream reads them
+    torch.cuda.synchronize()  # weights and stores must be complete before a stream reads them
     return partial(torch.cuda.stream, torch.cuda.Stream())

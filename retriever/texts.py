@@ -1,4 +1,4 @@
-"""How an article's text reaches the models: the section as the paper writes it, and BLIP's caption clean-up."""
+"""Texts as the models read them: sections in the paper's form, and BLIP's caption clean-up."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _SPACES = re.compile(r"\s{2,}")
 
 
 def section_passage(title: str, section_title: str, text: str) -> str:
-    """Returns a section with its headings, as steps 2 and 3 and the generator's prompt read it."""
+    """Formats a section with its headings, as steps 2 and 3 and the generator's prompt read it."""
     return f"# Wiki Article: {title}\n## Section Title: {section_title}\n{text}"
 
 
 def blip_caption(text: str, max_words: int = 512) -> str:
-    """Returns `text` as BLIP-2 reads it: lower case, some punctuation to spaces, at most `max_words` words.
+    """Cleans `text` as BLIP-2 does: lower case, some punctuation replaced by spaces, at most `max_words` words.
 
     Example:
         >>> blip_caption("A 0.5 m Tree (old)!")

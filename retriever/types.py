@@ -1,4 +1,4 @@
-"""What flows through the pipeline: entities and their sections, queries, candidates, results, answers."""
+"""The data types of the pipeline: entities and sections, queries, candidates, results and answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section of an article; `index` is its position in the article as published, dropped sections counted."""
+    """A section of an article; `index` is its position in the article as published, dropped sections included."""
 
     title: str
     text: str
@@ -24,7 +24,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class ArticleImage:
-    """A picture of an article: where it comes from (URL or path), and the `index` of its section where it has one."""
+    """An image of an article: its URL or path, and the `index` of the section it belongs to, if any."""
 
     url: str
     section: int | None = None
@@ -33,10 +33,9 @@ class ArticleImage:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """One article of the knowledge base. `id` is its key (a URL in E-VQA); `image` names its main image, if any.
+    """An article of the knowledge base. `id` is its key (a URL in E-VQA); `image` names its main image, if any.
 
-    `images` are all of its pictures in the article's order; where `image` is not at hand, the first of them that is
-    takes its place.
+    `images` are all images of the article, in its order; the first available one replaces a missing main image.
     """
 
     id: str
@@ -49,12 +48,12 @@ class Entity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredTokens:
-    """Section tokens as an index holds them, normalized over H before they were stored.
+    """Section tokens as an index stores them, normalized over H.
 
     Attributes:
-        values: [R, M, H], float16, or int8 of which a token is `values * scale`.
+        values: [R, M, H], float16, or int8 where a token is `values * scale`.
         scales: [R, M] for int8, else `None`.
-        first: Row of `values` where each of the spans that were asked for begins.
+        first: For each requested span, the row of `values` at which it begins.
     """
 
     values: Tensor
@@ -64,7 +63,7 @@ class StoredTokens:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What one request may choose for itself; `None` leaves the profile's value."""
+    """Settings of one request; `None` keeps the profile's value."""
 
     k: int | None = None
     alpha: float | None = None
@@ -83,7 +82,7 @@ class Query:
 
 @dataclass(slots=True)
 class ScoredSection:
-    """A section of a candidate; `position` counts within `Entity.sections`. A score of `None` means: not scored."""
+    """A section of a candidate; `position` is its index in `Entity.sections`. A score of `None` means not scored."""
 
     position: int
     sim_m: float | None = None
@@ -93,14 +92,14 @@ class ScoredSection:
 
 @dataclass(slots=True)
 class Candidate:
-    """An entity that step 1 found; later steps fill in and reorder.
+    """An entity found by step 1; later steps add scores and reorder the list.
 
     Attributes:
         row: The entity's row in the index.
-        sim_c: Inner product of the image and the summary (step 1), `None` when another step found it.
+        sim_c: Inner product of query image and summary (step 1), `None` if another step found the entity.
         sim_m: The largest multimodal similarity of its sections (step 2), `None` without image or sections.
-        score: What the last step ranked by; higher is better.
-        sections: Its sections, best first once they are scored.
+        score: The score the last step ranked by; higher is better.
+        sections: Its sections, best first once scored.
     """
 
     row: int
@@ -112,18 +111,18 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalResult:
-    """The outcome for one query: candidates, best first, and milliseconds per step (of its whole batch)."""
+    """The result of one query: candidates, best first, and milliseconds per step (for its whole batch)."""
 
     query_id: str
     candidates: list[Candidate]
     timings_ms: dict[str, float]
     rankings: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    """Per step name, the (row, score) pairs as that step left them: what run files are written from."""
+    """By step name, the (row, score) pairs that the step returned; run files are written from them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The section that an answer is to be read from."""
+    """The section from which the answer is read."""
 
     entity_id: str
     entity_title: str
@@ -135,7 +134,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """What a generator gets: the question, the picture, and the evidence (`None`: nothing was retrieved)."""
+    """The input of a generator: question, image and evidence (`None` if nothing was retrieved)."""
 
     question: str
     image: Image.Image | None
@@ -148,9 +147,9 @@ class Generation:
 
     Attributes:
         answer: The answer, or `None` when it abstains.
-        confidence: 0 to 1 where the generator has one.
-        span: Where the answer stands in `Evidence.text` (start, end characters), for an extractive reader.
-        truncated: True when the evidence had to be cut to fit.
+        confidence: 0 to 1, or `None` if the generator has none.
+        span: The answer's characters in `Evidence.text` (start, end), for an extractive reader.
+        truncated: True if the evidence was cut to fit the model's context.
     """
 
     answer: str | None
@@ -160,5 +159,5 @@ class Generation:
 
     @property
     def abstained(self) -> bool:
-        """True when there is no answer."""
+        """True if there is no answer."""
         return self.answer is None

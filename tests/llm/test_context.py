@@ -67,7 +67,7 @@ def test_trained_tokenizers_never_go_over(tmp_path: Path, kind: str) -> None:
 
 
 def test_not_a_tokenizer(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"tokenizer\.json does not exist; name a model"):
+    with pytest.raises(ValueError, match=r"tokenizer\.json does not exist; set tokenizer to a model"):
         token_cut(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ValueError, match=r"tokenizer\.json cannot be read"):

@@ -137,11 +137,11 @@ def test_each_query_has_its_own_options(retriever: Retriever[Index]) -> None:
 
 
 def test_options_out_of_range_name_themselves(retriever: Retriever[Index]) -> None:
-    with pytest.raises(ValueError, match="k: 0"):
+    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
         retriever.retrieve([Query(FRANCE.image, "?", options=Options(k=0))])
     with pytest.raises(ValueError, match="between 0 and 1"):
         retriever.retrieve([Query(FRANCE.image, "?", options=Options(alpha=2.0))])
-    with pytest.raises(ValueError, match="k: 0"):
+    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
         EntitySearch(ColorEncoder(), retriever.index, k=0)
 
 
@@ -202,8 +202,49 @@ def test_a_new_step_needs_nothing_of_the_others(index: Index) -> None:
     search = EntitySearch(ColorEncoder(), index, k=3)
     [found] = Retriever([search, Reverse()], index).retrieve([FRANCE])
     assert [row for row, _ in found.rankings["reverse"]] == [row for row, _ in found.rankings["step1"]][::-1]
-    with pytest.raises(ValueError, match="name each"):
+    with pytest.raises(ValueError, match="a name of its own, got step1, step1"):
         Retriever([search, search], index)
+
+
+class Sign:
+    """A step that leaves the candidates as they are."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def start(self, queries: object) -> Finish:
+        return lambda candidates: candidates
+
+
+def test_a_step_is_swapped_added_and_dropped(index: Index) -> None:
+    search = EntitySearch(ColorEncoder(), index, k=2)
+    retriever = Retriever([search, Sign("a")], index)
+    retriever.steps = [Sign("b") if step.name == "a" else step for step in retriever.steps]
+    retriever.steps = [*retriever.steps, Sign("c")]
+    assert list(retriever.retrieve([FRANCE])[0].timings_ms) == ["step1", "b", "c"]
+    retriever.steps = retriever.steps[:1]
+    [result] = retriever.retrieve([FRANCE])
+    assert list(result.rankings) == ["step1"] and len(result.candidates) == 2
+
+
+def test_steps_that_do_not_fit_leave_the_pipeline_as_it_was(index: Index) -> None:
+    retriever = Retriever([Sign("a")], index)
+    with pytest.raises(ValueError, match="at least one step"):
+        retriever.steps = []
+    with pytest.raises(ValueError, match="a name of its own, got b, b"):
+        retriever.steps = [Sign("b"), Sign("b")]
+    assert [step.name for step in retriever.steps] == ["a"]
+
+
+def test_a_batch_under_way_keeps_its_steps(index: Index) -> None:
+    class Replaces(Sign):
+        def start(self, queries: object) -> Finish:
+            retriever.steps = [Sign("new")]
+            return super().start(queries)
+
+    retriever = Retriever([Replaces("a"), Sign("b")], index)
+    assert list(retriever.retrieve([FRANCE])[0].timings_ms) == ["a", "b"]
+    assert list(retriever.retrieve([FRANCE])[0].timings_ms) == ["new"]
 
 
 def test_every_step_starts_before_the_first_finishes(index: Index) -> None:
