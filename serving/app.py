@@ -1,12 +1,11 @@
-"""The HTTP service: `create_app` joins retriever, index and generator to routes. `omgm serve` runs it."""
+"""The HTTP service: `create_app` connects a retriever and a generator to routes. `omgm serve` runs it."""
 
 from __future__ import annotations
 
 import asyncio
 import mimetypes
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,38 +13,34 @@ from fastapi import FastAPI, Request
 from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from retriever.protocols import EntityIndex, Generator, QueryRetriever
+from retriever.protocols import Generator, QueryRetriever
 from serving.errors import ApiError, install_error_handlers
 from serving.examples import read_examples
-from serving.requests import Ask, read_ask
-from serving.schemas import AnswerOut, AskFields, AskOptions, ErrorOut, ReadyOut, RetrieveOut
-from serving.service import Found, Service, out_of_time
+from serving.pages import add_pages
+from serving.requests import CheckedRequest, read_request
+from serving.schemas import AnswerOut, ErrorOut, ExampleOut, ReadyOut, RequestFields, RequestOptions, RetrieveOut
+from serving.service import Retrieval, Service, out_of_time
 from serving.settings import ServingSettings
 
 T = TypeVar("T")
 
-_PAGE = {"page.html": "text/html", "page.js": "text/javascript", "page.css": "text/css"}
-_PAGE_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",
-}
-_PICTURE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; sandbox",  # a picture opened by itself must not run anything
+_IMAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; sandbox",  # an image opened by itself must not run anything
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "max-age=300",
 }
+_FIELDS = RequestFields.model_json_schema()
 _MULTIPART = {
     "type": "object",
     "required": ["image", "question"],
     "properties": {
-        "image": {"type": "string", "format": "binary", "description": "The picture."},
-        "question": {"type": "string", "description": "The question about the picture."},
-        "options": {"type": "string", "description": f"JSON object: {', '.join(AskOptions.model_fields)}."},
+        "image": {"type": "string", "format": "binary", "description": "The image file."},
+        "question": _FIELDS["properties"]["question"],
+        "options": {
+            "type": "string",
+            "default": "{}",
+            "description": f"JSON object with any of: {', '.join(RequestOptions.model_fields)}.",
+        },
     },
 }
 _BODY = {
@@ -53,32 +48,37 @@ _BODY = {
         "required": True,
         "content": {
             "multipart/form-data": {"schema": _MULTIPART},
-            "application/json": {"schema": AskFields.model_json_schema()},
+            "application/json": {"schema": _FIELDS},
         },
     }
 }
 _ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorOut, "description": "Malformed body or broken image."},
-    413: {"model": ErrorOut, "description": "Image over the limit of bytes or pixels."},
-    415: {"model": ErrorOut, "description": "Not an image, or a body of another type."},
+    400: {"model": ErrorOut, "description": "The body is malformed or the image is broken."},
+    408: {"model": ErrorOut, "description": "The upload took too long."},
+    413: {"model": ErrorOut, "description": "The image has too many bytes or pixels."},
+    415: {"model": ErrorOut, "description": "The image or the body has an unsupported format."},
     422: {"model": ErrorOut, "description": "A field is missing, unknown, of the wrong type or out of range."},
-    424: {"model": ErrorOut, "description": "The generator gave no answer, and the request asked to fail then."},
-    429: {"model": ErrorOut, "description": "Too many requests wait; see Retry-After."},
-    503: {"model": ErrorOut, "description": "Not ready."},
-    504: {"model": ErrorOut, "description": "Out of time."},
+    424: {"model": ErrorOut, "description": "The generator failed and `on_generator_error` is `fail`."},
+    429: {"model": ErrorOut, "description": "The queue is full; see the header Retry-After."},
+    503: {"model": ErrorOut, "description": "The service is not ready."},
+    504: {"model": ErrorOut, "description": "The answer took too long."},
+}
+_RETRIEVE_ERRORS = {status: error for status, error in _ERRORS.items() if status != 424}
+_IMAGE_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"image/*": {}}, "description": "The image file."},
+    404: {"model": ErrorOut, "description": "There is no such image."},
+    422: {"model": ErrorOut, "description": "The row is not a number."},
 }
 
 
-def create_app(
-    retriever: QueryRetriever, index: EntityIndex, generator: Generator, settings: ServingSettings | None = None
-) -> FastAPI:
-    """Returns the service. Its batch worker runs from the application's start to its end.
+def create_app(retriever: QueryRetriever, generator: Generator, settings: ServingSettings | None = None) -> FastAPI:
+    """Returns the service; its batch worker runs for the lifetime of the application.
 
     Raises:
         ValueError: `settings.examples_dir` cannot be read.
     """
     settings = settings or ServingSettings()
-    service = Service(retriever, index, generator, settings)
+    service = Service(retriever, generator, settings)
     examples = read_examples(settings.examples_dir)
 
     @asynccontextmanager
@@ -87,20 +87,23 @@ def create_app(
         yield
         await service.batcher.stop()
 
-    app = FastAPI(title="OMGM", summary="Answers questions about images from an encyclopedia.", lifespan=lifespan)
+    summary = "Answers questions about images from an encyclopedia."
+    app = FastAPI(title="OMGM", summary=summary, lifespan=lifespan, docs_url=None, redoc_url=None)
     install_error_handlers(app)
+    add_pages(app)
 
-    async def find(request: Request) -> tuple[Ask, Found]:
-        service.batcher.admit()  # before the upload is read: a full service must not collect pictures
+    async def run_retrieval(request: Request) -> tuple[CheckedRequest, Retrieval]:
+        service.batcher.admit()  # before the upload is read: a full service must not collect images
         try:
             async with asyncio.timeout(settings.upload_timeout_s):
-                ask = await read_ask(request, settings)
+                checked = await read_request(request, settings)
         except TimeoutError as error:
-            raise ApiError(408, "upload_timeout", f"the upload took over {settings.upload_timeout_s:g} s") from error
+            message = f"the upload took longer than {settings.upload_timeout_s:g} s"
+            raise ApiError(408, "upload_timeout", message) from error
         except ClientDisconnect as error:
-            raise _gone() from error
-        work = service.find(ask, request.state.request_id, request.scope.get("root_path", ""))
-        return ask, await within(settings.timeout_s, request, work)
+            raise _client_gone() from error
+        work = service.retrieve(checked, request.state.request_id, request.scope.get("root_path", ""))
+        return checked, await within(settings.timeout_s, request, work)
 
     async def within(seconds: float, request: Request, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -115,83 +118,76 @@ def create_app(
 
     @app.post("/answer", response_model=AnswerOut, responses=_ERRORS, openapi_extra=_BODY)
     async def answer(request: Request) -> AnswerOut | Response:
-        """Returns the answer to a question about a picture, with its evidence, candidates, scores and times."""
-        ask, found = await find(request)
-        if ask.stream:
-            return events(service.answer_events(found, ask.on_generator_error))
-        return await _while_connected(request, service.answer(found, ask.on_generator_error))
+        """Answers a question about an image, with evidence, candidates, scores and timings.
 
-    @app.post("/retrieve", response_model=RetrieveOut, responses=_ERRORS, openapi_extra=_BODY)
+        With `stream` the response is a stream of server-sent events: `retrieval` (the fields of `/retrieve`), `answer`
+        (pieces of text), then `done` (the other fields), or `error`.
+        """
+        checked, retrieval = await run_retrieval(request)
+        if checked.stream:
+            return events(service.answer_events(retrieval, checked.on_generator_error))
+        return await _while_connected(request, service.answer(retrieval, checked.on_generator_error))
+
+    @app.post("/retrieve", response_model=RetrieveOut, responses=_RETRIEVE_ERRORS, openapi_extra=_BODY)
     async def retrieve(request: Request) -> RetrieveOut | Response:
-        """Returns what `/answer` does, without asking the generator."""
-        ask, found = await find(request)
-        return events(service.retrieval_events(found)) if ask.stream else found.response
+        """Retrieves evidence and candidates like `/answer`, without asking the generator."""
+        checked, retrieval = await run_retrieval(request)
+        return events(service.retrieval_events(retrieval)) if checked.stream else retrieval.response
 
     @app.get("/health/live")
     async def live() -> dict[str, str]:
-        """Returns at once while the process runs."""
+        """Answers while the process runs."""
         return {"status": "live"}
 
     @app.get("/health/ready", response_model=ReadyOut, responses={503: _ERRORS[503]})
     async def ready() -> ReadyOut:
-        """Returns 200 while the batch worker takes requests, 503 with the reason when it does not."""
+        """Answers 200 while the service accepts requests, else 503 with the reason."""
         problem = service.batcher.problem()
         if problem:
             raise ApiError(503, "not_ready", problem)
         waiting = service.batcher.waiting
         return ReadyOut(status="ready", index=service.about(), generator=generator.name, waiting=waiting)
 
-    @app.get("/entities/{row}/image", response_class=FileResponse)
+    @app.get("/entities/{row}/image", response_class=FileResponse, responses=_IMAGE_RESPONSES)
     async def entity_image(row: int) -> FileResponse:
-        """Returns the main picture of an entity."""
+        """Sends the main image of an entity, named by its row in the index."""
+        index = retriever.index
         path = index.image_path(row) if 0 <= row < len(index) else None
         if path is None or not path.is_file():
-            raise ApiError(404, "not_found", f"entity {row} has no picture here", param="row")
-        return _picture(path)
+            raise ApiError(404, "not_found", f"entity {row} has no image", param="row")
+        return _image_file(path)
 
     @app.get("/examples")
-    async def list_examples(request: Request) -> list[dict[str, str]]:
-        """Returns example pictures with a question each."""
+    async def list_examples(request: Request) -> list[ExampleOut]:
+        """Lists example images with a question each."""
         root = request.scope.get("root_path", "")
         return [
-            {"image": f"{root}/examples/{name}", "question": example.question} for name, example in examples.items()
+            ExampleOut(image=f"{root}/examples/{name}", question=example.question) for name, example in examples.items()
         ]
 
-    @app.get("/examples/{name}", response_class=FileResponse)
+    @app.get("/examples/{name}", response_class=FileResponse, responses=_IMAGE_RESPONSES)
     async def example_image(name: str) -> FileResponse:
-        """Returns the picture of an example."""
+        """Sends the image of an example."""
         if name not in examples:
             raise ApiError(404, "not_found", f"there is no example {name!r}", param="name")
-        return _picture(examples[name].path)
+        return _image_file(examples[name].path)
 
-    for name, kind in _PAGE.items():
-        route = "/" if name == "page.html" else f"/{name}"
-        app.add_api_route(route, _page_file(name, kind), include_in_schema=False)
     return app
 
 
-def _page_file(name: str, kind: str) -> Callable[[], Awaitable[Response]]:
-    body = resources.files("serving").joinpath(name).read_bytes()
-
-    async def send() -> Response:
-        return Response(body, media_type=kind, headers=_PAGE_HEADERS)
-
-    return send
-
-
-def _picture(path: Path) -> FileResponse:
+def _image_file(path: Path) -> FileResponse:
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    return FileResponse(path, media_type=kind, headers=_PICTURE_HEADERS)
+    return FileResponse(path, media_type=kind, headers=_IMAGE_HEADERS)
 
 
 async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Returns what `work` returns; cancels it when the caller goes away, so that nobody computes for nobody."""
+    """Returns the result of `work`, which is canceled when the client disconnects."""
     task = asyncio.ensure_future(work)
     watch = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise _gone()
+            raise _client_gone()
         return task.result()
     finally:
         task.cancel()
@@ -204,5 +200,5 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-def _gone() -> ApiError:
-    return ApiError(499, "client_gone", "the caller closed the connection")
+def _client_gone() -> ApiError:
+    return ApiError(499, "client_gone", "the client closed the connection")

@@ -1,4 +1,4 @@
-"""Dynamic batching: concurrent callers share one worker thread, which retrieves for several of them at once."""
+"""Dynamic batching: concurrent requests share one worker thread, which retrieves for several of them at once."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ log = logging.getLogger(__name__)
 Retrieve = Callable[[Sequence[Query]], list[RetrievalResult]]
 
 
-class WorkerDied(RuntimeError):
-    """The worker thread met something that it must not survive."""
+class WorkerError(RuntimeError):
+    """An error that ends the batch worker, such as SystemExit in its thread."""
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting:
+class _QueueEntry:
     query: Query
     future: asyncio.Future[RetrievalResult]
     arrived: float = field(default_factory=time.monotonic)
 
 
 class Batcher:
-    """A bounded queue before `retrieve`, which only ever runs in one thread.
+    """A bounded queue in front of `retrieve`, which runs in one thread only.
 
-    A batch is whatever has gathered when the oldest query has waited `max_wait_ms` or `max_batch` are there. Where it
-    fails, its members are tried one by one, so that only the culprit gets the error. Where the worker itself dies,
-    every waiter gets an error, `problem` says so, and new queries are turned away.
+    A batch starts when the oldest query has waited `max_wait_ms` or when `max_batch` queries are waiting. If a batch
+    fails, its queries are tried one by one, so that only the bad one gets the error. If the worker dies, all waiting
+    queries fail, `problem` says so, and new queries are rejected.
 
     Args:
-        retrieve: Returns one result per query, in order.
+        retrieve: Returns one result for each query, in order.
         settings: `max_batch`, `max_wait_ms`, `max_queue` and `timeout_s` are read.
     """
 
     def __init__(self, retrieve: Retrieve, settings: ServingSettings) -> None:
         self._retrieve = retrieve
         self._settings = settings
-        self._pending: deque[_Waiting] = deque()
-        self._running: list[_Waiting] = []
+        self._pending: deque[_QueueEntry] = deque()
+        self._running: list[_QueueEntry] = []
         self._running_since = 0.0
         self._arrived = asyncio.Event()
         self._closing = False
@@ -60,7 +60,7 @@ class Batcher:
         self._worker.add_done_callback(self._ended)
 
     async def stop(self) -> None:
-        """Turns new queries away, finishes those that wait, and ends the worker; gives up after `timeout_s`."""
+        """Rejects new queries, finishes the waiting ones and ends the worker; gives up after `timeout_s`."""
         self._closing = True
         self._arrived.set()
         if self._worker is not None and not self._worker.done():
@@ -71,11 +71,11 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """Number of queries that wait for a batch."""
+        """Number of queries that are waiting for a batch."""
         return len(self._pending)
 
     def problem(self) -> str | None:
-        """Returns why no query can be answered, or `None` when all is well."""
+        """Returns why no query can be answered, or `None` if the worker is healthy."""
         if self._closing:
             return "the service is shutting down"
         if self._worker is None:
@@ -88,27 +88,27 @@ class Batcher:
         return None
 
     def admit(self) -> None:
-        """Checks that one more query may come.
+        """Checks that the queue accepts one more query.
 
         Raises:
-            ApiError: 503 when the worker is not there, 429 when the queue is full.
+            ApiError: 503 if the worker is not running, 429 if the queue is full.
         """
         problem = self.problem()
         if problem:
             raise ApiError(503, "not_ready", problem)
         if len(self._pending) >= self._settings.max_queue:
-            message = f"{len(self._pending)} requests are waiting already; try again in a second"
+            message = f"the queue is full ({len(self._pending)} requests); try again in a second"
             raise ApiError(429, "queue_full", message, headers={"Retry-After": "1"})
 
     async def submit(self, query: Query) -> RetrievalResult:
-        """Returns the result for `query`. A caller that is cancelled leaves the queue at once.
+        """Returns the result for `query`, which leaves the queue at once when its caller is canceled.
 
         Raises:
-            ApiError: As `admit` does, and 503 when the worker dies meanwhile.
-            Exception: What `retrieve` raised on this very query.
+            ApiError: As from `admit`, and 503 if the worker dies in the meantime.
+            Exception: What `retrieve` raised for this query.
         """
         self.admit()
-        entry = _Waiting(query, asyncio.get_running_loop().create_future())
+        entry = _QueueEntry(query, asyncio.get_running_loop().create_future())
         self._pending.append(entry)
         self._arrived.set()
         try:
@@ -124,15 +124,15 @@ class Batcher:
             outcomes = await loop.run_in_executor(self._thread, self._outcomes, [entry.query for entry in batch])
             self._running = []
             for entry, outcome in zip(batch, outcomes, strict=True):
-                if entry.future.done():  # its caller has left
+                if entry.future.done():  # its caller is gone
                     continue
                 if isinstance(outcome, Exception):
                     entry.future.set_exception(outcome)
                 else:
                     entry.future.set_result(outcome)
 
-    async def _collect(self) -> list[_Waiting]:
-        """Returns the next batch; empty only when the service closes and nobody waits."""
+    async def _collect(self) -> list[_QueueEntry]:
+        """Returns the next batch; it is empty only when the service is closing and no query is waiting."""
         while not self._pending:
             if self._closing:
                 return []
@@ -155,23 +155,21 @@ class Batcher:
         try:
             results = list(self._retrieve(queries))
             if len(results) != len(queries):
-                raise RuntimeError(f"{len(results)} results came back for {len(queries)} queries")
+                raise RuntimeError(f"the retriever returned {len(results)} results for {len(queries)} queries")
             return [*results]
         except Exception as error:
             if len(queries) == 1:
                 return [error]
             log.warning("a batch of %d failed (%r); trying its members one by one", len(queries), error)
-        except BaseException as error:  # SystemExit and its kin would otherwise end the event loop from inside a task
-            raise WorkerDied(repr(error)) from error
+        except BaseException as error:  # otherwise SystemExit and the like would end the event loop from inside a task
+            raise WorkerError(repr(error)) from error
         return [outcome for query in queries for outcome in self._outcomes([query])]
 
     def _ended(self, worker: asyncio.Task[None]) -> None:
-        """Leaves nobody waiting for a worker that is gone."""
+        """Fails all queries that wait for a worker that has ended."""
         if not worker.cancelled() and worker.exception():
             log.error("the batch worker died", exc_info=worker.exception())
         for entry in [*self._running, *self._pending]:
             if not entry.future.done():
-                entry.future.set_exception(
-                    ApiError(503, "not_ready", "the batch worker ended before its work was done")
-                )
+                entry.future.set_exception(ApiError(503, "not_ready", "the batch worker died before it had finished"))
         self._running = []

@@ -1,4 +1,4 @@
-"""One error shape for everything that goes wrong: `{"error": {"message", "type", "param", "code"}}`."""
+"""The one shape of all errors: `{"error": {"message", "type", "param", "code"}}`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
 class ApiError(Exception):
-    """A fault with the status and code that the caller is told.
+    """An error as the client sees it.
 
     Attributes:
         status: HTTP status.
-        code: Stable short name, for programs.
-        message: What is wrong and how to mend it, for people.
-        param: The request field at fault, if one is.
+        code: A stable name of the error, for programs.
+        message: What is wrong and how to fix it, for people.
+        param: The request field at fault, if it is one.
         headers: Response headers, such as Retry-After.
     """
 
@@ -49,12 +49,12 @@ class ApiError(Exception):
 
     def body(self) -> dict[str, dict[str, str | None]]:
         """Returns the error as JSON-ready data."""
-        kind = "invalid_request_error"
+        error_type = "invalid_request_error"
         if self.status >= 500 or self.status == 424:
-            kind = "server_error"
+            error_type = "server_error"
         elif self.status == 429:
-            kind = "rate_limit_error"
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+            error_type = "rate_limit_error"
+        return {"error": {"message": self.message, "type": error_type, "param": self.param, "code": self.code}}
 
     def response(self) -> JSONResponse:
         """Returns the error as an HTTP response."""
@@ -62,42 +62,49 @@ class ApiError(Exception):
 
 
 def as_api_error(error: Exception, request_id: str) -> ApiError:
-    """Returns `error` as the caller may see it; an unexpected one is logged and keeps its internals to itself."""
+    """Returns `error` as the client may see it; the details of an unexpected one go to the log only."""
     if isinstance(error, ApiError):
         return error
     log.error("request %s failed", request_id, exc_info=error)
-    return ApiError(500, "internal_error", f"internal error; the log has it under request id {request_id}")
+    return ApiError(500, "internal_error", f"internal error; see the server's log for request {request_id}")
+
+
+def validation_message(param: str, message: str) -> str:
+    """Returns one of pydantic's messages as a sentence about `param`."""
+    return f"{param} {message.replace('Input should', 'must', 1)}"
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Gives every fault inside `app` the one error shape, and every response its request id."""
-    app.add_exception_handler(ApiError, _own)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RequestValidationError, _validation)
+    """Gives every error of `app` the same shape, and every response its request id."""
+    app.add_exception_handler(ApiError, _handle_api_error)
+    app.add_exception_handler(HTTPException, _handle_http_error)
+    app.add_exception_handler(RequestValidationError, _handle_validation_error)
     app.add_middleware(RequestIdMiddleware)
 
 
-async def _own(request: Request, error: Exception) -> JSONResponse:
+async def _handle_api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
     return error.response()
 
 
-async def _http(request: Request, error: Exception) -> JSONResponse:
+async def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     code = _HTTP_CODES.get(error.status_code, "http_error")
     message = f"{request.method} {request.url.path}: {error.detail}"
+    if allowed := (error.headers or {}).get("Allow"):
+        message += f"; use {allowed}"
     return ApiError(error.status_code, code, message, headers=error.headers).response()
 
 
-async def _validation(request: Request, error: Exception) -> JSONResponse:
+async def _handle_validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     param = str(first["loc"][-1])
-    return ApiError(422, "wrong_type", f"{param}: {first['msg']}", param=param).response()
+    return ApiError(422, "wrong_type", validation_message(param, first["msg"]), param=param).response()
 
 
 class RequestIdMiddleware:
-    """Names every request: takes `x-request-id` where it is sane, returns it, and answers what nobody else caught."""
+    """Gives every request an id, its own `x-request-id` if that is valid, and answers uncaught exceptions."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -112,7 +119,7 @@ class RequestIdMiddleware:
         scope.setdefault("state", {})["request_id"] = request_id
         started = False
 
-        async def named(message: Message) -> None:
+        async def send_with_id(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
@@ -120,8 +127,8 @@ class RequestIdMiddleware:
             await send(message)
 
         try:
-            await self.app(scope, receive, named)
+            await self.app(scope, receive, send_with_id)
         except Exception as error:
             response = as_api_error(error, request_id).response()
             if not started:
-                await response(scope, receive, named)
+                await response(scope, receive, send_with_id)

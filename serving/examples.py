@@ -1,4 +1,4 @@
-"""Example pictures with their questions, read from a demo folder and offered on the page."""
+"""Example images with questions, read from the demo's folder and offered on the page."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A picture and a question about it."""
+    """An image and a question about it."""
 
     path: Path
     question: str
 
 
 def read_examples(folder: Path | None, shown: int = SHOWN) -> dict[str, Example]:
-    """Returns up to `shown` examples by name, spread evenly over `test.csv`, no picture twice.
+    """Returns up to `shown` examples by name, spread evenly over `test.csv`, each image once.
 
     Raises:
         ValueError: `test.csv` is missing or lacks a column.
@@ -27,17 +27,17 @@ def read_examples(folder: Path | None, shown: int = SHOWN) -> dict[str, Example]
         return {}
     table = folder / "test.csv"
     if not table.is_file():
-        raise ValueError(f"examples_dir: {table} does not exist; it needs the columns question, dataset_image_ids")
-    pictures = {path.stem: path for path in sorted((folder / "queries").glob("*.jpg"))}
+        raise ValueError(f"examples_dir: {table} does not exist; it must have the columns question, dataset_image_ids")
+    images = {path.stem: path for path in sorted((folder / "queries").glob("*.jpg"))}
     found: dict[str, Example] = {}
     with table.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
         if not {"question", "dataset_image_ids"} <= set(reader.fieldnames or ()):
-            raise ValueError(f"{table} needs the columns question, dataset_image_ids")
+            raise ValueError(f"examples_dir: {table} must have the columns question, dataset_image_ids")
         for row in reader:
             name = row["dataset_image_ids"].split("|")[0].removesuffix(".jpg")
-            if name in pictures and name not in found:
-                found[name] = Example(pictures[name], row["question"])
+            if name in images and name not in found:
+                found[name] = Example(images[name], row["question"])
     return _spread(found, shown)
 
 

@@ -1,4 +1,4 @@
-"""Pictures by URL, from hosts that the operator allows and from nowhere else."""
+"""Fetches images by URL, from hosts that the operator allows and from no others."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from serving.settings import ServingSettings
 
 
 async def fetch_image(url: str, settings: ServingSettings) -> bytes:
-    """Returns the bytes at `url`, read no further than the byte limit; redirects are not followed.
+    """Fetches the bytes at `url`, up to the byte limit, without following redirects.
 
     Raises:
-        ApiError: 422 not a URL, a host that is not allowed, or nothing to be had there; 413 over the byte limit.
+        ApiError: 422 for a malformed URL, a host that is not allowed or a failed download, 413 over the byte limit.
     """
     target = _allowed(url, settings)
     try:
@@ -37,12 +37,17 @@ def _allowed(url: str, settings: ServingSettings) -> httpx.URL:
     try:
         target = httpx.URL(url)
     except (httpx.InvalidURL, ValueError) as error:
-        raise ApiError(422, "bad_image_url", "image is neither a data URI nor a URL", param="image") from error
+        raise ApiError(422, "bad_image_url", "image is a malformed URL", param="image") from error
     if target.scheme not in ("http", "https") or not target.host or target.userinfo:
-        raise ApiError(422, "bad_image_url", "image is neither a data URI nor a plain http(s) URL", param="image")
+        raise ApiError(422, "bad_image_url", "image must be an http(s) URL without user name", param="image")
     place = target.netloc.decode("ascii")
     if place not in {host.lower() for host in settings.image_hosts}:
-        raise ApiError(422, "host_not_allowed", f"images are not fetched from {place}; send a data URI", param="image")
+        raise ApiError(
+            422,
+            "host_not_allowed",
+            f"images cannot be fetched from {place}; send the image itself, as base64",
+            param="image",
+        )
     return target
 
 

@@ -1,9 +1,8 @@
-"""From untrusted bytes to an RGB image, or to an error that says what is wrong with them."""
+"""Decodes untrusted bytes to an RGB image, or explains what is wrong with them."""
 
 from __future__ import annotations
 
 import base64
-import binascii
 
 from PIL import Image
 
@@ -21,11 +20,11 @@ _ERRORS = {
 
 
 def decode_image(data: bytes, settings: ServingSettings) -> Image.Image:
-    """Returns the image in `data`: its first frame, RGB, upright, transparency on white, shrunk to `max_image_side`.
+    """Decodes an image: its first frame, RGB, upright, transparency on white, shrunk to `max_image_side`.
 
     Raises:
-        ApiError: 422 empty, or too thin to be an image; 413 too many bytes or, as the header declares, too many
-            pixels; 415 not an image; 400 an image that cannot be decoded to its end.
+        ApiError: 422 if it is empty or too thin, 413 if it has too many bytes or its header declares too many pixels,
+            415 if it is not an image, 400 if it cannot be decoded to its end.
     """
     if not data:
         raise ApiError(422, "missing_image", "the image is empty; send the bytes of an image file", param="image")
@@ -39,20 +38,36 @@ def decode_image(data: bytes, settings: ServingSettings) -> Image.Image:
 
 
 def parse_data_uri(uri: str, settings: ServingSettings) -> bytes:
-    """Returns the bytes of a `data:image/...;base64,...` URI; its length is checked before it is decoded.
+    """Decodes a `data:image/...;base64,...` URI.
 
     Raises:
-        ApiError: 400 malformed, 413 over the byte limit.
+        ApiError: 400 if it is malformed, 413 over the byte limit.
     """
     header, comma, payload = uri.partition(",")
     if not comma or not header.lower().endswith(";base64"):
-        raise ApiError(400, "malformed_data_uri", "write the image as data:image/jpeg;base64,...", param="image")
-    if (len(payload) - payload.count("=", -2)) * 3 // 4 > settings.max_image_bytes:
-        raise too_many_bytes(settings)
+        raise ApiError(
+            400,
+            "malformed_data_uri",
+            "the image's data URI must have the form data:image/jpeg;base64,...",
+            param="image",
+        )
     try:
-        return base64.b64decode(payload, validate=True)
-    except (binascii.Error, ValueError) as error:
+        return _decode_base64(payload, settings)
+    except ValueError as error:
         raise ApiError(400, "malformed_data_uri", f"the image's base64 is malformed: {error}", param="image") from error
+
+
+def parse_base64(text: str, settings: ServingSettings) -> bytes:
+    """Decodes bare base64.
+
+    Raises:
+        ApiError: 422 if it is malformed, 413 over the byte limit.
+    """
+    try:
+        return _decode_base64(text, settings)
+    except ValueError as error:
+        message = f"image must be base64, a data URI or an http(s) URL; as base64 it is malformed: {error}"
+        raise ApiError(422, "bad_image_url", message, param="image") from error
 
 
 def too_many_bytes(settings: ServingSettings) -> ApiError:
@@ -60,3 +75,13 @@ def too_many_bytes(settings: ServingSettings) -> ApiError:
     limit = settings.max_image_bytes
     size = f"{limit / 2**20:g} MiB" if limit >= 2**20 else f"{limit} bytes"
     return ApiError(413, "image_too_large", f"the image is larger than {size}", param="image")
+
+
+def _decode_base64(text: str, settings: ServingSettings) -> bytes:
+    """Decodes base64 of either alphabet, with or without line breaks and padding; checks its length first."""
+    payload = "".join(text.split()).replace("-", "+").replace("_", "/")
+    if (len(payload) - payload.count("=", -2)) * 3 // 4 > settings.max_image_bytes:
+        raise too_many_bytes(settings)
+    if "=" not in payload:
+        payload += "=" * (-len(payload) % 4)
+    return base64.b64decode(payload, validate=True)

@@ -1,12 +1,13 @@
 "use strict";
 
-const SHOWN = 5; // candidates before "show all"
-const HEAVY = 4 * 2 ** 20; // bytes from which a picture is shrunk before it is sent
-const SIDE = 2048; // pixels
+const FIRST_CANDIDATES = 5; // shown before "Show all"
+const LARGE = 4 * 2 ** 20; // bytes above which an image is shrunk before it is sent
+const MAX_SIDE = 2048; // pixels of a shrunk image
+const IDEAS = 3; // example questions
 
 const byId = (id) => document.getElementById(id);
 const [form, file, question, ask, drop] = ["form", "file", "question", "ask", "drop"].map(byId);
-let picture = null;
+let image = null;
 let running = null;
 
 /** Returns an element with a class, children, and properties. */
@@ -17,31 +18,34 @@ function make(tag, className = "", children = [], properties = {}) {
   return element;
 }
 
-// The picture
+// The image
 
-function take(blob) {
-  picture = blob;
+function setImage(blob) {
+  image = blob;
   const preview = byId("preview");
   if (preview.src) URL.revokeObjectURL(preview.src);
   preview.src = URL.createObjectURL(blob);
-  preview.alt = `Your picture${blob.name ? `: ${blob.name}` : ""}`;
+  preview.alt = `Your photo${blob.name ? `: ${blob.name}` : ""}`;
   preview.hidden = byId("change").hidden = false;
   byId("drop-text").hidden = true;
   drop.classList.add("filled");
-  fail("");
+  showError("");
 }
 
 byId("preview").addEventListener("error", (event) => {
-  event.target.hidden = true; // the service says what is wrong with it; here it is only named
+  event.target.hidden = true; // only its name is shown; the service will say what is wrong with it
   byId("drop-text").hidden = false;
-  byId("file-hint").textContent = picture?.name ?? "this file cannot be shown";
+  byId("file-hint").textContent = image?.name ?? "this file cannot be shown";
 });
 
-file.addEventListener("change", () => file.files.length && take(file.files[0]));
+file.addEventListener("change", () => {
+  if (file.files.length) setImage(file.files[0]);
+  file.value = ""; // so that choosing the same file again is a change too
+});
 
 document.addEventListener("paste", (event) => {
   const pasted = [...(event.clipboardData?.files ?? [])];
-  if (pasted.length) take(pasted[0]);
+  if (pasted.length) setImage(pasted[0]);
 });
 
 for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
@@ -49,16 +53,16 @@ for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
     if (!event.dataTransfer?.types.includes("Files")) return;
     event.preventDefault();
     drop.classList.toggle("over", kind === "dragenter" || kind === "dragover");
-    if (kind === "drop" && event.dataTransfer.files.length) take(event.dataTransfer.files[0]);
+    if (kind === "drop" && event.dataTransfer.files.length) setImage(event.dataTransfer.files[0]);
   });
 }
 
-/** Returns a heavy picture smaller; one that the browser cannot read is left for the service to judge. */
-async function lighter(blob) {
-  if (blob.size < HEAVY) return blob;
+/** Shrinks a large image; one that the browser cannot decode is returned as it is, for the service to judge. */
+async function shrunk(blob) {
+  if (blob.size < LARGE) return blob;
   try {
     const bitmap = await createImageBitmap(blob);
-    const scale = Math.min(1, SIDE / Math.max(bitmap.width, bitmap.height));
+    const scale = Math.min(1, MAX_SIDE / Math.max(bitmap.width, bitmap.height));
     const canvas = make("canvas", "", [], { width: bitmap.width * scale, height: bitmap.height * scale });
     const context = canvas.getContext("2d");
     context.fillStyle = "#fff";
@@ -86,18 +90,18 @@ question.addEventListener("keydown", (event) => {
 byId("ideas").addEventListener("click", (event) => {
   if (!event.target.matches("button")) return;
   question.value = event.target.textContent;
-  if (picture) submit();
+  if (image) submit();
   else question.focus();
 });
 
 async function submit() {
-  if (!picture) {
+  if (!image) {
     file.focus();
-    return fail("Choose a picture first.");
+    return showError("Choose a photo first.");
   }
   if (!question.value.trim()) {
     question.focus();
-    return fail("Type a question first.");
+    return showError("Type a question first.");
   }
   running?.abort();
   const own = (running = new AbortController());
@@ -105,16 +109,18 @@ async function submit() {
   busy(true);
   try {
     const body = new FormData();
-    body.append("image", await lighter(picture), picture.name ?? "picture");
+    const bytes = await (await shrunk(image)).arrayBuffer(); // fails if the file was changed after it was chosen
+    body.append("image", new Blob([bytes]), image.name ?? "image");
     body.append("question", asked);
     const response = await fetch("answer", { method: "POST", body, signal: own.signal });
     const reply = await response.json();
     if (own !== running) return;
-    if (!response.ok) return fail(reply.error.message);
-    fail("");
-    show(reply, asked);
+    if (!response.ok) return showError(reply.error.message);
+    showError("");
+    showReply(reply, asked);
   } catch (error) {
-    if (error.name !== "AbortError") fail("The service cannot be reached. Is it still running?");
+    if (error.name === "NotReadableError") showError("The photo can no longer be read. Choose it again.");
+    else if (error.name !== "AbortError") showError("The service cannot be reached. Is it still running?");
   } finally {
     if (own === running) busy(false);
   }
@@ -126,7 +132,7 @@ function busy(on) {
   byId("result").setAttribute("aria-busy", on);
 }
 
-function fail(message) {
+function showError(message) {
   const error = byId("error");
   error.textContent = message && message[0].toUpperCase() + message.slice(1) + (/[.?!…]$/.test(message) ? "" : ".");
   error.hidden = !message;
@@ -138,7 +144,7 @@ function fail(message) {
 
 // Showing
 
-function show(reply, asked) {
+function showReply(reply, asked) {
   byId("idle").hidden = true;
   byId("found").hidden = false;
   showAnswer(reply, asked);
@@ -152,10 +158,10 @@ function show(reply, asked) {
 
 function showAnswer(reply, asked) {
   const failed = reply.generator_error;
-  const missing = failed ? "No answer this time; the evidence stands" : "No answer found in the evidence";
+  const missing = failed ? "No answer: the generator failed" : "No answer found in the evidence";
   const about = [reply.generator];
   if (failed) about.push(failed.message);
-  else if (reply.answer !== null && reply.confidence !== null) about.push(`${Math.round(reply.confidence * 100)} % sure`);
+  else if (reply.answer !== null && reply.confidence !== null) about.push(`${Math.round(reply.confidence * 100)}% sure`);
   if (reply.context_truncated) about.push("read only the beginning of the section");
   byId("answer").replaceChildren(
     make("p", "asked", asked),
@@ -168,7 +174,7 @@ function showEntity(entity) {
   byId("entity").hidden = !entity;
   if (!entity) return;
   byId("entity").replaceChildren(
-    ...(entity.image ? [make("img", "", [], { src: entity.image, alt: `Main picture of ${entity.title}` })] : []),
+    ...(entity.image ? [make("img", "", [], { src: entity.image, alt: `Main image of ${entity.title}` })] : []),
     make("div", "", [
       make("h3", "", entity.title),
       /^https?:\/\//.test(entity.url)
@@ -178,7 +184,7 @@ function showEntity(entity) {
   );
 }
 
-function passage(section) {
+function sectionCard(section) {
   const characters = [...section.text]; // the span counts Unicode characters, a string counts UTF-16 units
   const cut = (from, to) => characters.slice(from, to).join("");
   const text = make("div", "text", [], { tabIndex: 0, role: "region", ariaLabel: `Section ${section.section}` });
@@ -197,9 +203,9 @@ function showEvidence(evidence) {
   const [best, ...others] = evidence;
   const more = make("details", "", [
     make("summary", "", others.length === 1 ? "The next best section" : `The next ${others.length} best sections`),
-    ...others.map(passage),
+    ...others.map(sectionCard),
   ]);
-  byId("evidence").replaceChildren(passage(best), ...(others.length ? [more] : []));
+  byId("evidence").replaceChildren(sectionCard(best), ...(others.length ? [more] : []));
   const mark = byId("evidence").querySelector("mark");
   if (mark) {
     const text = mark.parentElement;
@@ -220,11 +226,11 @@ function showCandidates(candidates, best) {
       : make("span", "blank");
     const name = make("td", "", make("div", "name", [thumbnail, make("span", "", candidate.title)]));
     const row = make("tr", candidate.entity_id === best?.id ? "best" : "", [name, ...scores]);
-    row.hidden = rank >= SHOWN;
+    row.hidden = rank >= FIRST_CANDIDATES;
     return row;
   });
   byId("candidates").tBodies[0].replaceChildren(...rows);
-  byId("more").hidden = rows.length <= SHOWN;
+  byId("more").hidden = rows.length <= FIRST_CANDIDATES;
   byId("more").textContent = `Show all ${rows.length}`;
 }
 
@@ -269,13 +275,17 @@ async function loadExamples() {
     const thumbnail = make("img", "", [], { src: example.image, alt: "", loading: "lazy" });
     const button = make("button", "", thumbnail, { type: "button", title: example.question, ariaLabel: `Example: ${example.question}` });
     button.addEventListener("click", async () => {
-      take(await (await fetch(example.image)).blob());
+      setImage(await (await fetch(example.image)).blob());
       question.value = example.question;
       submit();
     });
     return make("li", "", button);
   });
   byId("examples").querySelector("ul").replaceChildren(...items);
+  const questions = [...new Set(examples.map((example) => example.question))].sort((a, b) => a.length - b.length);
+  const ideas = questions.slice(0, IDEAS).map((text) => make("li", "", make("button", "", text, { type: "button" })));
+  byId("ideas").replaceChildren(...ideas);
+  byId("ideas").hidden = !ideas.length;
   byId("examples").hidden = !items.length;
 }
 

@@ -1,144 +1,170 @@
-"""What goes over the wire: the request's fields and the response's."""
+"""What goes over the wire: the fields of requests and responses. Their docstrings appear in the API's documentation."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 OnGeneratorError = Literal["degrade", "fail"]
 
 
-class AskOptions(BaseModel):
-    """What a request may choose for itself; left out or null, the profile decides."""
+class RequestOptions(BaseModel):
+    """What a request may choose for itself; an option that is missing or null has the profile's value."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
-    k: Annotated[int | None, Field(ge=1, description="Candidates of step 1.")] = None
-    alpha: Annotated[float | None, Field(ge=0, le=1, description="Weight of step 1 against step 2.")] = None
-    beta: Annotated[float | None, Field(ge=0, le=1, description="Weight of step 2 against step 3.")] = None
-    stream: Annotated[bool, Field(description="Answer as server-sent events.")] = False
-    on_generator_error: Annotated[
-        OnGeneratorError,
-        Field(
-            description="When the generator gives no answer: 'degrade' returns the evidence with a null answer and "
-            "`generator_error`, 'fail' returns an error (424)."
-        ),
-    ] = "degrade"
+    k: int | None = Field(default=None, ge=1)
+    """Number of candidates that step 1 retrieves."""
+    alpha: float | None = Field(default=None, ge=0, le=1)
+    """Weight of step 1 against step 2."""
+    beta: float | None = Field(default=None, ge=0, le=1)
+    """Weight of step 2 against step 3."""
+    stream: bool = False
+    """Whether to answer with server-sent events."""
+    on_generator_error: OnGeneratorError = "degrade"
+    """When the generator fails: `degrade` returns the evidence with a null answer and `generator_error`, `fail` returns
+    an error (424)."""
 
 
-class AskFields(AskOptions):
+class RequestFields(RequestOptions):
     """The JSON form of a request."""
 
-    image: Annotated[str, Field(description="A data URI, or a URL on an allowed host.")]
-    question: Annotated[str, Field(description="The question about the image.")]
+    image: str
+    """The image as base64, with or without the `data:image/jpeg;base64,` of a data URI, or its URL on an allowed
+    host."""
+    question: str = Field(examples=["What is the capital of this country?"])
+    """The question about the image."""
 
 
-class EntityOut(BaseModel):
-    """An entity of the knowledge base; `image` is the path of its main picture."""
+class _Response(BaseModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class EntityOut(_Response):
+    """An entity of the knowledge base."""
 
     id: str
     title: str
     url: str
     image: str | None
+    """Path of its main image on this service, null without one."""
 
 
-class SectionScores(BaseModel):
-    """Scores of a section; null where a step did not score it."""
+class SectionScores(_Response):
+    """Scores of a section; null if a step did not score it."""
 
     sim_m: float | None
+    """Similarity of image and question to the section and its entity's main image (step 2)."""
     sim_t: float | None
+    """Similarity of the question to the section's text (step 3)."""
     score: float | None
+    """The score that sections are ranked by."""
 
 
-class EvidenceOut(BaseModel):
-    """A section of the best entity, best first.
-
-    Attributes:
-        entity: The entity it belongs to.
-        section: Title of the section.
-        section_index: Position of the section in the article as published.
-        text: Its text.
-        span: Where the answer stands in `text` (start, end, in Unicode characters), if the generator says so.
-        scores: How the steps scored it.
-    """
+class EvidenceOut(_Response):
+    """A section of the best entity."""
 
     entity: EntityOut
     section: str
+    """Title of the section."""
     section_index: int
+    """Position of the section in the article as published."""
     text: str
     span: tuple[int, int] | None = None
+    """Start and end of the answer in `text`, in Unicode characters, if the generator reports them."""
     scores: SectionScores
 
 
-class CandidateOut(BaseModel):
-    """A candidate entity with the scores that ranked it; null where a step did not score it."""
+class CandidateOut(_Response):
+    """A candidate entity with its scores; null if a step did not score it."""
 
     entity_id: str
     title: str
     sim_c: float | None
+    """Similarity of the image to the entity's summary (step 1)."""
     sim_m: float | None
+    """The largest `sim_m` of the entity's sections (step 2)."""
     fused: float
+    """The score that candidates are ranked by."""
     image: str | None
+    """Path of its main image on this service, null without one."""
 
 
-class IndexOut(BaseModel):
-    """The index that was asked."""
+class IndexOut(_Response):
+    """The index that was searched."""
 
     name: str
     entities: int
+    """Number of entities in it."""
 
 
-class RetrieveOut(BaseModel):
-    """What retrieval found: the best entity, its best sections, every candidate, best first."""
+class RetrieveOut(_Response):
+    """The result of retrieval."""
 
     entity: EntityOut | None
+    """The best entity, null if the search found none."""
     evidence: list[EvidenceOut]
+    """Its best sections, best first."""
     candidates: list[CandidateOut]
+    """All candidates, best first."""
     timings_ms: dict[str, float]
+    """Milliseconds per step; a step's time is that of its whole batch."""
     request_id: str
+    """The `x-request-id` header of this response, which also marks the request in the server's log."""
     index: IndexOut
 
 
-class ErrorDetail(BaseModel):
-    """What went wrong."""
+class ErrorDetail(_Response):
+    """An error."""
 
     message: str
+    """What is wrong and how to fix it, for people."""
     type: str
+    """`invalid_request_error`, `rate_limit_error` or `server_error`."""
     param: str | None
+    """The request field at fault, if it is one."""
     code: str
+    """A stable name of the error, for programs."""
 
 
 class AnswerOut(RetrieveOut):
-    """A retrieval with its answer.
-
-    Attributes:
-        answer: Null when the generator abstains, and when it fails (`on_generator_error`).
-        confidence: 0 to 1 where the generator has one.
-        abstained: True when the generator ran and found no answer.
-        context_truncated: True when the section was longer than the generator reads.
-        generator: What answered.
-        generator_error: Why there is no answer when the generator failed, else null.
-    """
+    """The result of retrieval with the generator's answer."""
 
     answer: str | None
+    """Null if the generator abstained or failed."""
     confidence: float | None
+    """From 0 to 1, null if the generator reports none."""
     abstained: bool
+    """Whether the generator found no answer in the evidence."""
     context_truncated: bool
+    """Whether the section was longer than the generator's context."""
     generator: str
+    """Name of the generator."""
     generator_error: ErrorDetail | None = None
+    """Why the generator failed, null if it did not."""
 
 
-class ErrorOut(BaseModel):
+class ErrorOut(_Response):
     """The shape of every error."""
 
     error: ErrorDetail
 
 
-class ReadyOut(BaseModel):
-    """A service that takes requests."""
+class ExampleOut(_Response):
+    """An example image with a question."""
+
+    image: str
+    """Path of the image on this service."""
+    question: str
+
+
+class ReadyOut(_Response):
+    """The state of a service that accepts requests."""
 
     status: str
     index: IndexOut
     generator: str
+    """Name of the generator."""
     waiting: int
+    """Number of requests in the queue."""

@@ -1,4 +1,4 @@
-"""One request: its picture is decoded, its query joins a batch, the best section goes to the generator."""
+"""One request: its image is decoded, its query joins a batch, the best section goes to the generator."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from PIL import Image
 
 from llm.chat import ChatError
 from retriever.evidence import best_evidence
-from retriever.protocols import EntityIndex, Generator, QueryRetriever
+from retriever.protocols import Generator, QueryRetriever
 from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query
 from serving.batcher import Batcher
 from serving.errors import ApiError, as_api_error
 from serving.images import decode_image
-from serving.requests import Ask, image_bytes
+from serving.requests import CheckedRequest, image_bytes
 from serving.schemas import (
     AnswerOut,
     CandidateOut,
@@ -37,12 +37,12 @@ from serving.settings import ServingSettings
 
 log = logging.getLogger(__name__)
 
-_IN_DONE = {"timings_ms", "request_id"}  # of what was retrieved; the rest has been sent when the answer is done
+_IN_DONE = {"timings_ms", "request_id"}  # fields of RetrieveOut in the last event; the first event has sent the rest
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A retrieval, ready to be answered: the picture, what was found, and the response so far."""
+class Retrieval:
+    """A request after retrieval: the generator's input, and the response so far."""
 
     question: str
     image: Image.Image
@@ -51,44 +51,41 @@ class Found:
     started: float
 
     def request(self) -> GenerationRequest:
-        """Returns what the generator gets."""
+        """Returns the generator's input."""
         return GenerationRequest(self.question, self.image, self.evidence)
 
 
 class Service:
-    """Answers requests with one retriever, one index and one generator.
+    """Answers requests with one retriever and one generator.
 
     Args:
-        retriever: QueryRetriever, in batches.
-        index: The index that `retriever` searches.
-        generator: Writes or reads out the answer.
+        retriever: Finds the candidates, a batch at a time.
+        generator: Answers from the evidence.
         settings: Limits.
     """
 
-    def __init__(
-        self, retriever: QueryRetriever, index: EntityIndex, generator: Generator, settings: ServingSettings
-    ) -> None:
-        self.index = index
+    def __init__(self, retriever: QueryRetriever, generator: Generator, settings: ServingSettings) -> None:
+        self.index = retriever.index
         self.generator = generator
         self.settings = settings
         self.batcher = Batcher(retriever.retrieve, settings)
         self._decoders = anyio.CapacityLimiter(settings.decode_threads)
 
     def about(self) -> IndexOut:
-        """Returns the index's name and size."""
+        """Returns the name and size of the index."""
         return IndexOut(name=self.index.name, entities=len(self.index))
 
-    async def find(self, ask: Ask, request_id: str, root: str = "") -> Found:
-        """Returns what retrieval finds; `root` is the path that the service is mounted at.
+    async def retrieve(self, checked: CheckedRequest, request_id: str, root: str = "") -> Retrieval:
+        """Decodes the image and retrieves for it; `root` is the path that the service is mounted at.
 
         Raises:
-            ApiError: A bad picture, a full queue, a dead worker.
+            ApiError: The image is bad, the queue is full, or the worker is dead.
         """
         started = time.perf_counter()
-        data = await image_bytes(ask.image, self.settings)
+        data = await image_bytes(checked.image, self.settings)
         image = await anyio.to_thread.run_sync(decode_image, data, self.settings, limiter=self._decoders)
         decoded = time.perf_counter()
-        result = await self.batcher.submit(Query(image, ask.question, request_id, ask.options))
+        result = await self.batcher.submit(Query(image, checked.question, request_id, checked.options))
         waited = _ms(decoded) - sum(result.timings_ms.values())
         timings = {"decode": (decoded - started) * 1000, "queue": max(waited, 0.0), **result.timings_ms}
         candidates = [self._candidate(candidate, root) for candidate in result.candidates]
@@ -103,41 +100,41 @@ class Service:
             index=self.about(),
         )
         evidence = best_evidence(self.index, result.candidates)
-        return Found(ask.question, image, evidence, response, started)
+        return Retrieval(checked.question, image, evidence, response, started)
 
-    def time_left(self, found: Found) -> float:
-        """Returns how many seconds remain for the answer."""
-        return self.settings.timeout_s - (time.perf_counter() - found.started)
+    def time_left(self, retrieval: Retrieval) -> float:
+        """Returns the number of seconds that are left for the answer."""
+        return self.settings.timeout_s - (time.perf_counter() - retrieval.started)
 
-    async def answer(self, found: Found, on_error: OnGeneratorError = "degrade") -> AnswerOut:
-        """Returns the generator's answer with all that was found.
+    async def answer(self, retrieval: Retrieval, on_error: OnGeneratorError = "degrade") -> AnswerOut:
+        """Asks the generator and returns its answer with the retrieval.
 
         Raises:
-            ApiError: The generator failed or took too long, and `on_error` is "fail".
+            ApiError: The generator failed or timed out, and `on_error` is "fail".
         """
         started = time.perf_counter()
         try:
-            async with asyncio.timeout(self.time_left(found)):
-                [generation] = await self.generator.generate([found.request()])
+            async with asyncio.timeout(self.time_left(retrieval)):
+                [generation] = await self.generator.generate([retrieval.request()])
         except Exception as error:
-            failure = self._failure(error, found)
+            failure = self._failure(error, retrieval)
             if on_error == "fail":
                 raise failure from error
-            return self._answered(found, Generation(None), started, failure)
-        return self._answered(found, generation, started)
+            return self._answered(retrieval, Generation(None), started, failure)
+        return self._answered(retrieval, generation, started)
 
-    async def answer_events(self, found: Found, on_error: OnGeneratorError = "degrade") -> AsyncIterator[str]:
-        """Yields server-sent events: `retrieval`, then `answer` pieces, then `done` with the whole.
+    async def answer_events(self, retrieval: Retrieval, on_error: OnGeneratorError = "degrade") -> AsyncIterator[str]:
+        """Yields server-sent events: `retrieval`, then pieces of the `answer`, then `done` with the whole answer.
 
-        When the generator fails, `done` has no answer, whatever pieces came before; `error` takes its place where
-        `on_error` is "fail".
+        If the generator fails, the answer in `done` is null, whatever pieces came before it, or, if `on_error` is
+        "fail", an event `error` takes the place of `done`.
         """
-        yield _event("retrieval", found.response.model_dump(mode="json"))
+        yield _event("retrieval", retrieval.response.model_dump(mode="json"))
         started, generation, failure = time.perf_counter(), Generation(None), None
-        pieces = aiter(self.generator.stream(found.request()))
+        pieces = aiter(self.generator.stream(retrieval.request()))
         try:
             while True:
-                async with asyncio.timeout(self.time_left(found)):
+                async with asyncio.timeout(self.time_left(retrieval)):
                     piece = await anext(pieces, None)
                 if piece is None:
                     break
@@ -146,21 +143,21 @@ class Service:
                 else:
                     yield _event("answer", {"text": piece})
         except Exception as error:
-            generation, failure = Generation(None), self._failure(error, found)
+            generation, failure = Generation(None), self._failure(error, retrieval)
         if failure and on_error == "fail":
-            yield _event("error", failure.body())  # the status line is gone: an event is all that can still tell
+            yield _event("error", failure.body())  # too late for another status
         else:
-            done = self._answered(found, generation, started, failure)
+            done = self._answered(retrieval, generation, started, failure)
             yield _event("done", done.model_dump(mode="json", exclude=set(RetrieveOut.model_fields) - _IN_DONE))
 
-    async def retrieval_events(self, found: Found) -> AsyncIterator[str]:
+    async def retrieval_events(self, retrieval: Retrieval) -> AsyncIterator[str]:
         """Yields server-sent events: `retrieval`, then `done`."""
-        yield _event("retrieval", found.response.model_dump(mode="json"))
-        yield _event("done", {"request_id": found.response.request_id})
+        yield _event("retrieval", retrieval.response.model_dump(mode="json"))
+        yield _event("done", {"request_id": retrieval.response.request_id})
 
-    def _failure(self, error: Exception, found: Found) -> ApiError:
-        """Returns what the caller is told when the generator fails; where it runs and what it said is for the log."""
-        request_id = found.response.request_id
+    def _failure(self, error: Exception, retrieval: Retrieval) -> ApiError:
+        """Logs why the generator failed; returns the error for the client, without its address and its words."""
+        request_id = retrieval.response.request_id
         if isinstance(error, TimeoutError):
             message = f"the generator gave no answer within {self.settings.timeout_s:g} s"
             log.warning("request %s: %s", request_id, message)
@@ -174,18 +171,18 @@ class Service:
             return ApiError(424, "generator_unavailable", f"the generator answered with status {error.status}")
         if error.status >= 400:
             return ApiError(424, "generator_refused", f"the generator refused the request with status {error.status}")
-        return ApiError(424, "generator_garbled", "the generator sent something else than an answer")
+        return ApiError(424, "generator_garbled", "the generator's reply could not be read")
 
     def _answered(
-        self, found: Found, generation: Generation, started: float, failure: ApiError | None = None
+        self, retrieval: Retrieval, generation: Generation, started: float, failure: ApiError | None = None
     ) -> AnswerOut:
-        evidence = found.response.evidence
+        evidence = retrieval.response.evidence
         if evidence and generation.span:
             evidence = [evidence[0].model_copy(update={"span": generation.span}), *evidence[1:]]
-        timings = {name: value for name, value in found.response.timings_ms.items() if name != "total"}
-        timings |= {"generate": _ms(started), "total": _ms(found.started)}
+        timings = {name: value for name, value in retrieval.response.timings_ms.items() if name != "total"}
+        timings |= {"generate": _ms(started), "total": _ms(retrieval.started)}
         return AnswerOut(
-            **{**dict(found.response), "evidence": evidence, "timings_ms": _rounded(timings)},
+            **{**dict(retrieval.response), "evidence": evidence, "timings_ms": _rounded(timings)},
             answer=generation.answer,
             confidence=generation.confidence,
             abstained=generation.abstained and failure is None,
@@ -201,11 +198,11 @@ class Service:
         entity = self.index.entity(row)
         return EntityOut(id=entity.id, title=entity.title, url=entity.url, image=self._image(row, root))
 
-    def _evidence(self, best: Candidate, shown: EntityOut) -> list[EvidenceOut]:
+    def _evidence(self, best: Candidate, entity: EntityOut) -> list[EvidenceOut]:
         sections = self.index.entity(best.row).sections
         return [
             EvidenceOut(
-                entity=shown,
+                entity=entity,
                 section=sections[scored.position].title,
                 section_index=sections[scored.position].index,
                 text=sections[scored.position].text,
@@ -227,7 +224,7 @@ class Service:
 
 
 def out_of_time(settings: ServingSettings) -> ApiError:
-    """Returns the error for a request that took too long."""
+    """Returns the error for a request that timed out."""
     return ApiError(504, "timeout", f"there was no answer within {settings.timeout_s:g} s")
 
 

@@ -1,4 +1,4 @@
-"""What an operator may set about the service: limits, batching, hosts that pictures may come from."""
+"""What an operator may set about the service (the profile's `[serving]` table): limits, batching, allowed hosts."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class ServingSettings(BaseModel):
-    """Limits and switches of one service.
+    """Limits and switches of one service; docs/serving.md lists them.
 
     Attributes:
-        max_image_bytes: Largest picture as uploaded, in bytes.
-        max_image_pixels: Largest picture as its header declares it, width times height.
-        max_image_side: A decoded picture is shrunk to this side, in pixels, so that a full queue fits into memory.
-        max_question_chars: Longest question.
+        max_image_bytes: Largest image as uploaded, in bytes.
+        max_image_pixels: Largest image as its header declares it, width times height.
+        max_image_side: Longest side in pixels that a decoded image is shrunk to, so that a full queue fits into memory.
+        max_question_chars: Longest question, in characters.
         max_k: Largest `k` that a request may ask for.
-        max_batch: Most queries that are retrieved together.
-        max_wait_ms: Longest time that a query waits for others to join its batch.
-        max_queue: Most queries that wait; the next one is turned away with 429.
-        timeout_s: Longest time from the end of the upload to the answer.
-        upload_timeout_s: Longest time that an upload may take.
-        decode_threads: Pictures decoded at the same time.
-        evidence_sections: Sections of the best entity that a response carries; the generator reads the first.
-        image_hosts: Hosts (`host` or `host:port`) that the JSON form's `image` URL may name. None by default.
-        examples_dir: Folder with `queries/*.jpg` and `test.csv` (E-VQA columns), offered on the page.
+        max_batch: Largest number of queries that are retrieved together.
+        max_wait_ms: Longest time in milliseconds that a query waits for others to join its batch.
+        max_queue: Largest number of queries in the queue; further ones are rejected with 429.
+        timeout_s: Longest time in seconds from the end of the upload to the answer.
+        upload_timeout_s: Longest time in seconds that an upload may take.
+        decode_threads: Number of images that are decoded at the same time.
+        evidence_sections: Number of the best entity's sections in a response; the generator reads the first.
+        image_hosts: Hosts (`host` or `host:port`) that images may be fetched from by URL.
+        examples_dir: Folder with `queries/*.jpg` and `test.csv` (E-VQA's columns), offered as examples on the page.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

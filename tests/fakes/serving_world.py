@@ -168,7 +168,7 @@ class World:
     ) -> None:
         self.index = FlagIndex(folder)
         self.retriever = ColorRetriever(self.index)
-        self.app = create_app(self.retriever, self.index, generator or YearReader(), settings or ServingSettings())
+        self.app = create_app(self.retriever, generator or YearReader(), settings or ServingSettings())
         self.url = ""
 
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import base64
 import io
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -104,6 +106,52 @@ def test_json_is_multipart(client: httpx.Client) -> None:
         assert len(body["candidates"]) == 2
         del body["timings_ms"], body["request_id"]
     assert bodies[0] == bodies[1]
+
+
+def noisy(color: tuple[int, int, int]) -> bytes:
+    """An image whose base64 has every character of the alphabet."""
+    noise = Image.effect_noise((60, 40), 40).convert("RGB")
+    Image.blend(noise, Image.new("RGB", noise.size, color), 0.9).save(buffer := io.BytesIO(), "PNG")
+    return buffer.getvalue()
+
+
+def test_base64_without_data_uri(client: httpx.Client) -> None:
+    data = noisy(GREEN)
+    plain = base64.b64encode(data).decode()
+    assert "+" in plain and "/" in plain
+    url_safe = base64.urlsafe_b64encode(data).decode()
+    for image in (
+        plain,
+        base64.encodebytes(data).decode(),
+        url_safe,
+        url_safe.rstrip("="),
+        f"data:image/png;base64,{plain}",
+    ):
+        response = ask_json(client, image=image)
+        assert (response.status_code, response.json()["entity"]["title"]) == (200, "Greenland")
+    form = client.post("/answer", files={"image": (None, plain), "question": (None, WHEN)})
+    assert form.json()["entity"]["title"] == "Greenland"
+
+
+def test_base64_faults(client: httpx.Client) -> None:
+    response = ask_json(client, image="photo.jpg")
+    assert fault(response) == (422, "bad_image_url", "image")
+    message = "image must be base64, a data URI or an http(s) URL; as base64 it is malformed: "
+    assert response.json()["error"]["message"].startswith(message)
+    assert fault(ask_json(client, image="hello")) == (422, "bad_image_url", "image")
+    assert fault(ask_json(client, image="äöü=")) == (422, "bad_image_url", "image")
+    assert fault(ask_json(client, image=" \n")) == (422, "missing_image", "image")
+    assert fault(ask_json(client, image=base64.b64encode(b"hello").decode())) == (415, "not_an_image", "image")
+    assert fault(ask_json(client, image=base64.b64encode(picture(RED)[:60]).decode())) == (400, "broken_image", "image")
+    assert fault(ask_json(client, image="A" * 140_000)) == (413, "image_too_large", "image")
+    assert fault(ask_json(client, image="A" * 1_000_000)) == (413, "image_too_large", "image")
+
+
+def test_the_largest_image_may_be_wrapped(tmp_path: Path) -> None:
+    data = noisy(GREEN) + bytes(3_000_000)
+    settings = ServingSettings(max_image_bytes=len(data))
+    with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
+        assert ask_json(client, image=base64.encodebytes(data).decode()).status_code == 200
 
 
 def test_retrieve(client: httpx.Client) -> None:
@@ -309,11 +357,14 @@ def test_lone_surrogate(client: httpx.Client) -> None:
 
 def test_unknown_options_name_the_known(client: httpx.Client) -> None:
     message = ask(client, kk=1).json()["error"]["message"]
-    assert message == "unknown option 'kk'; known are alpha, beta, k, on_generator_error, stream"
+    assert message == "unknown field 'kk'; known fields are alpha, beta, k, on_generator_error, stream"
     message = ask_json(client, kk=1).json()["error"]["message"]
-    assert message == "unknown option 'kk'; known are alpha, beta, image, k, on_generator_error, question, stream"
+    assert message == "unknown field 'kk'; known fields are alpha, beta, image, k, on_generator_error, question, stream"
     response = client.post("/answer", files={"image": picture(RED)}, data={"question": WHEN, "k": "5"})
     assert fault(response) == (422, "unknown_option", "k")
+    assert response.json()["error"]["message"].endswith(
+        'options, question; write k into options, such as options={"k": …}'
+    )
 
 
 def test_malformed_bodies(client: httpx.Client) -> None:
@@ -349,6 +400,9 @@ def test_malformed_bodies(client: httpx.Client) -> None:
         "question",
     )
     assert fault(client.post("/answer", files=files)) == (422, "missing_question", "question")
+    both = [("image", picture(RED)), ("image", picture(RED)), ("question", (None, WHEN))]
+    assert fault(client.post("/answer", files=both)) == (422, "duplicate_field", "image")
+    assert fault(client.post("/answer", files=files | {"question": ("q", b"When?")})) == (422, "wrong_type", "question")
     assert fault(client.post("/answer", files={"question": ("q.txt", b"When?")})) == (422, "wrong_type", "question")
 
 
@@ -357,6 +411,7 @@ def test_unknown_paths_and_methods(client: httpx.Client) -> None:
     response = client.get("/answer")
     assert fault(response) == (405, "method_not_allowed", None)
     assert response.headers["allow"] == "POST"
+    assert response.json()["error"]["message"] == "GET /answer: Method Not Allowed; use POST"
 
 
 def test_internal_errors_keep_their_internals(client: httpx.Client) -> None:
@@ -471,7 +526,7 @@ def test_examples_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"test\.csv does not exist"):
         World(tmp_path, ServingSettings(examples_dir=tmp_path))
     (tmp_path / "test.csv").write_text("a,b\n1,2\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="needs the columns question, dataset_image_ids"):
+    with pytest.raises(ValueError, match="must have the columns question, dataset_image_ids"):
         World(tmp_path, ServingSettings(examples_dir=tmp_path))
 
 
@@ -484,17 +539,27 @@ def test_documents(client: httpx.Client) -> None:
     assert (choice["enum"], choice["default"]) == (["degrade", "fail"], "degrade")
     assert "on_generator_error" in str(content["multipart/form-data"])
     assert "424" in paths["/answer"]["post"]["responses"]
-    assert client.get("/docs").status_code == 200
+    assert paths["/entities/{row}/image"]["get"]["responses"].keys() == {"200", "404", "422"}
+    assert "HTTPValidationError" not in client.get("/openapi.json").text  # all errors have the one shape
 
 
-def test_page_is_self_contained(client: httpx.Client) -> None:
-    response = client.get("/")
-    policy = response.headers["content-security-policy"]
-    assert "default-src 'none'" in policy and "unsafe" not in policy
-    for path, kind in (("/", "text/html"), ("/page.js", "text/javascript"), ("/page.css", "text/css")):
+def test_pages_are_self_contained(client: httpx.Client) -> None:
+    """The browser's own check that nothing is loaded from elsewhere is the policy (test_page.py)."""
+    files = {
+        "/": ["page.css", "page.js"],
+        "/docs": ["swagger-ui.css", "swagger-ui-bundle.js", "docs.js"],
+    }
+    for path, parts in files.items():
         page = client.get(path)
-        assert page.headers["content-type"].startswith(kind)
-        assert "http://" not in page.text.replace("http://www.w3.org/2000/svg", "") and "https://" not in page.text
+        policy = page.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+        assert page.headers["content-type"].startswith("text/html")
+        loaded = re.findall(r'(?:src|href)="(?!data:|docs")([^"]+)"', page.text)
+        assert loaded == parts
+        for part in parts:
+            expected = "text/css" if part.endswith(".css") else "text/javascript"
+            assert client.get(f"/{part}").headers["content-type"].startswith(expected)
+    assert client.get("/redoc").status_code == 404  # FastAPI's would load from a CDN
 
 
 def test_index_without_candidates(tmp_path: Path) -> None:

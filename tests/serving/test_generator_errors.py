@@ -23,7 +23,7 @@ FAILURES = [  # model or address, code, message
     (NOBODY, "generator_unavailable", "the generator cannot be reached"),
     ("down", "generator_unavailable", "the generator answered with status 503"),
     ("strict", "generator_refused", "the generator refused the request with status 404"),
-    ("broken", "generator_garbled", "the generator sent something else than an answer"),
+    ("broken", "generator_garbled", "the generator's reply could not be read"),
     ("slow", "generator_timeout", "the generator gave no answer within 0.6 s"),
 ]
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from retriever.images import FORMATS
 from serving.errors import ApiError
-from serving.images import decode_image, parse_data_uri
+from serving.images import decode_image, parse_base64, parse_data_uri
 from serving.settings import ServingSettings
 from tests.fakes.serving_world import picture
 
@@ -144,6 +144,21 @@ def test_large_pictures_are_shrunk() -> None:
 def test_data_uri() -> None:
     assert parse_data_uri("data:image/png;base64,aGVsbG8=", SETTINGS) == b"hello"
     assert parse_data_uri("DATA:;BASE64,aGVsbG8=", SETTINGS) == b"hello"
+    assert parse_data_uri("data:;base64,aGVs\r\nbG8", SETTINGS) == b"hello"
+
+
+def test_base64() -> None:
+    # 0xfbeff and 0xff are ++/ and /w== in the standard alphabet.
+    for text in ("++//", "--__", " +\n+\t//\n", "-+_/"):
+        assert parse_base64(text, SETTINGS) == b"\xfb\xef\xff"
+    assert parse_base64("/w==", SETTINGS) == parse_base64("_w", SETTINGS) == b"\xff"
+
+
+@pytest.mark.parametrize("text", ["a", "photo.jpg", "/w=", "/w=w", "ä", "image/png;base64,aGVsbG8="])
+def test_malformed_base64(text: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        parse_base64(text, SETTINGS)
+    assert (caught.value.status, caught.value.code, caught.value.param) == (422, "bad_image_url", "image")
 
 
 @pytest.mark.parametrize(

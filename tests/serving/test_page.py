@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,7 +85,7 @@ def test_without_a_generator(chromium: Browser, tmp_path: Path) -> None:
         ask(chromium, path, "When was the treaty?")
         wait(chromium, lambda: by_id(chromium, "found").is_displayed())
         answer = by_id(chromium, "answer").text
-        assert "No answer this time; the evidence stands\nllama, the generator cannot be reached" in answer
+        assert "No answer: the generator failed\nllama, the generator cannot be reached" in answer
         assert by_id(chromium, "entity").text.startswith("Redland")
         assert "a republic in 1848" in by_id(chromium, "evidence").text
         assert not by_id(chromium, "error").is_displayed()
@@ -105,7 +107,7 @@ def test_a_cut_section(chromium: Browser, tmp_path: Path) -> None:
 def test_errors(page: Browser, tmp_path: Path) -> None:
     error = by_id(page, "error")
     by_id(page, "ask").click()
-    assert error.text == "Choose a picture first."
+    assert error.text == "Choose a photo first."
     path = tmp_path / "letter.png"
     path.write_text("Dear reader", encoding="utf-8")
     by_id(page, "file").send_keys(str(path))
@@ -115,10 +117,21 @@ def test_errors(page: Browser, tmp_path: Path) -> None:
     by_id(page, "question").send_keys("When?\n")
     wait(page, lambda: "not an image" in error.text)
     assert not by_id(page, "found").is_displayed()
+
+
+def test_a_file_that_changes(page: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "flag.png"
+    path.write_bytes(picture(COLORS["Redland"]))
+    os.utime(path, (1e9, 1e9))
+    by_id(page, "file").send_keys(str(path))
     path.write_bytes(picture(COLORS["Greenland"]))
+    by_id(page, "question").send_keys("When was the treaty?\n")
+    wait(page, lambda: by_id(page, "error").is_displayed())
+    assert by_id(page, "error").text == "The photo can no longer be read. Choose it again."
     ask(page, path, "When was the treaty?")
     wait(page, lambda: by_id(page, "found").is_displayed())
-    assert not error.is_displayed()
+    assert by_id(page, "entity").text.startswith("Greenland")
+    assert not by_id(page, "error").is_displayed()
 
 
 def test_example(page: Browser) -> None:
@@ -126,6 +139,7 @@ def test_example(page: Browser) -> None:
     by_id(page, "examples").find_element("tag name", "button").click()
     wait(page, lambda: by_id(page, "found").is_displayed())
     assert by_id(page, "question").get_attribute("value") == "When was the treaty?"
+    assert by_id(page, "ideas").text == "When was the treaty?"
     assert by_id(page, "entity").text.startswith("Greenland")
 
 
@@ -138,7 +152,7 @@ def test_drop(page: Browser) -> None:
         document.dispatchEvent(new ClipboardEvent("paste", {{clipboardData: carrier, bubbles: true}}));
     """
     page.execute_script(script)
-    assert by_id(page, "preview").get_attribute("alt") == "Your picture: dropped.png"
+    assert by_id(page, "preview").get_attribute("alt") == "Your photo: dropped.png"
     by_id(page, "question").send_keys("When was the treaty?\n")
     wait(page, lambda: by_id(page, "found").is_displayed())
     assert by_id(page, "entity").text.startswith("Greenland")
@@ -158,3 +172,28 @@ def test_everything_has_a_name(page: Browser) -> None:
         assert page.execute_script("return document.documentElement.scrollWidth") == 390
     finally:
         page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_documentation(page: Browser, world: World, tmp_path: Path) -> None:
+    """The API's documentation works without another host, down to a request sent from it."""
+    path = tmp_path / "flag.png"
+    path.write_bytes(picture(COLORS["Greenland"]))
+    page.get(f"{world.url}/docs")
+
+    def find(selector: str) -> list[Any]:
+        found: list[Any] = page.find_elements("css selector", selector)
+        return found
+
+    wait(page, lambda: len(find(".opblock")) == 7)
+    find(".opblock-post .opblock-summary-control")[0].click()
+    wait(page, lambda: find(".try-out__btn"))
+    find(".try-out__btn")[0].click()
+    wait(page, lambda: find("input[type=file]"))
+    find("input[type=file]")[0].send_keys(str(path))
+    find("button.execute")[0].click()  # question and options as they are proposed
+    wait(page, lambda: find(".live-responses-table .response-col_status"))
+    assert find(".live-responses-table .response-col_status")[-1].text.startswith("200")
+    assert '"title": "Greenland"' in find(".live-responses-table .response-col_description")[-1].text
+    loaded = page.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+    assert [name for name in loaded if not name.startswith((world.url, "data:", "blob:"))] == []
+    screenshot(page, "docs")

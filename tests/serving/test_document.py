@@ -1,0 +1,59 @@
+"""docs/serving.md says what the service does: every setting with its default, every route, field and error code."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from serving.schemas import RequestFields
+from serving.settings import ServingSettings
+from tests.fakes.serving_world import World
+from tests.paths import ROOT
+
+DOCUMENT = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+
+
+def table(title: str) -> list[list[str]]:
+    """Returns the cells of the first table under a heading, without its head."""
+    section = DOCUMENT.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row] for row in rows[2:]]
+
+
+def written(value: Any) -> str:
+    return "none" if value is None else "`[]`" if value == () else json.dumps(value)
+
+
+def test_settings() -> None:
+    documented = {name: default for name, default, _ in table("Settings")}
+    fields = ServingSettings.model_fields.items()
+    assert documented == {f"`serving.{name}`": written(field.default) for name, field in fields}
+
+
+def test_fields() -> None:
+    documented = [name.strip("`") for name, _, _ in table("Requests")]
+    assert sorted(documented) == sorted(RequestFields.model_fields)
+
+
+def test_routes(tmp_path: Path) -> None:
+    routes = {
+        f"{method.upper()} {path}"
+        for path, methods in World(tmp_path).app.openapi()["paths"].items()
+        for method in methods
+    }
+    documented = {route for row in table("Routes") for route in re.findall(r"`(.+?)`", row[0])}
+    assert documented == routes | {"GET /openapi.json"}
+
+
+def test_error_codes() -> None:
+    used: dict[str, set[str]] = {}
+    for path in (ROOT / "serving").glob("*.py"):
+        for status, code in re.findall(r'\(\s*(\d{3}),\s*"(\w+)"', path.read_text(encoding="utf-8")):
+            used.setdefault(code, set()).add(status)
+    del used["client_gone"]  # no client receives it
+    documented = {code: row[0] for row in table("Errors") for code in re.findall(r"`(\w+)`", row[1])}
+    assert {code for code in used if not used[code] <= set(documented[code].split(", "))} == set()
+    composed = {"method_not_allowed", "missing_question", "wrong_type", "out_of_range"}  # not literals in every place
+    assert set(documented) - set(used) <= composed
