@@ -1,14 +1,25 @@
 from __future__ import annotations
 
+import shlex
 import socket
+from pathlib import Path
 
 import pytest
 
 from omgm import doctor
+from omgm.__main__ import main
 from omgm.local_servers import local_server_findings
 from omgm.machine import Finding
 from omgm.profile import load_profile
-from tests.fakes.local_chat_servers import Reply, ScriptedServer, as_json, llama_error, llama_models, ollama_models
+from tests.fakes.local_chat_servers import (
+    Reply,
+    ScriptedServer,
+    as_json,
+    llama_completion,
+    llama_error,
+    llama_models,
+    ollama_models,
+)
 
 MODELS = "/v1/models"
 
@@ -38,6 +49,17 @@ def test_the_settings_are_those_of_a_profile() -> None:
         "embedded", [*overrides, "generator.model=gemma3:4b", "generator.multimodal=true"]
     ).generator
     assert (generator.kind, generator.model, generator.multimodal) == ("openai", "gemma3:4b", True)
+
+
+def test_the_settings_work(example_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    replies = {MODELS: llama_models("gemma", "image"), "/v1/chat/completions": llama_completion("Tokyo, of course")}
+    question = "What is the capital of this country?"
+    with ScriptedServer(replies) as server:
+        [finding] = local_server_findings({server.port: "llama.cpp"}, seconds=60)
+        assert main(["ask", "--index", "index", "photo.jpg", question, *shlex.split(finding.fix)]) == 0
+    assert capsys.readouterr().out.startswith("Tokyo, of course\n")
+    image, text = server.bodies[0]["messages"][1]["content"]
+    assert image["type"] == "image_url" and "# Wiki Article: Japan" in text["text"] and question in text["text"]
 
 
 def test_a_text_model_gets_no_images() -> None:
