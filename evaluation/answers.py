@@ -77,7 +77,9 @@ def read_numbers(text: str) -> tuple[float, ...]:
         >>> read_numbers("1,234.5 to 2,000 km"), read_numbers("9-10"), read_numbers("-5"), read_numbers("many")
         ((1234.5, 2000.0), (9.0, 10.0), (-5.0,), ())
     """
-    spaced = re.sub(r"(?<=\d)-", " - ", text)
+    spaced = "".join(
+        " - " if char == "-" and before.isdigit() else char for before, char in zip(f" {text}", text, strict=False)
+    )
     found = [match.replace(",", "").strip(".") for match in _NUMBER.findall(spaced)]
     # "-.5.3" is cut at its second point: the official script breaks there
     numbers = [float(match[: match.rindex(".")] if match.count(".") > 1 else match) for match in found[:2]]

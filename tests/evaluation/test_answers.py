@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from evaluation.answers import evqa_match, numeric_match, read_numbers, text_match
@@ -98,6 +100,9 @@ def test_infoseek_strings_and_times(answer: str, aliases: list[str], right: bool
         ("-.5.3", (-0.5,)),
         ("1.2.3", (1.2, 3)),
         ("between 1 and 2 m", (1, 2)),
+        ("10 km\u00b2-20 km\u00b2", (10, 20)),  # a superscript counts as a digit before a hyphen
+        ("5--3", (5,)),
+        ("\u0661\u0662", (12,)),
     ],
 )
 def test_numbers_in_a_text(text: str, numbers: tuple[float, ...]) -> None:
@@ -114,6 +119,7 @@ def test_numbers_in_a_text(text: str, numbers: tuple[float, ...]) -> None:
         ("11.01", (9, 11), False),
         ("9.5-10.5", (9, 11), True),  # inside
         ("9-12", (9, 11), True),  # 2 of 3
+        ("10 km\u00b2-20 km\u00b2", (12, 20), True),  # 8 of 10
         ("8-12", (9, 11), True),  # 2 of 4, half is enough
         ("8-13", (9, 11), False),  # 2 of 5
         ("5-20", (9, 11), False),
@@ -129,3 +135,63 @@ def test_numbers_in_a_text(text: str, numbers: tuple[float, ...]) -> None:
 )
 def test_infoseek_numbers(answer: str, accepted: tuple[float, float], right: bool) -> None:
     assert numeric_match(answer, accepted) is right
+
+
+def scan_numbers(text: str) -> list[str]:
+    """The numbers of a text, read character by character as InfoSeek's published rule describes them."""
+    tight = list(text)
+    for place in range(1, len(text)):
+        if text[place] == "-" and text[place - 1].isdigit():  # "9-10" is a range, not 9 and -10
+            tight[place] = " - "
+    chars, at, found = "".join(tight), 0, []
+
+    def run_of_digits(start: int) -> int:
+        while start < len(chars) and chars[start].isdecimal():
+            start += 1
+        return start
+
+    while at < len(chars):
+        begin = at + (chars[at] in "+-")
+        begin += chars[begin : begin + 1] == "."
+        end = run_of_digits(begin)
+        if end == begin:
+            at += 1
+            continue
+        while (
+            chars[end : end + 1] == "," and chars[end + 1 : end + 4].isdecimal() and len(chars[end + 1 : end + 4]) == 3
+        ):
+            end += 4
+        end = run_of_digits(end + (chars[end : end + 1] == "."))
+        exponent = end + 1 + (chars[end + 1 : end + 2] in ("+", "-"))
+        if chars[end : end + 1] in ("e", "E") and run_of_digits(exponent) > exponent:
+            end = run_of_digits(exponent)
+        found.append(chars[at:end].replace(",", "").strip("."))
+        at = end
+    return found
+
+
+def is_right(answer: str, low: float, high: float) -> bool:
+    """The published rule: one number in the range; or two, rising, in it or sharing half of the union with it."""
+    values = [float(number) for number in scan_numbers(answer)[:2]] or [0.0, 0.0]
+    if len(values) == 1 or values[0] > values[1]:
+        return low <= values[0] <= high
+    if low <= values[0] and values[1] <= high:
+        return True
+    overlap = max(0.0, min(values[1], high) - max(values[0], low))
+    return overlap / (values[1] - values[0] + high - low + 2e-12 - overlap) >= 0.5 - 1e-12
+
+
+def test_numbers_are_judged_by_the_published_rule() -> None:
+    rng = random.Random(0)
+    pieces = ["-", "-", ".", ",", "+", "e", " ", " to ", "km", "\u00b2", "\u00b3", "\u2460", "\u0663", "1,000", "0.5"]
+    verdicts = set()
+    for _ in range(20_000):
+        answer = "".join(rng.choice([*pieces, *"0123456789"]) for _ in range(rng.randint(0, 9)))
+        if any(number.count(".") > 1 for number in scan_numbers(answer)):
+            continue  # the published script stops at these
+        low = rng.choice([-5.0, 0.0, 1.0, 8.0, 12.0])
+        high = low + rng.choice([0.0, 1.0, 6.0, 50.0])
+        expected = is_right(answer, low, high)
+        assert (numeric_match(answer, (low, high)), answer, low, high) == (expected, answer, low, high)
+        verdicts.add(expected)
+    assert verdicts == {True, False}
