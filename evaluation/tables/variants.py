@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -93,15 +94,22 @@ class FirstTokenRerank:
     def _ordered(self, query: Tensor, candidates: list[Candidate]) -> list[Candidate]:
         spans = [self._index.section_rows(candidate.row) for candidate in candidates]
         stored = self._index.gather(spans)
-        firsts = stored.values[:, 0].float()
+        # a store in GPU memory hands over all its sections: take the candidates' rows before converting
+        own = [
+            row
+            for start, span in zip(stored.first.tolist(), spans, strict=True)
+            for row in range(start, start + len(span))
+        ]
+        rows = torch.tensor(own, dtype=torch.int64, device=stored.values.device)
+        firsts = stored.values[rows, 0].float()
         if stored.scales is not None:
-            firsts = firsts * stored.scales[:, 0].float()[:, None]
-        sims = self._similarity(query.to(firsts.device), firsts).tolist()
-        for candidate, span, first in zip(candidates, spans, stored.first.tolist(), strict=True):
-            own = sims[first : first + len(span)]
-            candidate.sim_m = max(own, default=None)
+            firsts = firsts * stored.scales[rows, 0].float()[:, None]
+        sims = iter(self._similarity(query.to(firsts.device), firsts).tolist())
+        for candidate, span in zip(candidates, spans, strict=True):
+            found = list(itertools.islice(sims, len(span)))
+            candidate.sim_m = max(found, default=None)
             unscored = [ScoredSection(place) for place in range(len(self._index.entity(candidate.row).sections))]
-            scored = [ScoredSection(place, sim, score=sim) for place, sim in enumerate(own)]
+            scored = [ScoredSection(place, sim, score=sim) for place, sim in enumerate(found)]
             candidate.sections = sorted(scored, key=lambda section: -(section.sim_m or 0.0)) or unscored
         scores = fuse([None] * len(candidates), [candidate.sim_m for candidate in candidates], 0.0)
         for candidate, score in zip(candidates, scores, strict=True):

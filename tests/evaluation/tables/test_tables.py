@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import Tensor
 
 from evaluation.datasets import EVQA_COLUMNS, load
 from evaluation.records import read_lines
@@ -26,7 +27,7 @@ from omgm.__main__ import main
 from retriever.models.bm25 import BM25
 from retriever.step1_search import EntitySearch
 from retriever.texts import blip_caption
-from retriever.types import Evidence, Generation, GenerationRequest, Query
+from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query, StoredTokens
 from tests.fakes.small_kb import FLAGS, write_kb
 from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
 
@@ -149,6 +150,38 @@ def test_first_tokens_rank_as_by_brute_force(tmp_path: Path, name: str) -> None:
         )
     best = max(expected, key=lambda row: max(expected[row], default=-2.0))
     assert ranked[0].row == best
+
+
+class ResidentIndex:
+    """An index that hands over its whole store at every call, as one in GPU memory does."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self.entity, self.section_rows = index.entity, index.section_rows
+        self.stored = index.gather([range(index.manifest.counts.token_sections)])
+
+    def gather(self, spans: Sequence[range]) -> StoredTokens:
+        return StoredTokens(self.stored.values, self.stored.scales, np.array([span.start for span in spans], np.int64))
+
+
+def test_first_tokens_of_a_resident_store_are_those_of_the_candidates_alone(tmp_path: Path) -> None:
+    index, fusion = make_index(tmp_path), ColorFusion()
+    query = Query(Image.new("RGB", (30, 20), "white"), "Which flag is green and white?")
+    sizes: list[int] = []
+
+    def similarity(query: Tensor, firsts: Tensor) -> Tensor:
+        sizes.append(len(firsts))
+        return clip_itc(query, firsts)
+
+    rows = [row for row in range(len(index)) if len(index.section_rows(row))][-2:]
+    ranked = [
+        FirstTokenRerank(fusion, store, similarity).start([query])([[Candidate(row) for row in rows]])  # type: ignore[arg-type]
+        for store in (index, ResidentIndex(index))
+    ]
+    wanted = sum(len(index.section_rows(row)) for row in rows)
+    assert wanted < index.manifest.counts.token_sections
+    assert sizes == [wanted, wanted]
+    assert ranked[0] == ranked[1]
 
 
 def test_a_blinded_encoder_sees_no_more_than_it_should() -> None:
