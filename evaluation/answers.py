@@ -1,4 +1,4 @@
-"""Exact match as E-VQA's and InfoSeek's own evaluations define it; `evaluation.bem` is what E-VQA asks beyond it."""
+"""Exact match as E-VQA's and InfoSeek's evaluation scripts define it; E-VQA's learned judge is in `bem.py`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight
 _VERDICTS = {"none": "0", "true": "yes", "entailment": "yes", "false": "no", "contradiction": "no"}
 _EVQA_WORDS = {word: str(number) for number, word in enumerate(_DIGITS)} | _VERDICTS
 _NUMBER = re.compile(r"[-+]?\.?\d+(?:,\d{3})*\.?\d*(?:[eE][-+]?\d+)?")
-_SPAN_PREFIX = "<extra_id_0> "  # what T5 puts before its answers
-_TINY = 1e-12  # what the official script adds to lengths and forgives at the threshold
+_SPAN_PREFIX = "<extra_id_0> "  # T5 writes it before its answers
+_TINY = 1e-12  # the official script adds it to lengths and subtracts it from the threshold
 
 
 def evqa_match(answer: str, references: Sequence[str], *, multi_answer: bool = False) -> bool:
-    """Returns E-VQA's exact match against the best of the references.
+    """Returns whether an answer matches any of the references by E-VQA's exact match.
 
-    Items of a `multi_answer` reference are separated by `&&`, those of the answer by a comma, " and " or " & "; half of
-    the items of both together have to be shared. A reference that normalization leaves empty matches nothing.
+    Items of a `multi_answer` reference are separated by `&&`, those of the answer by a comma, " and " or " & "; the two
+    lists match if they share half of their union. A reference that is empty after normalization matches nothing.
 
     Example:
         >>> evqa_match("Red, white and blue", ["blue&&white&&red&&gold"], multi_answer=True)
@@ -36,7 +36,7 @@ def evqa_match(answer: str, references: Sequence[str], *, multi_answer: bool = F
 
 
 def text_match(answer: str, aliases: Sequence[str]) -> bool:
-    """Returns InfoSeek's match of a string or a time: equal to any alias, both normalized.
+    """Returns whether an answer equals any alias after InfoSeek's normalization, its rule for strings and times.
 
     Example:
         >>> text_match("The Hague.", ["Den Haag", "Hague"])
@@ -47,10 +47,10 @@ def text_match(answer: str, aliases: Sequence[str]) -> bool:
 
 
 def numeric_match(answer: str, accepted: tuple[float, float]) -> bool:
-    """Returns InfoSeek's match of a number or a range with the accepted range, ends included.
+    """Returns whether a number or a range matches the accepted range, by InfoSeek's rule.
 
-    A range is right inside the accepted one or when the two share half of their union. An answer without a number is
-    read as zero, as the official script reads it.
+    A number has to lie in the accepted range, ends included; a range has to lie in it or share half of the union with
+    it. As in the official script, an answer without a number counts as zero.
 
     Example:
         >>> numeric_match("about 1,050 m", (900, 1100)), numeric_match("5-20", (9, 11))
@@ -68,26 +68,27 @@ def numeric_match(answer: str, accepted: tuple[float, float]) -> bool:
 
 
 def read_numbers(text: str) -> tuple[float, ...]:
-    """Returns the number or the range (the lower end first) that InfoSeek's evaluation reads in a text; `()` for none.
+    """Reads the number or the range (lower end first) of a text as InfoSeek's script does; `()` without a number.
 
-    Only the first two numbers count, and of two that fall only the first. A point before the first digit is dropped
-    as the official script does.
+    Only the first two numbers count; if the second is lower, only the first. A point before the first digit is dropped.
 
     Example:
         >>> read_numbers("1,234.5 to 2,000 km"), read_numbers("9-10"), read_numbers("-5"), read_numbers("many")
         ((1234.5, 2000.0), (9.0, 10.0), (-5.0,), ())
     """
     spaced = "".join(
-        " - " if char == "-" and before.isdigit() else char for before, char in zip(f" {text}", text, strict=False)
+        # unlike "\d", str.isdigit also accepts superscripts, as in "10 km²-20 km²"
+        " - " if char == "-" and before.isdigit() else char
+        for before, char in zip(f" {text}", text, strict=False)
     )
-    found = [match.replace(",", "").strip(".") for match in _NUMBER.findall(spaced)]
-    # "-.5.3" is cut at its second point: the official script breaks there
-    numbers = [float(match[: match.rindex(".")] if match.count(".") > 1 else match) for match in found[:2]]
+    matches = [match.replace(",", "").strip(".") for match in _NUMBER.findall(spaced)]
+    # "-.5.3" is cut at its second point, where the official script raises an error
+    numbers = [float(match[: match.rindex(".")] if match.count(".") > 1 else match) for match in matches[:2]]
     return tuple(numbers) if len(numbers) < 2 or numbers[0] <= numbers[1] else (numbers[0],)
 
 
 def normalize(text: str) -> str:
-    """Returns lower case without ASCII punctuation, articles and spare spaces: InfoSeek's normalization.
+    """Applies InfoSeek's normalization: lower case, no ASCII punctuation, no articles, single spaces.
 
     Example:
         >>> normalize(" The  U.S. Dollar ")
@@ -97,9 +98,9 @@ def normalize(text: str) -> str:
 
 
 def evqa_normalize(text: str) -> str:
-    """Returns E-VQA's normalization: as `normalize`, with "the answer is" dropped and number words as digits.
+    """Applies E-VQA's normalization: like `normalize`, also without "the answer is" and with number words as digits.
 
-    The official list of contractions is left out: punctuation goes first, so it renames words on both sides alike.
+    The official list of contractions is not needed: punctuation is removed before, so it changes both sides alike.
 
     Example:
         >>> evqa_normalize("The answer is: Two meters.")

@@ -1,10 +1,11 @@
-"""BEM, the learned judge of E-VQA: does an answer say the same as a reference, given the question?
+"""BEM, E-VQA's learned judge of whether an answer is equivalent to a reference, given the question.
 
-The published model is a TensorFlow Hub module; docs/metrics.md says how to export it to a folder that `load_bem` takes.
+The published model is a TensorFlow Hub module; docs/metrics.md says how to export it to a folder for `load_bem`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import retriever.models  # noqa: F401  before transformers
+from retriever.files import sha256_of
 
 Ids = NDArray[np.int64]
 Logits = Callable[[Ids, Ids, Ids], NDArray[np.float32]]
@@ -30,15 +32,16 @@ _MASKS = ("attention_mask", "input_mask")
 class Bem:
     """Scores (candidate, reference, question) as `[CLS] candidate [SEP] reference [SEP] question [SEP]`.
 
-    What is longer than `longest` tokens is cut, the longest of the three first; the published code fails on it.
+    Input of more than `longest` tokens is cut, the longest of the three texts first; the published code fails on it.
 
     Args:
-        tokenize: Returns the token ids of each text, nothing added.
-        logits: Returns the logits [B, 2] of ids, segments and mask [B, L].
+        tokenize: Returns the token ids of each text, without special tokens.
+        logits: Returns logits [B, 2] for ids, segments and mask, each [B, L].
         marks: Ids of `[CLS]` and `[SEP]`.
-        segments: What candidate, reference and question are told apart by.
-        longest: Tokens at most, the marks included.
-        width: Pad every row to so many tokens; `None` pads to the longest of its batch.
+        segments: Segment ids of candidate, reference and question.
+        longest: Maximum number of tokens, special tokens included.
+        width: Pad every row to this number of tokens; `None` pads to the longest row of the batch.
+        fingerprint: Hash of model and vocabulary, for reports.
     """
 
     def __init__(
@@ -49,14 +52,15 @@ class Bem:
         segments: tuple[int, int, int] = (0, 1, 2),
         longest: int = LONGEST,
         width: int | None = None,
+        fingerprint: str = "",
     ) -> None:
         self.tokenize, self.logits, self.marks, self.segments = tokenize, logits, marks, segments
-        self.longest, self.width = longest, width
+        self.longest, self.width, self.fingerprint = longest, width, fingerprint
 
     def score(self, triples: Sequence[tuple[str, str, str]]) -> NDArray[np.float32]:
-        """Returns the probability [N] that candidate and reference of (candidate, reference, question) are equivalent.
+        """Returns, for (candidate, reference, question), the probability [N] that the first two are equivalent.
 
-        Rows of similar length share a batch; what stands beside a row does not change its score.
+        Rows of similar length share a batch, which does not change their scores.
         """
         texts = list(dict.fromkeys(text for triple in triples for text in triple))
         ids = dict(zip(texts, self.tokenize(texts), strict=True)) if texts else {}
@@ -67,16 +71,16 @@ class Bem:
         return scores
 
     def equivalent(self, triples: Sequence[tuple[str, str, str]]) -> list[bool]:
-        """Returns for each triple whether its score reaches `THRESHOLD`, as E-VQA's evaluation asks."""
+        """Returns for each triple whether its score reaches E-VQA's `THRESHOLD`."""
         return [bool(score >= THRESHOLD) for score in self.score(triples)]
 
     def _row(self, parts: Sequence[list[int]]) -> tuple[list[int], list[int]]:
         start, end = self.marks
-        ids, kinds = [start], [self.segments[0]]
+        ids, segment_ids = [start], [self.segments[0]]
         for part, segment in zip(parts, self.segments, strict=True):
             ids += [*part, end]
-            kinds += [segment] * (len(part) + 1)
-        return ids, kinds
+            segment_ids += [segment] * (len(part) + 1)
+        return ids, segment_ids
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         batch: list[int] = []
@@ -91,13 +95,13 @@ class Bem:
     def _padded(self, rows: Sequence[tuple[list[int], list[int]]]) -> tuple[Ids, Ids, Ids]:
         width = self.width or max(len(ids) for ids, _ in rows)
         padded = np.zeros((3, len(rows), width), dtype=np.int64)
-        for place, (ids, kinds) in enumerate(rows):
-            padded[:, place, : len(ids)] = ids, kinds, [1] * len(ids)
+        for place, (ids, segment_ids) in enumerate(rows):
+            padded[:, place, : len(ids)] = ids, segment_ids, [1] * len(ids)
         return padded[0], padded[1], padded[2]
 
 
 def cut(parts: Sequence[list[int]], budget: int) -> list[list[int]]:
-    """Returns the parts with no more than `budget` tokens in all: the longest loses its end until they fit.
+    """Cuts the ends of the longest parts until all parts together have at most `budget` tokens.
 
     Example:
         >>> cut([[1, 2, 3, 4], [5], [6, 7, 8]], 6)
@@ -110,19 +114,19 @@ def cut(parts: Sequence[list[int]], budget: int) -> list[list[int]]:
 
 
 def load_bem(folder: Path, device: str = "cpu") -> Bem:
-    """Returns the judge of a folder with `vocab.txt` and either `model.onnx` or `config.json` and `model.safetensors`.
+    """Loads the judge from a folder with `vocab.txt` and `model.onnx`, or `config.json` and `model.safetensors`.
 
-    A model with three token types tells candidate, reference and question apart, as the published one is asked; with
-    two types (a pair classifier) reference and question share the second. ONNX models are taken to have three unless a
-    `config.json` beside them says otherwise (`type_vocab_size`). An ONNX model without a mask as input gets rows of
-    512 tokens, as the published code pads, for only then does it see what that code shows it.
+    A model with three token types sees candidate, reference and question as three segments, like the published one; for
+    a model with two types (a pair classifier), reference and question share the second. ONNX models are assumed to have
+    three unless a `config.json` beside them says otherwise (`type_vocab_size`). An ONNX model without a mask input gets
+    rows padded to 512 tokens like in the published code, so that it sees the same input.
 
     Args:
         folder: The folder.
         device: Where a safetensors model runs; ONNX runs on the CPU.
 
     Raises:
-        ValueError: A file is missing or the model is not such a classifier, or onnxruntime is not installed.
+        ValueError: A file is missing, the model is not a suitable classifier, or onnxruntime is not installed.
     """
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
@@ -131,14 +135,14 @@ def load_bem(folder: Path, device: str = "cpu") -> Bem:
 
     vocabulary = folder / "vocab.txt"
     if not vocabulary.is_file():
-        raise ValueError(f"{folder}: no vocab.txt; BEM reads that of BERT base uncased (docs/metrics.md)")
-    # no special tokens: what an answer spells "[SEP]" is text, as for the published tokenizer
+        raise ValueError(f"{folder}: no vocab.txt; BEM needs that of BERT base uncased (docs/metrics.md)")
+    # no special tokens: "[SEP]" in an answer is plain text, as for the published tokenizer
     tokenizer = Tokenizer(WordPiece.from_file(str(vocabulary), unk_token="[UNK]"))
     tokenizer.normalizer = BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = BertPreTokenizer()
     start, end = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
     if start is None or end is None:
-        raise ValueError(f"{vocabulary}: no [CLS] or no [SEP]; it is not a vocabulary of BERT")
+        raise ValueError(f"{vocabulary}: no [CLS] or no [SEP]; not a vocabulary of BERT")
 
     def tokenize(texts: list[str]) -> list[list[int]]:
         return [encoding.ids for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)]
@@ -149,9 +153,10 @@ def load_bem(folder: Path, device: str = "cpu") -> Bem:
     longest = min(LONGEST, config.get("max_position_embeddings", LONGEST))
     if (folder / "model.onnx").is_file():
         logits, width = _onnx(folder / "model.onnx")
-        return Bem(tokenize, logits, (start, end), segments, min(longest, width or longest), width)
+        longest = min(longest, width or longest)
+        return Bem(tokenize, logits, (start, end), segments, longest, width, _fingerprint(folder))
     if (folder / "model.safetensors").is_file() and config:
-        return Bem(tokenize, _bert(folder, device), (start, end), segments, longest)
+        return Bem(tokenize, _bert(folder, device), (start, end), segments, longest, None, _fingerprint(folder))
     raise ValueError(f"{folder}: neither model.onnx nor config.json with model.safetensors; see docs/metrics.md")
 
 
@@ -162,21 +167,21 @@ def _bert(folder: Path, device: str) -> Logits:
     load: Any = BertForSequenceClassification.from_pretrained
     model, report = load(folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True)
     if report["missing_keys"] or model.config.num_labels != 2:
-        lacking = ", ".join(sorted(report["missing_keys"])) or "a head of two classes"
-        raise ValueError(f"{folder}: not a BERT classifier of two classes, it lacks {lacking}")
+        missing = ", ".join(sorted(report["missing_keys"])) or "a head with two classes"
+        raise ValueError(f"{folder}: not a BERT classifier with two classes, it lacks {missing}")
     model.to(device).eval()
 
     @torch.inference_mode()
-    def logits(ids: Ids, kinds: Ids, mask: Ids) -> NDArray[np.float32]:
-        tensors = [torch.from_numpy(array).to(device) for array in (ids, kinds, mask)]
-        found = model(input_ids=tensors[0], token_type_ids=tensors[1], attention_mask=tensors[2]).logits
-        return np.asarray(found.float().cpu().numpy())
+    def logits(ids: Ids, segment_ids: Ids, mask: Ids) -> NDArray[np.float32]:
+        tensors = [torch.from_numpy(array).to(device) for array in (ids, segment_ids, mask)]
+        output = model(input_ids=tensors[0], token_type_ids=tensors[1], attention_mask=tensors[2])
+        return np.asarray(output.logits.float().cpu().numpy())
 
     return logits
 
 
 def _onnx(path: Path) -> tuple[Logits, int | None]:
-    """Returns the model and the width that its rows have to have, `None` where they may be as short as they are."""
+    """Loads the model; returns it with the width that rows must be padded to, `None` if any width will do."""
     try:
         onnxruntime: Any = importlib.import_module("onnxruntime")
     except ImportError as error:
@@ -184,10 +189,10 @@ def _onnx(path: Path) -> tuple[Logits, int | None]:
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     inputs = {entry.name: entry for entry in session.get_inputs()}
     named = [next((name for name in inputs if name.split(":")[0] in known), None) for known in (_IDS, _TYPES, _MASKS)]
-    ids, kinds, mask = named
+    ids, segment_ids, mask = named
     unknown = sorted(set(inputs) - set(named))
-    if ids is None or kinds is None or unknown:
-        raise ValueError(f"{path}: takes {', '.join(inputs)}; BEM takes input_ids and segment_ids")
+    if ids is None or segment_ids is None or unknown:
+        raise ValueError(f"{path}: its inputs are {', '.join(inputs)}; BEM needs input_ids and segment_ids")
     fixed = inputs[ids].shape[1]
     width = fixed if isinstance(fixed, int) else None if mask is not None else LONGEST
 
@@ -197,12 +202,22 @@ def _onnx(path: Path) -> tuple[Logits, int | None]:
             for name, array in zip(named, arrays, strict=True)
             if name is not None
         }
-        found = np.asarray(session.run(None, feed)[0], dtype=np.float32)
-        if found.shape != (len(arrays[0]), 2):
-            raise ValueError(f"{path}: gives {found.shape} for {len(arrays[0])} rows where two classes a row are due")
-        return found
+        output = np.asarray(session.run(None, feed)[0], dtype=np.float32)
+        if output.shape != (len(arrays[0]), 2):
+            raise ValueError(
+                f"{path}: output of shape {output.shape} for {len(arrays[0])} rows; two classes are expected"
+            )
+        return output
 
     return logits, width
+
+
+def _fingerprint(folder: Path) -> str:
+    """Returns a hash of the files in a folder (16 hex digits), ONNX and vocabulary included."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.suffix in (".json", ".onnx", ".safetensors", ".txt")):
+        digest.update(f"{path.name} {sha256_of(path)}\n".encode())
+    return digest.hexdigest()[:16]
 
 
 def _second_of_softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:

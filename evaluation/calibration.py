@@ -1,25 +1,28 @@
-"""Does a confidence of 0.8 mean that four of five answers are right? Reliability bins and the calibration error."""
+"""Calibration: are 80 % of the answers with confidence 0.8 right? Reliability bins and the calibration error."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
+
+from evaluation.metrics import Outcome
 
 BINS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The answers whose confidence lies above `low` and up to `high` (0 belongs to the first bin).
+    """The answers with a confidence in (low, high]; the first bin also holds 0.
 
     Attributes:
-        low: Where the bin begins.
-        high: Where it ends.
-        n: How many answers it has.
-        confidence: Their mean confidence, `None` of an empty bin.
-        accuracy: Their mean score, `None` of an empty bin.
+        low: Lower bound, exclusive.
+        high: Upper bound, inclusive.
+        n: Number of answers.
+        confidence: Their mean confidence; `None` for an empty bin.
+        accuracy: Their mean score; `None` for an empty bin.
     """
 
     low: float
@@ -34,9 +37,9 @@ class Calibration:
     """Bins of equal width with the expected calibration error.
 
     Attributes:
-        bins: From 0 to 1.
-        ece: The mean over answers of |accuracy - confidence| of their bin; `None` without answers.
-        n: How many answers had a confidence.
+        bins: The bins, from 0 to 1.
+        ece: The mean over answers of |accuracy - confidence| in their bin; `None` without answers.
+        n: Number of answers with a confidence.
     """
 
     bins: tuple[Bin, ...]
@@ -45,31 +48,41 @@ class Calibration:
 
 
 def calibrate(confidences: Sequence[float | None], scores: Sequence[float], bins: int = BINS) -> Calibration:
-    """Returns how well confidences foretell scores.
+    """Measures how well confidences predict scores.
 
     Args:
-        confidences: [N], 0 to 1; an answer without one is left out.
-        scores: [N], 0 to 1: what each answer is worth, for most metrics 0 or 1.
-        bins: How many.
+        confidences: [N], 0 to 1; answers with `None` are left out.
+        scores: [N], 0 to 1; for most metrics 0 or 1.
+        bins: Number of bins.
 
     Raises:
-        ValueError: The lengths differ, `bins` is less than 1, or a confidence leaves 0 to 1.
+        ValueError: The lengths differ, `bins` is less than 1, or a confidence is outside 0 to 1.
 
     Example:
         >>> calibrate([0.9, 0.9, 0.1], [1, 0, 0]).ece
         0.3
     """
     if len(confidences) != len(scores) or bins < 1:
-        raise ValueError(f"{len(confidences)} confidences, {len(scores)} scores, {bins} bins: one score each, 1 bin up")
+        counts = f"{len(confidences)} confidences, {len(scores)} scores and {bins} bins"
+        raise ValueError(f"calibration needs one score per confidence and at least 1 bin, got {counts}")
     pairs = np.array([(c, s) for c, s in zip(confidences, scores, strict=True) if c is not None]).reshape(-1, 2)
     if not ((pairs[:, 0] >= 0) & (pairs[:, 0] <= 1)).all():
-        raise ValueError("confidences: every one has to lie between 0 and 1")
+        raise ValueError("confidences must be between 0 and 1")
     edges = np.linspace(0, 1, bins + 1)
     place = np.clip(np.searchsorted(edges, pairs[:, 0], side="left") - 1, 0, bins - 1)
     members = [pairs[place == number] for number in range(bins)]
-    made = tuple(_bin(edges[number], edges[number + 1], member) for number, member in enumerate(members))
-    gaps = [b.n * abs(b.accuracy - b.confidence) for b in made if b.accuracy is not None and b.confidence is not None]
-    return Calibration(made, round(sum(gaps) / len(pairs), 12) if len(pairs) else None, len(pairs))
+    filled = tuple(_bin(edges[number], edges[number + 1], member) for number, member in enumerate(members))
+    gaps = [b.n * abs(b.accuracy - b.confidence) for b in filled if b.accuracy is not None and b.confidence is not None]
+    return Calibration(filled, round(sum(gaps) / len(pairs), 12) if len(pairs) else None, len(pairs))
+
+
+def calibration_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Returns the calibration of a run's answers, ready for JSON; abstentions are left out."""
+    answered = [o for o in outcomes if o.answer_scores and not o.unanswered and o.confidence is not None]
+    # a confidence computed from log-probabilities can round to more than 1
+    confidences = [min(max(o.confidence or 0.0, 0.0), 1.0) for o in answered]
+    calibration = calibrate(confidences, [next(iter(o.answer_scores.values())) for o in answered])
+    return {"ece": calibration.ece, "n": calibration.n, "bins": [asdict(b) for b in calibration.bins]}
 
 
 def _bin(low: float, high: float, members: np.ndarray) -> Bin:

@@ -1,4 +1,4 @@
-"""Runs side by side (`omgm compare`): every metric with its interval, every run against the first with a p-value."""
+"""Compares runs (`omgm compare`): every metric with its interval, every run against the first with a p-value."""
 
 from __future__ import annotations
 
@@ -9,52 +9,58 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.metrics import CUTOFFS, Outcome, is_unseen_question, metric_names
-from evaluation.records import outcome_of, read_lines
+from evaluation.records import RECORDS, outcome_of, read_records
 from evaluation.significance import LEVEL, RESAMPLES, difference, figure
 
-Key = tuple[str, str, str]
-Measures = dict[str, dict[Key, float]]
+QuestionKey = tuple[str, str, str]
+"""Id, image and words of a question."""
+MetricScores = dict[str, dict[QuestionKey, float]]
+"""By metric, the score of each question that has one, 0 to 1."""
 HARMONIC = "infoseek, harmonic mean of the splits"
 _LATENCIES = ("retrieve_p50", "answer_p50")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class FinishedRun:
     """A finished run.
 
     Attributes:
-        folder: Where it lies.
+        folder: Its folder.
         metrics: Its `metrics.json`.
-        outcomes: By id, picture and words of the question.
+        outcomes: Its outcomes by question.
     """
 
     folder: Path
     metrics: Mapping[str, Any]
-    outcomes: Mapping[Key, Outcome]
+    outcomes: Mapping[QuestionKey, Outcome]
 
 
 def compare(folders: Sequence[Path], *, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Any]:
-    """Returns the comparison of runs over the questions that all of them asked, ready for JSON.
+    """Compares runs over the questions that they have in common.
 
-    A question is the same where its id, its picture and its words are. Failed and unanswered ones count as wrong. A
-    metric that not all runs have is listed under `not_compared`. P-values are not corrected for how many there are.
+    Questions are the same if id, image and words are. Failed and unanswered ones count as wrong. Metrics that only some
+    of the runs have are listed under `not_compared`. P-values are not corrected for multiple comparisons.
 
     Args:
-        folders: Where `omgm evaluate` wrote, two or more; the first is what the others are compared with.
+        folders: Folders that `omgm evaluate` wrote, at least two; the others are compared with the first.
         resamples: Draws of the bootstrap and of the randomization test.
-        seed: Of both.
+        seed: Seed of both.
+
+    Returns:
+        The comparison, ready for JSON.
 
     Raises:
-        ValueError: Fewer than two runs, one that is not finished, runs of different data sets, or no common question.
+        ValueError: There are fewer than two runs, one is not finished, their data sets differ, or they have no question
+            in common.
     """
     if len(folders) < 2:
-        raise ValueError("a comparison needs two runs or more")
+        raise ValueError(f"a comparison needs at least two runs, got {len(folders)}")
     runs = [load_run(folder) for folder in folders]
     _same_dataset(runs)
     common = [key for key in runs[0].outcomes if all(key in run.outcomes for run in runs)]
     if not common:
-        raise ValueError("the runs have no question in common (same id, picture and words); compare runs of one file")
-    tables = [measures(run, common) for run in runs]
+        raise ValueError("the runs have no question in common (same id, image and words); compare runs of one file")
+    tables = [metric_scores(run, common) for run in runs]
     names = list(dict.fromkeys(name for table in tables for name in table))
     shared = [name for name in names if all(name in table for table in tables)]
     labels = _labels(folders)
@@ -64,7 +70,7 @@ def compare(folders: Sequence[Path], *, resamples: int = RESAMPLES, seed: int = 
         "level": LEVEL,
         "resamples": resamples,
         "seed": seed,
-        "runs": [_about(run, label, common) for run, label in zip(runs, labels, strict=True)],
+        "runs": [_describe(run, label, common) for run, label in zip(runs, labels, strict=True)],
         "metrics": [_row(name, [table[name] for table in tables], runs[0], labels, resamples, seed) for name in shared],
         "not_compared": [
             {"name": name, "only_in": [label for label, table in zip(labels, tables, strict=True) if name in table]}
@@ -74,49 +80,48 @@ def compare(folders: Sequence[Path], *, resamples: int = RESAMPLES, seed: int = 
     }
 
 
-def load_run(folder: Path) -> Run:
-    """Returns a run from its `metrics.json` and `queries.jsonl`.
+def load_run(folder: Path) -> FinishedRun:
+    """Loads a run from its `metrics.json` and `queries.jsonl`.
 
     Raises:
-        ValueError: One of them is missing or not what `omgm evaluate` writes.
+        ValueError: A file is missing or was not written by `omgm evaluate`.
     """
-    paths = folder / "metrics.json", folder / "queries.jsonl"
-    for path in paths:
-        if not path.is_file():
-            raise ValueError(f"{folder}: no {path.name}; it is not a finished run of omgm evaluate")
+    for name in ("metrics.json", RECORDS):
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder}: no {name}; it is not a finished run of omgm evaluate")
+    outcomes = {(record.id, *record.asks): outcome_of(record) for record in read_records(folder / RECORDS)}
     try:
-        metrics = json.loads(paths[0].read_text(encoding="utf-8"))
-        outcomes = {(line["id"], line["image_id"], line["question"]): outcome_of(line) for line in read_lines(paths[1])}
+        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
         dataset = metrics["dataset"]
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise ValueError(f"{folder}: not a run of omgm evaluate ({type(error).__name__}: {error})") from error
     if not outcomes or not dataset:
-        raise ValueError(f"{folder}: a run without questions or without the name of its data set")
-    return Run(folder, metrics, outcomes)
+        raise ValueError(f"{folder}: the run has no questions or does not name its data set")
+    return FinishedRun(folder, metrics, outcomes)
 
 
-def measures(run: Run, keys: Sequence[Key]) -> Measures:
-    """Returns by metric the score of each question that has one, 0 to 1.
+def metric_scores(run: FinishedRun, keys: Sequence[QuestionKey]) -> MetricScores:
+    """Returns, by metric, the score of each question that has one.
 
     Args:
         run: The run.
-        keys: Its questions to look at.
+        keys: The questions to include.
     """
     outcomes = {key: run.outcomes[key] for key in keys}
     members = list(outcomes.values())
-    table: Measures = {}
+    table: MetricScores = {}
     known = {key: outcome for key, outcome in outcomes.items() if outcome.entity_known}
     for step in sorted({step for outcome in known.values() for step in outcome.ranks}):
         for k in CUTOFFS:
             hits = {key: _within(outcome.ranks.get(step), k) for key, outcome in known.items()}
             table[f"{step} recall@{k}"] = hits
-    labelled = {key: outcome for key, outcome in outcomes.items() if outcome.section_correct is not None}
-    if labelled:
-        table["section recall@1"] = {key: float(bool(outcome.section_correct)) for key, outcome in labelled.items()}
-    for name, asked in (("section", labelled), ("pseudo", outcomes)):
-        if any(name in outcome.section_ranks for outcome in asked.values()):
+    labeled = {key: outcome for key, outcome in outcomes.items() if outcome.section_correct is not None}
+    if labeled:
+        table["section recall@1"] = {key: float(bool(outcome.section_correct)) for key, outcome in labeled.items()}
+    for name, group in (("section", labeled), ("pseudo", outcomes)):
+        if any(name in outcome.section_ranks for outcome in group.values()):
             for k in CUTOFFS:
-                hits = {key: _within(outcome.section_ranks.get(name), k) for key, outcome in asked.items()}
+                hits = {key: _within(outcome.section_ranks.get(name), k) for key, outcome in group.items()}
                 table.setdefault(f"{name} recall@{k}", hits)
     for name in metric_names(members):
         table[name] = {key: outcome.answer_scores.get(name, 0.0) for key, outcome in outcomes.items()}
@@ -126,9 +131,9 @@ def measures(run: Run, keys: Sequence[Key]) -> Measures:
 
 
 def as_markdown(comparison: Mapping[str, Any]) -> str:
-    """Returns a comparison as a table, shares in percent and differences in points."""
+    """Returns a comparison as a Markdown table: scores in percent, differences in points."""
     runs = comparison["runs"]
-    percent = f"{100 * comparison['level']:g} %"
+    level = f"{100 * comparison['level']:g} %"
     lines = [
         f"# {comparison['dataset']}: {len(runs)} runs over {comparison['n_common']:,} common questions",
         "",
@@ -141,10 +146,10 @@ def as_markdown(comparison: Mapping[str, Any]) -> str:
         lines.append("| " + " | ".join([run["name"], run["profile"], run["commit"] or "-", *counts, *times]) + " |")
     lines += [
         "",
-        f"Percent with the {percent} interval of a bootstrap over questions ({comparison['resamples']:,} resamples, "
-        f"seed {comparison['seed']}). Differences from {runs[0]['name']} in points, with the p-value of a paired, "
-        "two-sided randomization test; p-values are not corrected for their number. A failed or unanswered question "
-        "counts as wrong.",
+        f"Percent, with the {level} interval of a bootstrap over questions ({comparison['resamples']:,} resamples, "
+        f"seed {comparison['seed']}). Differences from {runs[0]['name']} are in points, with the p-value of a paired, "
+        "two-sided randomization test, not corrected for multiple comparisons. Failed and unanswered questions count "
+        "as wrong.",
         "",
     ]
     head = ["metric", "n", *(run["name"] for run in runs)]
@@ -153,23 +158,23 @@ def as_markdown(comparison: Mapping[str, Any]) -> str:
     lines += ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     lines += ["| " + " | ".join(_cells(row)) + " |" for row in comparison["metrics"]]
     if comparison["not_compared"]:
-        lines += ["", "Not in all runs: "]
-        lines[-1] += "; ".join(f"{row['name']} ({', '.join(row['only_in'])})" for row in comparison["not_compared"])
+        missing = [f"{row['name']} ({', '.join(row['only_in'])})" for row in comparison["not_compared"]]
+        lines += ["", f"Not in all runs: {'; '.join(missing)}"]
     return "\n".join(lines) + "\n"
 
 
-def _same_dataset(runs: Sequence[Run]) -> None:
+def _same_dataset(runs: Sequence[FinishedRun]) -> None:
     first = runs[0]
     for run in runs[1:]:
         if run.metrics["dataset"] != first.metrics["dataset"]:
             raise ValueError(
                 f"{run.folder} is a run over {run.metrics['dataset']}, {first.folder} one over "
-                f"{first.metrics['dataset']}; only runs over the same data set compare"
+                f"{first.metrics['dataset']}; only runs over the same data set can be compared"
             )
 
 
 def _labels(folders: Sequence[Path]) -> list[str]:
-    """Returns the shortest ends of the folders' paths that tell them apart, numbered where a folder comes twice."""
+    """Returns the shortest path ends that tell the folders apart, numbered if a folder is given twice."""
     whole = [folder.resolve().parts for folder in folders]
     for depth in range(1, max(map(len, whole)) + 1):
         labels = ["/".join(parts[-depth:]) for parts in whole]
@@ -178,7 +183,7 @@ def _labels(folders: Sequence[Path]) -> list[str]:
     return [label if labels.count(label) == 1 else f"{label} ({place + 1})" for place, label in enumerate(labels)]
 
 
-def _about(run: Run, label: str, common: Sequence[Key]) -> dict[str, Any]:
+def _describe(run: FinishedRun, label: str, common: Sequence[QuestionKey]) -> dict[str, Any]:
     return {
         "name": label,
         "profile": run.metrics.get("profile") or "-",
@@ -193,18 +198,23 @@ def _about(run: Run, label: str, common: Sequence[Key]) -> dict[str, Any]:
 
 
 def _row(
-    name: str, tables: Sequence[dict[Key, float]], run: Run, labels: Sequence[str], resamples: int, seed: int
+    name: str,
+    tables: Sequence[dict[QuestionKey, float]],
+    run: FinishedRun,
+    labels: Sequence[str],
+    resamples: int,
+    seed: int,
 ) -> dict[str, Any]:
     keys = [key for key in tables[0] if all(key in table for table in tables)]
     columns = [[table[key] for key in keys] for table in tables]
     groups = [is_unseen_question(run.outcomes[key]) for key in keys] if name == HARMONIC else None
-    against = [difference(columns[0], other, groups, resamples=resamples, seed=seed) for other in columns[1:]]
     figures = [figure(column, groups, resamples=resamples, seed=seed) for column in columns]
+    differences = [difference(columns[0], other, groups, resamples=resamples, seed=seed) for other in columns[1:]]
     return {
         "name": name,
         "n": len(keys),
-        "figures": [{"run": label} | asdict(found) for label, found in zip(labels, figures, strict=True)],
-        "differences": [{"run": label} | asdict(found) for label, found in zip(labels[1:], against, strict=True)],
+        "figures": [{"run": label} | asdict(value) for label, value in zip(labels, figures, strict=True)],
+        "differences": [{"run": label} | asdict(value) for label, value in zip(labels[1:], differences, strict=True)],
     }
 
 
@@ -215,9 +225,8 @@ def _within(rank: int | None, k: int) -> float:
 def _cells(row: Mapping[str, Any]) -> list[str]:
     cells = [row["name"], str(row["n"])]
     cells += [f"{100 * f['value']:.1f} [{100 * f['low']:.1f}, {100 * f['high']:.1f}]" for f in row["figures"]]
-    for found in row["differences"]:
-        span = f"[{100 * found['low']:+.1f}, {100 * found['high']:+.1f}]"
-        cells += [f"{100 * found['value']:+.1f} {span}", _p(found["p_value"])]
+    for d in row["differences"]:
+        cells += [f"{100 * d['value']:+.1f} [{100 * d['low']:+.1f}, {100 * d['high']:+.1f}]", _p(d["p_value"])]
     return cells
 
 

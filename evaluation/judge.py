@@ -1,4 +1,4 @@
-"""Is an answer right? The scores of an answer by the rules of its question's data set, whatever that is."""
+"""Scores answers by the rules of each question's data set."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ if TYPE_CHECKING:
     from evaluation.datasets import Question
 
 Scores = dict[str, float]
-"""Scores of one answer, 0 to 1, by the metric's name. The first is the data set's own, what `accuracy` reports."""
+"""Scores of one answer by metric, 0 to 1. The first is the data set's own metric, which `accuracy` reports."""
 
 NOTES = {
     "evqa_exact_match": "BEM is missing, so this is exact match alone: a lower bound of E-VQA's own figure.",
     "token_f1": "The tokenizers of F1-Recall are missing (pip install 'omgm[dynvqa]'), so this is token F1 alone.",
 }
-"""By main metric, what a report has to say beside it."""
+"""Notes that a report shows beside a main metric."""
 
 
 def judge(question: Question, answer: str | None) -> Scores:
-    """Returns the scores of one answer that need no model; no answer and an empty one score 0 by every metric."""
+    """Scores one answer by the metrics that need no model; a missing or empty answer scores 0."""
     scores = _RULES[question.style](question, answer or "")
     return scores if answer is not None and answer.strip() else dict.fromkeys(scores, 0.0)
 
 
 def judge_all(questions: Sequence[Question], answers: Sequence[str | None], bem: Bem | None = None) -> list[Scores]:
-    """Returns the scores of many answers; with `bem`, E-VQA's own score comes first, else exact match does.
+    """Scores many answers; with `bem`, E-VQA's first metric is its own, otherwise exact match.
 
-    BEM is asked of all answers at once, each with every reference, where exact match said no; the best one counts.
+    BEM judges all answers without an exact match at once, each with every reference; the best reference counts.
     """
     scores = [judge(question, answer) for question, answer in zip(questions, answers, strict=True)]
     if bem is None:
         return scores
-    asked = [
+    inputs = [
         (place, answer, _bem_reference(question, reference), question.question)
         for place, (question, answer) in enumerate(zip(questions, answers, strict=True))
         if question.style == "evqa" and answer and answer.strip() and not scores[place]["evqa_exact_match"]
         for reference in question.answers
     ]
-    verdicts = bem.equivalent([row[1:] for row in asked])
-    said_yes = {row[0] for row, verdict in zip(asked, verdicts, strict=True) if verdict}
+    verdicts = bem.equivalent([row[1:] for row in inputs])
+    equivalent = {row[0] for row, verdict in zip(inputs, verdicts, strict=True) if verdict}
     return [
-        {"evqa_bem": max(found["evqa_exact_match"], float(place in said_yes)), **found}
-        if "evqa_exact_match" in found
-        else found
-        for place, found in enumerate(scores)
+        {"evqa_bem": max(own["evqa_exact_match"], float(place in equivalent)), **own}
+        if "evqa_exact_match" in own
+        else own
+        for place, own in enumerate(scores)
     ]
 
 

@@ -1,4 +1,4 @@
-"""What a run's outcomes add up to: Recall@K, section recall, accuracy, latency. Nobody drops out of a denominator."""
+"""The figures of a run: Recall@K, section recall, accuracy, latency. Every query stays in the denominator."""
 
 from __future__ import annotations
 
@@ -20,29 +20,27 @@ METRIC_NAMES = {
     "dynvqa": "f1_recall",
     "plain": "exact_match",
 }
-"""By the style of a data set, its metric where no answer was asked for."""
+"""The name of each data set's own metric, by its style, for runs without answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What counts of one query.
+    """The part of a query's record that the figures need.
 
     Attributes:
         id: The question's id.
-        groups: Breakdown and group, such as `{"question_type": "templated"}`.
-        ranks: Per step the rank of the right entity, from 1; `None` when it is not among the candidates.
-        section_correct: Whether the evidence is the right section, `None` where the data set names none.
-        answer_correct: Whether the answer is right, `None` when no generator was asked.
-        unanswered: The generator abstained.
+        groups: The query's group in each breakdown, such as `{"question_type": "templated"}`.
+        ranks: The rank of the right entity after each step, from 1; `None` if it is not among the candidates.
+        section_correct: Whether the evidence is the right section; `None` if the data set names no section.
+        answer_correct: Whether the answer is right; `None` without a generator.
+        unanswered: Whether the generator abstained.
         failed: Why the query failed, if it did.
-        gold_missing: The index has none of the right entities.
-        section_ranks: The rank (from 1) of the first right section, and under `pseudo` of the first section that
-            contains an answer, in the order in which the run would read sections; `None` when there is none. `section`
-            is absent where the data set names no section.
-        answer_scores: What the answer is worth by each metric's name, the data set's own first; empty when no
-            generator was asked.
-        confidence: The generator's, where it has one.
-        entity_known: The data set names the right entity; without it a query has no part in Recall@K.
+        gold_missing: Whether the index lacks all right entities.
+        section_ranks: In reading order, the rank (from 1) of the right section (`section`, absent if the data set names
+            none) and of the first section that contains an answer (`pseudo`); `None` if there is none.
+        answer_scores: The answer's score by each metric, the data set's own first; empty without a generator.
+        confidence: The generator's confidence, if it has one.
+        entity_known: Whether the data set names the right entity; otherwise the query does not count in Recall@K.
     """
 
     id: str
@@ -60,12 +58,12 @@ class Outcome:
 
 
 def ranked(scores: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Returns (entity, score) pairs best first, equal scores by entity: the one order of metrics and run files."""
+    """Returns (entity, score) pairs, best first, ties by entity: the order of metrics and run files."""
     return sorted(scores, key=lambda pair: (-pair[1], pair[0]))
 
 
 def rank_of(gold: Collection[str], scores: Sequence[tuple[str, float]]) -> int | None:
-    """Returns the rank (from 1) of the first right entity, `None` when there is none.
+    """Returns the rank (from 1) of the first right entity, `None` if there is none.
 
     Example:
         >>> rank_of({"b"}, [("b", 0.5), ("a", 0.5)])
@@ -75,10 +73,10 @@ def rank_of(gold: Collection[str], scores: Sequence[tuple[str, float]]) -> int |
 
 
 def recall_at_k(ranks: Sequence[int | None], k: int) -> float:
-    """Returns the share of queries that have a right entity among their first `k`.
+    """Returns the share of queries with a right entity among their first `k`.
 
-    This is what the field's papers call Recall@K and what TREC calls Success@K. TREC's recall is the share of all
-    relevant documents that were found; the two agree where a query has one right entity.
+    Papers of this field call it Recall@K, TREC calls it Success@K. TREC's recall is the share of all relevant documents
+    that were found; the two are equal for queries with one right entity.
 
     Example:
         >>> recall_at_k([1, 3, None, 20], k=3)
@@ -88,35 +86,67 @@ def recall_at_k(ranks: Sequence[int | None], k: int) -> float:
 
 
 def harmonic_mean(first: float, second: float) -> float:
-    """Returns the harmonic mean of two shares, 0 when either is 0."""
+    """Returns the harmonic mean of two shares, 0 if either is 0."""
     return 2 * first * second / (first + second) if first and second else 0.0
 
 
 def percentile(milliseconds: Sequence[float], q: float) -> float | None:
-    """Returns the `q`-th percentile (0 to 100) with linear interpolation, `None` of nothing."""
+    """Returns the `q`-th percentile (0 to 100) with linear interpolation, `None` without values."""
     return round(float(np.percentile(milliseconds, q)), 3) if milliseconds else None
 
 
-def summarize(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
-    """Returns the figures of a run: `step1`, `step2`, `step3`, `answer`, the counts and the breakdowns.
+def percent(share: float | None) -> str:
+    """Returns a share as text in percent, the scale of everything printed; `metrics.json` keeps fractions.
 
-    A failed query, an unanswered one and one whose entity the index lacks count as wrong. A share of nothing is `None`.
+    Example:
+        >>> percent(0.9694), percent(None)
+        ('96.9', '-')
+    """
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def latency_of(timings: Sequence[Mapping[str, float]], *, answered: bool) -> dict[str, Any]:
+    """Returns percentiles in milliseconds over the `timings_ms` of single queries.
 
     Args:
-        outcomes: One a query.
-        style: Whose rules judged the answers, a key of `METRIC_NAMES`.
+        timings: One mapping per query.
+        answered: Whether the run has a generator.
+    """
+    retrieve = [t["retrieve"] for t in timings]
+    both = [t["retrieve"] + t["generate"] for t in timings] if answered else []
+    stages = sorted({stage for t in timings for stage in t} - {"batch", "retrieve"})
+    return {
+        "retrieve_p50": percentile(retrieve, 50),
+        "retrieve_p95": percentile(retrieve, 95),
+        "answer_p50": percentile(both, 50),
+        "answer_p95": percentile(both, 95),
+        "n": len(timings),
+        "stages_p50": {stage: percentile([t[stage] for t in timings if stage in t], 50) for stage in stages},
+        "stages_p95": {stage: percentile([t[stage] for t in timings if stage in t], 95) for stage in stages},
+    }
+
+
+def summarize(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
+    """Computes the figures of a run: `step1`, `step2`, `step3`, `answer`, counts and breakdowns.
+
+    Queries that failed, were not answered or ask about an entity missing from the index count as wrong. A share over
+    no queries is `None`.
+
+    Args:
+        outcomes: One per query.
+        style: The data set's style, a key of `METRIC_NAMES`.
 
     Raises:
         ValueError: There are no outcomes.
     """
     if not outcomes:
-        raise ValueError("no queries to summarize; the question file holds none that are kept")
+        raise ValueError("no queries to summarize: the question file has no usable question")
     steps: dict[str, dict[str, Any]] = {step: _recalls(outcomes, step) for step in _steps(outcomes)}
-    labelled = [o for o in outcomes if o.section_correct is not None]
+    labeled = [o for o in outcomes if o.section_correct is not None]
     steps["step3"] = {
-        **_section_recalls("section", labelled),
-        "section_recall@1": _share([bool(o.section_correct) for o in labelled]),  # step 3 chooses a section
-        "n_with_section": len(labelled),
+        **_section_recalls("section", labeled),
+        "section_recall@1": _share([bool(o.section_correct) for o in labeled]),  # step 3 chooses a section
+        "n_with_section": len(labeled),
         **_section_recalls("pseudo", outcomes),
     }
     return {
@@ -133,17 +163,17 @@ def summarize(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
 
 
 def metric_names(outcomes: Sequence[Outcome]) -> list[str]:
-    """Returns the names of the metrics that judged the answers, the data set's own first."""
+    """Returns the names of the answer metrics, the data set's own first."""
     return list(dict.fromkeys(name for outcome in outcomes for name in outcome.answer_scores))
 
 
 def is_unseen_question(outcome: Outcome) -> bool:
-    """Returns whether a query is of InfoSeek's half of unseen questions; all others are of unseen entities."""
+    """Returns whether a query belongs to InfoSeek's split of unseen questions; all others are of unseen entities."""
     return outcome.groups.get("split", "").endswith("unseen_question")
 
 
 def recall_curve(outcomes: Sequence[Outcome], step: str, k: int = 20) -> list[float]:
-    """Returns Recall@1 to Recall@`k` after a step, of the queries whose right entity is known."""
+    """Returns Recall@1 to Recall@`k` after a step, over the queries whose right entity is known."""
     ranks = [o.ranks.get(step) for o in outcomes if o.entity_known]
     return [recall_at_k(ranks, cutoff) for cutoff in range(1, k + 1)]
 
@@ -153,9 +183,9 @@ def _steps(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _recalls(outcomes: Sequence[Outcome], step: str) -> dict[str, Any]:
-    asked = [o for o in outcomes if o.entity_known]
-    ran = any(step in o.ranks for o in asked)
-    ranks = [o.ranks.get(step) for o in asked]
+    known = [o for o in outcomes if o.entity_known]
+    ran = any(step in o.ranks for o in known)
+    ranks = [o.ranks.get(step) for o in known]
     return {f"recall@{k}": recall_at_k(ranks, k) if ran else None for k in CUTOFFS}
 
 
@@ -201,7 +231,7 @@ def _figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def _accuracy(outcomes: Sequence[Outcome]) -> float | None:
-    """Returns the mean of the data set's own score over the queries whose answer was asked for."""
+    """Returns the mean of the data set's own score over the queries that a generator was asked."""
     return _mean([_score(o) for o in outcomes if o.answer_correct is not None])
 
 

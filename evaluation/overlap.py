@@ -1,4 +1,4 @@
-"""Token overlap of an answer with references: Dyn-VQA's F1-Recall as published, and token F1, which corrects it."""
+"""Token overlap of an answer with references: Dyn-VQA's F1-Recall as published, and token F1, its correction."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SENTENCE_END = re.compile(r"(?<=\w\w)([.?!])(?=\s)")
 _DROPPED = {
     "en": ",.?!:;'\"",
     "zh": "\uff0c\u3001\u3002 ,.\u300a\u300b",
-}  # a token is dropped when it is a part of this
+}  # a token is dropped if it is a substring of this
 
 
 def token_f1(answer: str, references: Sequence[str]) -> float:
-    """Returns the F1 of an answer's tokens with the best reference's, 0 to 1; tokens count as often as they occur.
+    """Returns the F1 of an answer's tokens with those of the best reference, 0 to 1, counting repetitions.
 
-    What F1-Recall lacks: both sides are processed alike (`vqa_process`), words that belong to no reference cost
-    precision, and no segmenter decides: a token is a word, or one Chinese character.
+    Unlike F1-Recall, it processes both sides alike (`vqa_process`), superfluous words cost precision, and it needs no
+    segmenter: a token is a word, or one Chinese character.
 
     Example:
         >>> token_f1("It was painted by Vincent van Gogh", ["Vincent van Gogh"])
@@ -37,18 +37,18 @@ def token_f1(answer: str, references: Sequence[str]) -> float:
 
 
 def f1_recall(answer: str, references: Sequence[str], language: str) -> float:
-    """Returns Dyn-VQA's F1-Recall as its evaluation script computes it: the best reference's share of common tokens.
+    """Returns Dyn-VQA's F1-Recall as its script computes it: the share of the best reference's tokens in the answer.
 
-    It is a recall, whatever its name: an answer that says everything is right. The answer alone loses punctuation and
-    articles and has its number words turned into digits, so "The Beatles" repeated word by word scores one half.
+    Despite its name it is a recall: an answer that lists everything is right. Only the answer loses punctuation and
+    articles and gets digits for number words, so "The Beatles" as answer to "The Beatles" scores one half.
 
     Args:
         answer: The answer.
-        references: Alternatives, in whichever language.
-        language: `en` (NLTK's word tokenizer) or `zh` (jieba), of the question file.
+        references: Alternatives, in any language.
+        language: The question's language, `en` (NLTK's word tokenizer) or `zh` (jieba).
 
     Raises:
-        ValueError: The language is another, or its tokenizer is not installed.
+        ValueError: The language is not supported, or its tokenizer is not installed.
     """
     tokenize = _tokenizer(language)
     processed = vqa_process(answer.replace("\n", " ").replace("\t", " ").strip())
@@ -99,7 +99,7 @@ def _kept(tokens: Sequence[str], language: str) -> list[str]:
 @functools.cache
 def _tokenizer(language: str) -> Callable[[str], Sequence[str]]:
     if language not in _DROPPED:
-        raise ValueError(f"language: {language!r} is neither en nor zh")
+        raise ValueError(f"language must be en or zh, got {language!r}")
     try:
         return _english() if language == "en" else _chinese()
     except ImportError as error:
@@ -108,14 +108,13 @@ def _tokenizer(language: str) -> Callable[[str], Sequence[str]]:
 
 def _english() -> Callable[[str], Sequence[str]]:
     words: Any = importlib.import_module("nltk.tokenize.destructive").NLTKWordTokenizer()
-    # the script splits sentences first, by a model that is downloaded apart; all that this changes is where their
-    # last point goes
+    # the script first splits sentences with a model that has to be downloaded; this only moves their final points
     return lambda text: words.tokenize(_SENTENCE_END.sub(r" \1", text.lower()))
 
 
 def _chinese() -> Callable[[str], Sequence[str]]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its sources have escapes that Python has deprecated since
+        warnings.simplefilter("ignore")  # its source has deprecated escapes
         jieba: Any = importlib.import_module("jieba")
     jieba.setLogLevel(logging.WARNING)
     return lambda text: " ".join(jieba.cut(text)).split()

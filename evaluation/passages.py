@@ -1,4 +1,4 @@
-"""Sections as passages: the order in which a run would read them, and whether one contains an answer."""
+"""Sections as passages: the reading order of a run, and whether a section contains an answer."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ S = TypeVar("S")
 
 
 def reading_order(candidates: Sequence[tuple[str, Sequence[S]]]) -> list[tuple[str, S | None]]:
-    """Returns (entity, section) pairs as they rank: all sections of the best entity first, each list best first.
+    """Returns (entity, section) pairs by rank: all sections of the best entity, best first, then the next entity's.
 
-    An entity without sections keeps its place, with `None`: there is nothing to read there, and what comes after it
-    does not move up. So the first pair is always what a run takes for evidence.
+    An entity without sections keeps its rank, with `None`. So the first pair is always the evidence of the run.
 
     Example:
         >>> reading_order([("a", [2, 0]), ("b", []), ("c", [1])])
@@ -25,10 +24,10 @@ def reading_order(candidates: Sequence[tuple[str, Sequence[S]]]) -> list[tuple[s
 
 
 def contains_answer(text: str, answers: Sequence[str]) -> bool:
-    """Returns whether a text contains one of the answers, in any case and also inside a longer word.
+    """Returns whether a text contains one of the answers, ignoring case, even inside a longer word.
 
-    What Pseudo Recall counts, as FLMR's and PreFLMR's evaluation computes it. Of an answer that is a list (`&&`) every
-    item has to be there.
+    This is what Pseudo Recall counts, as in the evaluations of FLMR and PreFLMR. An answer that is a list (`&&`) needs
+    all of its items.
 
     Example:
         >>> contains_answer("The flag is red and white.", ["blue", "White"]), contains_answer("red", ["red&&white"])

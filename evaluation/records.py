@@ -1,246 +1,191 @@
-"""What a run leaves on disk: one JSON line per query with every score, TREC run files, qrels."""
+"""What a run notes of each query, with every score: one JSON line per query in `queries.jsonl`."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-import numpy as np
+from evaluation.judge import Scores
+from evaluation.metrics import Outcome
+from retriever.types import Evidence
 
-from evaluation.calibration import calibrate
-from evaluation.datasets import Question
-from evaluation.judge import judge
-from evaluation.metrics import Outcome, percentile, rank_of, ranked
-from evaluation.passages import contains_answer, reading_order
-from retriever.evidence import best_evidence
-from retriever.protocols import EntityIndex
-from retriever.types import Candidate, Generation, RetrievalResult
-
-Line = dict[str, Any]
-RIGHT = 0.5  # a score of so much counts as a right answer where one has to say yes or no
-_RUN_DEPTH = 20  # sections of a query in the run file
+RECORDS = "queries.jsonl"
 
 
-def make_line(
-    question: Question,
-    index: EntityIndex,
-    retrieved: RetrievalResult | None,
-    generation: Generation | None,
-    *,
-    asked: bool,
-    failed: str | None,
-    timings_ms: dict[str, float],
-    scores: Mapping[str, float] | None = None,
-) -> Line:
-    """Returns the record of one query, ready for JSON.
+@dataclass(frozen=True, slots=True)
+class SectionRecord:
+    """The scores of a candidate's section, `None` where it was not scored; `index` is its number as published."""
 
-    A section of a candidate is the list `[index, sim_m, sim_t, score]`, its index as published; a ranking is a list of
-    `[entity, score]`. `lead` is the index of an article's first section.
+    index: int
+    sim_m: float | None = None
+    sim_t: float | None = None
+    score: float | None = None
 
-    Args:
-        question: The question.
-        index: Where the entities are.
-        retrieved: What was found, `None` when retrieval failed.
-        generation: The answer, `None` when there is none.
-        asked: Whether a generator takes part in this run.
+
+@dataclass(frozen=True, slots=True)
+class CandidateRecord:
+    """A candidate as the last step left it, with its sections, best first.
+
+    Attributes:
+        entity: Id of the entity.
+        title: Title of its article.
+        sim_c: Step 1's score.
+        sim_m: Step 2's score, the best of its sections.
+        score: The score that the candidates are ranked by.
+        lead: Number of the article's first section, as published; `None` without sections.
+        sections: Its sections.
+    """
+
+    entity: str
+    title: str = ""
+    sim_c: float | None = None
+    sim_m: float | None = None
+    score: float | None = None
+    lead: int | None = None
+    sections: Sequence[SectionRecord] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GoldRecord:
+    """The right entities, section and answers of a question.
+
+    Attributes:
+        entities: Ids of the right entities.
+        titles: Titles of those in the index.
+        missing: Whether the index lacks all of them.
+        section: Number of the right section, as published; `None` if the data set names none.
+        section_title: Its title, if the index has the section.
+        answers: The right answers.
+    """
+
+    entities: Sequence[str] = ()
+    titles: Sequence[str] = ()
+    missing: bool = False
+    section: int | None = None
+    section_title: str | None = None
+    answers: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryRecord:
+    """One query of a run. Fields and their order are those of a line of `queries.jsonl`.
+
+    Attributes:
+        id: Id of the question.
+        question: Its words.
+        image_id: Id of its image.
+        question_type: Its type in the data set.
+        split: Its split.
+        category: Its category.
+        gold: What is right.
         failed: Why the query failed, if it did.
-        timings_ms: Milliseconds of retrieval and generation, of the whole batch.
-        scores: What the answer is worth (`judge.judge_all`), where a model has to judge it; else `judge.judge` does.
+        candidates: The candidates, best first.
+        rankings: After each step, (entity, score) pairs as the step left them.
+        ranks: After each step, the rank of the right entity.
+        evidence: The section that the answer was read from.
+        section_correct: Whether that is the right section; `None` if the data set names none.
+        section_ranks: Ranks of sections, see `Outcome.section_ranks`.
+        answer: The generator's answer, `None` if it abstained or there was no generator.
+        confidence: The generator's confidence, if it has one.
+        span: Start and end of the answer in the evidence, for an extractive reader.
+        unanswered: Whether the generator abstained.
+        answer_scores: The answer's score by each metric, the data set's own first; empty without a generator.
+        answer_correct: Whether the answer is right; `None` without a generator.
+        timings_ms: Milliseconds of retrieval, its steps and the generator for the whole batch, and the batch's size.
     """
-    candidates = [] if retrieved is None else retrieved.candidates
-    evidence = best_evidence(index, candidates)
-    answer = None if generation is None else generation.answer
-    rankings: dict[str, list[tuple[str, float]]] = {}
-    for step, ranking in ({} if retrieved is None else retrieved.rankings).items():
-        rankings[step] = [(index.entity(row).id, float(score)) for row, score in ranking]
-    right_entity = evidence is not None and evidence.entity_id in question.entity_ids
-    if asked and scores is None:
-        scores = judge(question, answer)
-    return {
-        "id": question.id,
-        "question": question.question,
-        "image_id": question.image_id,
-        "question_type": question.question_type,
-        "split": question.data_split,
-        "category": question.category,
-        "gold": _gold(question, index),
-        "failed": failed,
-        "candidates": [_candidate(index, candidate) for candidate in candidates],
+
+    id: str
+    question: str
+    image_id: str
+    question_type: str = ""
+    split: str = ""
+    category: str = ""
+    gold: GoldRecord = field(default_factory=GoldRecord)
+    failed: str | None = None
+    candidates: Sequence[CandidateRecord] = ()
+    rankings: Mapping[str, Sequence[tuple[str, float]]] = field(default_factory=dict)
+    ranks: Mapping[str, int | None] = field(default_factory=dict)
+    evidence: Evidence | None = None
+    section_correct: bool | None = None
+    section_ranks: Mapping[str, int | None] = field(default_factory=dict)
+    answer: str | None = None
+    confidence: float | None = None
+    span: tuple[int, int] | None = None
+    unanswered: bool = False
+    answer_scores: Scores = field(default_factory=dict)
+    answer_correct: bool | None = None
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def asks(self) -> tuple[str, str]:
+        """The image and the words: what makes two queries of different files the same."""
+        return self.image_id, self.question
+
+
+_FIELDS = {field.name for field in fields(QueryRecord)}
+
+
+def to_json(record: QueryRecord) -> dict[str, Any]:
+    """Returns a record as a line of `queries.jsonl` holds it; a section is a list `[index, sim_m, sim_t, score]`."""
+    row = asdict(record)
+    for candidate, written in zip(record.candidates, row["candidates"], strict=True):
+        written["sections"] = [astuple(section) for section in candidate.sections]
+    return row
+
+
+def from_json(row: Mapping[str, Any]) -> QueryRecord:
+    """Returns the record that a line of `queries.jsonl` holds, also one that an older version wrote.
+
+    Raises:
+        KeyError: A field is missing.
+        TypeError: A field has another type.
+    """
+    candidates = [
+        CandidateRecord(**candidate | {"sections": [SectionRecord(*section) for section in candidate["sections"]]})
+        for candidate in row["candidates"]
+    ]
+    rankings = {step: [(entity, score) for entity, score in ranking] for step, ranking in row["rankings"].items()}
+    typed = {
+        "gold": GoldRecord(**row["gold"]),
+        "candidates": candidates,
         "rankings": rankings,
-        "ranks": {step: rank_of(question.entity_ids, ranking) for step, ranking in rankings.items()},
-        "evidence": evidence and asdict(evidence),
-        "section_correct": None
-        if question.section_index is None
-        else right_entity and evidence is not None and evidence.section_index == question.section_index,
-        "section_ranks": _section_ranks(question, index, candidates),
-        "answer": answer,
-        "confidence": None if generation is None else _number(generation.confidence),
-        "span": None if generation is None else generation.span,
-        "unanswered": asked and failed is None and answer is None,
-        "answer_scores": dict(scores) if asked and scores else {},
-        "answer_correct": next(iter(scores.values())) >= RIGHT if asked and scores else None,
-        "timings_ms": timings_ms,
+        "evidence": None if row["evidence"] is None else Evidence(**row["evidence"]),
+        "span": None if row["span"] is None else tuple(row["span"]),
     }
+    return QueryRecord(**{name: value for name, value in {**row, **typed}.items() if name in _FIELDS})
 
 
-def read_lines(path: Path) -> Iterator[Line]:
-    """Yields the records of a run, one at a time."""
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            yield json.loads(line)
+def read_records(path: Path) -> Iterator[QueryRecord]:
+    """Yields the records of a run, one at a time.
 
-
-def outcome_of(line: Line) -> Outcome:
-    """Returns what counts of a record."""
-    return Outcome(
-        id=line["id"],
-        groups={name: line[name] for name in ("question_type", "split", "category")},
-        ranks=line["ranks"],
-        section_correct=line["section_correct"],
-        answer_correct=line["answer_correct"],
-        unanswered=line["unanswered"],
-        failed=line["failed"],
-        gold_missing=line["gold"]["missing"],
-        section_ranks=line.get("section_ranks", {}),  # records of older versions lack these two
-        answer_scores=line.get("answer_scores", {}),
-        confidence=line["confidence"],
-        entity_known=bool(line["gold"]["entities"]),
-    )
-
-
-def calibration_of(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Returns how well the confidence of an answer foretells its main score; an abstention is no answer."""
-    answered = [o for o in outcomes if o.answer_scores and not o.unanswered and o.confidence is not None]
-    # a confidence made from log-probabilities can round past 1
-    confidences = [min(max(o.confidence or 0.0, 0.0), 1.0) for o in answered]
-    found = calibrate(confidences, [next(iter(o.answer_scores.values())) for o in answered])
-    return {"ece": found.ece, "n": found.n, "bins": [asdict(b) for b in found.bins]}
-
-
-def latency_of(timings: Sequence[Mapping[str, float]], *, answered: bool) -> dict[str, Any]:
-    """Returns percentiles of the `timings_ms` of single queries; `answered` says whether a generator took part."""
-    retrieve = [t["retrieve"] for t in timings]
-    both = [t["retrieve"] + t["generate"] for t in timings] if answered else []
-    stages = sorted({stage for t in timings for stage in t} - {"batch", "retrieve"})
-    return {
-        "retrieve_p50": percentile(retrieve, 50),
-        "retrieve_p95": percentile(retrieve, 95),
-        "answer_p50": percentile(both, 50),
-        "answer_p95": percentile(both, 95),
-        "n": len(timings),
-        "stages_p50": {stage: percentile([t[stage] for t in timings if stage in t], 50) for stage in stages},
-        "stages_p95": {stage: percentile([t[stage] for t in timings if stage in t], 95) for stage in stages},
-    }
-
-
-def write_trec(lines: Iterable[Line], out: Path, tag: str) -> None:
-    """Writes TREC's files: `qrels.txt` with one `<step>.run` per step, `qrels.sections.txt` with `sections.run`.
-
-    Equal scores stand in the order of their ids, the later ones written a trifle lower: trec_eval reads scores in
-    single precision, ignores ranks and has an order of its own for what is equal. A section is named
-    `<entity>#<its index>`; sections have 1 / rank for a score, and the first `_RUN_DEPTH` are listed. White space
-    inside an id is written as `%20`, for columns are separated by it.
+    Raises:
+        ValueError: A line is not a record; the message names file and line.
     """
-    with contextlib.ExitStack() as stack:
-        files: dict[str, TextIO] = {}
-        for name in ("qrels.txt", "qrels.sections.txt", "sections.run"):
-            files[name] = stack.enter_context(_replacing(out / name))
-        for line in lines:
-            query, gold = _token(line["id"]), line["gold"]
-            files["qrels.txt"].writelines(f"{query} 0 {_token(entity)} 1\n" for entity in gold["entities"])
-            for step, ranking in line["rankings"].items():
-                name = f"{step}.run"
-                if name not in files:
-                    files[name] = stack.enter_context(_replacing(out / name))
-                pairs = ranked([(_token(entity), score) for entity, score in ranking])
-                falling = _falling([score for _, score in pairs])
-                files[name].writelines(
-                    f"{query} Q0 {entity} {rank} {score} {_token(tag)}\n"
-                    for rank, ((entity, _), score) in enumerate(zip(pairs, falling, strict=True), start=1)
-                )
-            if gold["section"] is not None:
-                right = (f"{query} 0 {_token(entity)}#{gold['section']} 1\n" for entity in gold["entities"])
-                files["qrels.sections.txt"].writelines(right)
-            found = [(c["entity"], [section[0] for section in c["sections"]]) for c in line["candidates"]]
-            files["sections.run"].writelines(
-                f"{query} Q0 {_token(entity)}#{'' if section is None else section} {rank} {1 / rank!r} {_token(tag)}\n"
-                for rank, (entity, section) in enumerate(reading_order(found)[:_RUN_DEPTH], start=1)
-            )
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                yield from_json(json.loads(line))
+            except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+                reason = f"{type(error).__name__}: {error}"
+                raise ValueError(f"{path}: line {number}: not a record of omgm evaluate ({reason})") from error
 
 
-def _falling(scores: Sequence[float]) -> Iterator[np.float32]:
-    """Yields falling scores in single precision, each below the one before."""
-    bound = np.float32(np.inf)
-    for score in scores:
-        bound = min(np.float32(score), np.nextafter(bound, np.float32(-np.inf)))
-        yield bound
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[TextIO]:
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8", newline="\n") as file:
-        yield file
-    os.replace(partial, path)
-
-
-def _token(text: str) -> str:
-    return "%20".join(text.split())
-
-
-def _candidate(index: EntityIndex, candidate: Candidate) -> Line:
-    entity = index.entity(candidate.row)
-    sections = [
-        [entity.sections[s.position].index, _number(s.sim_m), _number(s.sim_t), _number(s.score)]
-        for s in candidate.sections
-    ]
-    return {
-        "entity": entity.id,
-        "title": entity.title,
-        "sim_c": _number(candidate.sim_c),
-        "sim_m": _number(candidate.sim_m),
-        "score": _number(candidate.score),
-        "lead": entity.sections[0].index if entity.sections else None,
-        "sections": sections,
-    }
-
-
-def _section_ranks(question: Question, index: EntityIndex, candidates: Sequence[Candidate]) -> dict[str, int | None]:
-    entities = [index.entity(candidate.row) for candidate in candidates]
-    found = [
-        (entity.id, [entity.sections[section.position] for section in candidate.sections])
-        for entity, candidate in zip(entities, candidates, strict=True)
-    ]
-    order = reading_order(found)
-    ranks = {"pseudo": _first(s is not None and contains_answer(s.text, question.answers) for _, s in order)}
-    if question.section_index is not None:
-        right = (s is not None and s.index == question.section_index and e in question.entity_ids for e, s in order)
-        ranks["section"] = _first(right)
-    return ranks
-
-
-def _first(hits: Iterable[bool]) -> int | None:
-    return next((rank for rank, hit in enumerate(hits, start=1) if hit), None)
-
-
-def _gold(question: Question, index: EntityIndex) -> Line:
-    rows = [row for entity in question.entity_ids if (row := index.row_of(entity)) is not None]
-    entities = [index.entity(row) for row in rows]
-    section = next((s.title for e in entities for s in e.sections if s.index == question.section_index), None)
-    return {
-        "entities": list(question.entity_ids),
-        "titles": [entity.title for entity in entities],
-        "missing": bool(question.entity_ids) and not entities,
-        "section": question.section_index,
-        "section_title": section,
-        "answers": list(question.answers),
-    }
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None else float(value)  # NumPy's own numbers are not JSON
+def outcome_of(record: QueryRecord) -> Outcome:
+    """Returns the part of a record that the figures need."""
+    return Outcome(
+        id=record.id,
+        groups={"question_type": record.question_type, "split": record.split, "category": record.category},
+        ranks=record.ranks,
+        section_correct=record.section_correct,
+        answer_correct=record.answer_correct,
+        unanswered=record.unanswered,
+        failed=record.failed,
+        gold_missing=record.gold.missing,
+        section_ranks=record.section_ranks,
+        answer_scores=record.answer_scores,
+        confidence=record.confidence,
+        entity_known=bool(record.gold.entities),
+    )

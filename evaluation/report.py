@@ -1,4 +1,4 @@
-"""The report of a run: one HTML file that holds everything it shows, pictures included."""
+"""The HTML report of a run: one file with everything it shows, images included."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from evaluation.datasets import find_query_image
-from evaluation.metrics import Outcome, recall_at_k, recall_curve
-from evaluation.records import Line, outcome_of, read_lines
+from evaluation.metrics import Outcome, percent, recall_at_k, recall_curve
+from evaluation.records import RECORDS, QueryRecord, outcome_of, read_records
 from indexes.images import thumbnail
 from retriever.files import write_whole
 from retriever.images import load_image
@@ -20,34 +20,37 @@ from retriever.images import load_image
 _CASES = 30
 _THUMBNAIL_SIDE = 160
 _EXCERPT = 420
-_LISTED_QUERIES = 20_000  # some 5 MB
+_LISTED_QUERIES = 20_000  # about 5 MB
 _CHART_K = 20
 _COLORS = ("var(--one)", "var(--two)", "var(--three)", "var(--four)")
 
-EntityPicture = Callable[[str], Path | None]
+EntityImage = Callable[[str], Path | None]
 
 
-def write_report(out: Path, query_images: Path, entity_picture: EntityPicture | None = None) -> Path:
-    """Returns the path of `report.html`, written from the `metrics.json` and `queries.jsonl` of a run.
+def write_report(out: Path, query_images: Path, entity_image: EntityImage | None = None) -> Path:
+    """Writes `report.html` from the `metrics.json` and `queries.jsonl` of a run.
 
     Args:
         out: The folder of the run.
-        query_images: The folder of its query pictures.
-        entity_picture: Finds the picture of an entity by its id; without it cases show the query's alone.
+        query_images: The folder of its query images.
+        entity_image: Finds the main image of an entity by its id; without it, cases show the query's image alone.
+
+    Returns:
+        The path of the report.
     """
     metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
-    outcomes = [outcome_of(line) for line in read_lines(out / "queries.jsonl")]
-    shown = _choose(outcomes)
+    outcomes = [outcome_of(record) for record in read_records(out / RECORDS)]
+    chosen = _choose(outcomes)
     cases: list[dict[str, Any]] = []
     queries: list[list[str]] = []
-    for line, outcome in zip(read_lines(out / "queries.jsonl"), outcomes, strict=True):
-        if outcome.id in shown:
-            cases.append(_case(line, outcome, query_images, entity_picture))
-        spared = outcome.failed is not None or outcome.unanswered  # what was not answered is listed even so
-        if len(queries) < _LISTED_QUERIES * (1 + spared):
-            queries.append(_row(line, outcome))
+    for record, outcome in zip(read_records(out / RECORDS), outcomes, strict=True):
+        if outcome.id in chosen:
+            cases.append(_case(record, outcome, query_images, entity_image))
+        without_answer = outcome.failed is not None or outcome.unanswered  # these are listed beyond the limit
+        if len(queries) < _LISTED_QUERIES * (1 + without_answer):
+            queries.append(_row(record, outcome))
     environment = Environment(loader=PackageLoader("evaluation", "."), autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {"share": _share, "ms": _milliseconds, "pretty": _pretty}
+    environment.filters |= {"percent": percent, "ms": _milliseconds, "pretty": _pretty}
     page = environment.get_template("report.html").render(
         metrics=metrics,
         curves=_curves(outcomes),
@@ -61,7 +64,7 @@ def write_report(out: Path, query_images: Path, entity_picture: EntityPicture | 
 
 
 def is_right(outcome: Outcome) -> bool:
-    """Returns whether a query went right: its answer, or without a generator its section, or else its entity."""
+    """Returns whether a query's answer is right; without a generator its section, or else its entity."""
     if outcome.answer_correct is not None:
         return outcome.answer_correct
     if outcome.section_correct is not None:
@@ -69,7 +72,7 @@ def is_right(outcome: Outcome) -> bool:
     return outcome.ranks.get("step2", outcome.ranks.get("step1")) == 1
 
 
-def kind_of(outcome: Outcome) -> str:
+def verdict(outcome: Outcome) -> str:
     """Returns `failed`, `unanswered`, `right` or `wrong`; the first two count as wrong."""
     if outcome.failed is not None:
         return "failed"
@@ -85,51 +88,51 @@ def _choose(outcomes: Sequence[Outcome]) -> set[str]:
     return chosen
 
 
-def _case(line: Line, outcome: Outcome, query_images: Path, entity_picture: EntityPicture | None) -> dict[str, Any]:
-    evidence = line["evidence"]
-    top = line["candidates"][0] if line["candidates"] else None
+def _case(
+    record: QueryRecord, outcome: Outcome, query_images: Path, entity_image: EntityImage | None
+) -> dict[str, Any]:
+    top = record.candidates[0] if record.candidates else None
     marks = [
-        ("entity", None if top is None or not outcome.entity_known else top["entity"] in line["gold"]["entities"]),
+        ("entity", None if top is None or not outcome.entity_known else top.entity in record.gold.entities),
         ("section", outcome.section_correct),
         ("answer", outcome.answer_correct),
     ]
-    found = None if top is None or entity_picture is None else _picture(entity_picture(top["entity"]))
     return {
-        "line": line,
-        "kind": kind_of(outcome),
+        "record": record,
+        "verdict": verdict(outcome),
         "marks": [(name, right) for name, right in marks if right is not None],
-        "picture": _picture(find_query_image(query_images, line["image_id"])),
-        "found": found,
-        "found_title": "" if top is None else top["title"],
-        "gold": _gold(line),
+        "image": _data_uri(find_query_image(query_images, record.image_id)),
+        "entity_image": None if top is None or entity_image is None else _data_uri(entity_image(top.entity)),
+        "entity_title": "" if top is None else top.title,
+        "gold": _gold(record),
         "scores": list(outcome.answer_scores.items())[:6],
-        "excerpt": [] if evidence is None else list(_excerpt(evidence["text"], line["span"])),
-        "candidates": line["candidates"][:5],
+        "excerpt": [] if record.evidence is None else list(_excerpt(record.evidence.text, record.span)),
+        "candidates": record.candidates[:5],
     }
 
 
-def _row(line: Line, outcome: Outcome) -> list[str]:
-    """Returns kind, id, question, answer (why there is none, of a failed query), gold, evidence and groups."""
-    evidence = line["evidence"]
-    read = "" if evidence is None else f"{evidence['entity_title']}: {evidence['section_title']}"
-    answer = outcome.failed if outcome.failed is not None else line["answer"] or ""
+def _row(record: QueryRecord, outcome: Outcome) -> list[str]:
+    """Returns verdict, id, question, answer (or reason of failure), gold answers, evidence and groups."""
+    evidence = record.evidence
+    section = "" if evidence is None else f"{evidence.entity_title}: {evidence.section_title}"
+    answer = outcome.failed if outcome.failed is not None else record.answer or ""
     groups = " · ".join(group for group in outcome.groups.values() if group)
-    return [kind_of(outcome), outcome.id, line["question"], answer, _gold(line), read, groups]
+    return [verdict(outcome), outcome.id, record.question, answer, _gold(record), section, groups]
 
 
-def _gold(line: Line) -> str:
-    answers = dict.fromkeys(answer.replace("&&", ", ") for answer in line["gold"]["answers"])
+def _gold(record: QueryRecord) -> str:
+    answers = dict.fromkeys(answer.replace("&&", ", ") for answer in record.gold.answers)
     return " or ".join(answers)
 
 
-def _picture(path: Path | None) -> str | None:
+def _data_uri(path: Path | None) -> str | None:
     if path is None:
         return None
     return "data:image/jpeg;base64," + base64.b64encode(thumbnail(load_image(path), _THUMBNAIL_SIDE)).decode()
 
 
-def _excerpt(text: str, span: Sequence[int] | None) -> Iterator[tuple[str, bool]]:
-    """Yields pieces of the evidence around the answer, each with whether it is the answer."""
+def _excerpt(text: str, span: tuple[int, int] | None) -> Iterator[tuple[str, bool]]:
+    """Yields the evidence around the answer in pieces, each with whether it is the answer."""
     start, end = span or (0, 0)
     first = max(0, min(start - _EXCERPT // 2, len(text) - _EXCERPT))
     last = max(first + _EXCERPT, end)
@@ -139,15 +142,15 @@ def _excerpt(text: str, span: Sequence[int] | None) -> Iterator[tuple[str, bool]
 
 
 def _curves(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Returns Recall@K of the entity after every step that changed it, and of the section where it is known."""
+    """Returns Recall@K of entities after every step that changed it, and of sections if the right ones are known."""
     named: list[tuple[str, list[float]]] = []
     for step in sorted({step for outcome in outcomes for step in outcome.ranks}):
         values = recall_curve(outcomes, step, _CHART_K)
-        if not named or step != "step3" or values != named[-1][1]:  # step 3 usually leaves entities as they are
+        if not named or step != "step3" or values != named[-1][1]:  # step 3 usually does not reorder entities
             named.append((step.replace("step", "step "), values))
-    labelled = [o.section_ranks.get("section") for o in outcomes if o.section_correct is not None]
-    if labelled:
-        named.append(("section", [recall_at_k(labelled, k) for k in range(1, _CHART_K + 1)]))
+    labeled = [o.section_ranks.get("section") for o in outcomes if o.section_correct is not None]
+    if labeled:
+        named.append(("section", [recall_at_k(labeled, k) for k in range(1, _CHART_K + 1)]))
     return [
         {
             "name": name,
@@ -173,15 +176,11 @@ def _breakdowns(metrics: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _stages(latency: Mapping[str, Any]) -> list[tuple[str, float, float, float]]:
-    """Returns (stage, median milliseconds, 95th percentile, median as a share of the longest) of what was timed."""
+    """Returns (stage, median ms, 95th percentile, median as a share of the longest) of every timed stage."""
     p50, p95 = latency["stages_p50"], latency["stages_p95"]
     longest = max(p50.values(), default=0.0) or 1.0
     order = sorted(p50, key=lambda stage: (stage == "generate", stage))
     return [(stage, p50[stage], p95[stage], p50[stage] / longest) for stage in order]
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"
 
 
 def _milliseconds(value: float | None) -> str:

@@ -1,7 +1,7 @@
-"""How sure a figure is: bootstrap intervals, and paired randomization tests of two runs over the same questions.
+"""Bootstrap intervals of a figure, and paired randomization tests of two runs over the same questions.
 
 A figure is the mean of a score over questions, or the harmonic mean of such means over groups of questions (InfoSeek's
-overall score). Only how often each score occurs matters to either method, so both draw counts instead of questions.
+overall score). Both methods depend only on how often each score occurs, so they draw counts instead of questions.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 RESAMPLES = 10_000
 LEVEL = 0.95
-_EXACT_UP_TO = 14  # so many questions that differ have 2 ** 14 ways to swap, few enough to try them all
-_CELLS = 4_000_000  # counts held at a time
-_TINY = 1e-12  # sums of the same scores in another order are the same
+_EXACT_UP_TO = 14  # with this many different questions, all 2 ** 14 ways to swap are tried
+_CELLS = 4_000_000  # counts in memory at a time
+_TINY = 1e-12  # tolerance for sums of the same scores in another order
 
-Scores = Sequence[float] | NDArray[np.float64]
+ScoreArray = Sequence[float] | NDArray[np.float64]
 Groups = Sequence[object] | None
 Floats = NDArray[np.float64]
 
@@ -34,15 +34,15 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a second run has over a first one.
+    """The difference between a second run and a first one.
 
     Attributes:
         value: The second figure minus the first.
-        low: Lower end of its interval, by a bootstrap of questions, each with both of its scores.
+        low: Lower end of its interval, from a bootstrap over questions with both of their scores.
         high: Upper end.
-        p_value: Two-sided: how often swapping the runs' scores at random makes as large a difference.
-        exact: Whether every way to swap was tried; else `RESAMPLES` or so of them were drawn.
-        n_differing: Questions on which the runs differ.
+        p_value: Two-sided: how often swapping the runs' scores at random makes at least as large a difference.
+        exact: Whether all ways to swap were tried; otherwise they were drawn at random.
+        n_differing: Number of questions on which the runs differ.
     """
 
     value: float
@@ -54,21 +54,21 @@ class Difference:
 
 
 def figure(
-    scores: Scores, groups: Groups = None, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
+    scores: ScoreArray, groups: Groups = None, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
 ) -> Figure:
-    """Returns the mean of scores, or the harmonic mean of its groups' means, with its percentile bootstrap interval.
+    """Computes the mean of scores, or the harmonic mean of the groups' means, with its percentile bootstrap interval.
 
     Questions are drawn with replacement, within each group.
 
     Args:
-        scores: [N], one a question.
+        scores: [N], one per question.
         groups: [N], the group of each question; `None` for one group.
-        level: How much of the resamples the interval holds.
-        resamples: How many to draw.
-        seed: Of the drawing.
+        level: The share of the resamples inside the interval.
+        resamples: Number of resamples.
+        seed: Seed of the draws.
 
     Raises:
-        ValueError: There are no scores, one is not a number, or the lengths differ.
+        ValueError: There are no scores, one is not finite, or the lengths differ.
     """
     parts = _parts([scores], groups)
     drawn = _harmonic(_resampled(parts, resamples, seed)[:, :, 0])
@@ -77,23 +77,23 @@ def figure(
 
 
 def difference(
-    first: Scores,
-    second: Scores,
+    first: ScoreArray,
+    second: ScoreArray,
     groups: Groups = None,
     *,
     level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Difference:
-    """Returns how much higher `second` is than `first`, both over the same questions in the same order.
+    """Tests how much higher `second` is than `first`, over the same questions in the same order.
 
     Args:
         first: [N] scores of one run.
         second: [N] scores of the other.
         groups: As in `figure`.
         level: As in `figure`.
-        resamples: Draws of the bootstrap, and of the randomization test where it is not exact.
-        seed: Of both.
+        resamples: Draws of the bootstrap, and of the randomization test if it is not exact.
+        seed: Seed of both.
 
     Raises:
         ValueError: As in `figure`.
@@ -106,18 +106,18 @@ def difference(
     observed = _value(parts, 1) - _value(parts, 0)
     swapped = _all_swaps(parts) if exact else _random_swaps(parts, resamples, seed)
     as_large = int((np.abs(swapped) >= abs(observed) - _TINY).sum())
-    # drawn at random, what was observed counts as one of the draws: p is never 0
+    # the observed difference counts as one of the random draws, so p is never 0
     p_value = as_large / len(swapped) if exact else (as_large + 1) / (len(swapped) + 1)
     return Difference(observed, float(low), float(high), p_value, exact, differing)
 
 
-def _parts(columns: Sequence[Scores], groups: Groups) -> list[Floats]:
-    """Returns [N_g, columns] for each group."""
+def _parts(columns: Sequence[ScoreArray], groups: Groups) -> list[Floats]:
+    """Returns the scores of each group, [N_g, columns]."""
     if len({len(column) for column in columns}) != 1 or (groups is not None and len(groups) != len(columns[0])):
         raise ValueError("scores and groups need one entry for each question, in the same order")
     table = np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
     if not len(table) or not np.isfinite(table).all():
-        raise ValueError("scores: at least one is needed, and every one has to be a number")
+        raise ValueError("scores must be finite numbers, at least one")
     if groups is None:
         return [table]
     names = [str(group) for group in groups]
@@ -129,7 +129,7 @@ def _value(parts: Sequence[Floats], column: int) -> float:
 
 
 def _harmonic(means: Floats) -> Floats:
-    """Returns [R] harmonic means of [R, groups]; 0 where one of them is 0, and of one group its mean."""
+    """Returns the harmonic means [R] of means [R, groups]: 0 if one of them is 0, the mean itself for one group."""
     if means.shape[1] == 1:
         return means[:, 0]
     positive: NDArray[np.bool_] = np.asarray((means > 0).all(axis=1))
@@ -138,7 +138,7 @@ def _harmonic(means: Floats) -> Floats:
 
 
 def _resampled(parts: Sequence[Floats], resamples: int, seed: int) -> Floats:
-    """Returns [R, groups, columns], the means of each resample."""
+    """Draws resamples and returns their means, [R, groups, columns]."""
     rng = np.random.default_rng(seed)
     drawn = []
     for part in parts:
@@ -152,7 +152,7 @@ def _resampled(parts: Sequence[Floats], resamples: int, seed: int) -> Floats:
 
 
 def _random_swaps(parts: Sequence[Floats], resamples: int, seed: int) -> Floats:
-    """Returns [R] differences after swapping the runs' scores of each question by the toss of a coin."""
+    """Returns the differences [R] after swapping the runs' scores of each question with probability 1/2."""
     rng = np.random.default_rng(seed + 1)
     moved = []
     for part in parts:
@@ -166,7 +166,7 @@ def _random_swaps(parts: Sequence[Floats], resamples: int, seed: int) -> Floats:
 
 
 def _all_swaps(parts: Sequence[Floats]) -> Floats:
-    """Returns the differences after each of the ways to swap the questions that differ."""
+    """Returns the differences after each way to swap the questions on which the runs differ."""
     gaps = [(part[:, 1] - part[:, 0])[part[:, 0] != part[:, 1]] for part in parts]
     total = sum(len(gap) for gap in gaps)
     ways = (np.arange(2**total)[:, None] >> np.arange(total)) & 1
@@ -176,7 +176,7 @@ def _all_swaps(parts: Sequence[Floats]) -> Floats:
 
 
 def _after(parts: Sequence[Floats], moved: Floats) -> Floats:
-    """Returns [R] differences when the first run's means [groups] gain, and the second's lose, `moved` [R, groups]."""
+    """Returns the differences [R] when `moved` [R, groups] goes from the second run's means to the first's."""
     means = np.array([part.mean(axis=0) for part in parts])
     return _harmonic(means[:, 1] - moved) - _harmonic(means[:, 0] + moved)
 

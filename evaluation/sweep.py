@@ -1,4 +1,4 @@
-"""Alpha and beta from the records of a run (`omgm sweep`): scores are fused anew, no model is asked."""
+"""Finds alpha and beta from the records of a run (`omgm sweep`) by fusing its scores again; no model runs."""
 
 from __future__ import annotations
 
@@ -9,60 +9,61 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.metrics import rank_of, ranked, recall_at_k
-from evaluation.records import Line
-from retriever.files import write_whole
+from evaluation.records import QueryRecord, SectionRecord
+from retriever.files import replacing, write_whole
 from retriever.fusion import fuse
-
-Sections = list[tuple[int, float | None, float | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """What fusion needs of one record; lists run over the candidates of step 1, best first."""
+    """The scores of one record; lists run over the candidates of step 1, best first."""
 
-    asked: tuple[str, str]
+    asks: tuple[str, str]
     gold: frozenset[str]
     gold_section: int | None
     entities: list[str]
     sim_c: list[float | None]
     sim_m: list[float | None]
-    sections: list[Sections]
+    sections: list[Sequence[SectionRecord]]
 
 
 def sweep(
-    tune: Iterable[Line],
+    tune: Iterable[QueryRecord],
     alphas: Sequence[float],
     betas: Sequence[float],
     *,
     tune_split: str,
-    report: Iterable[Line] | None = None,
+    report: Iterable[QueryRecord] | None = None,
     report_split: str | None = None,
     out: Path | None = None,
 ) -> dict[str, Any]:
-    """Returns the best alpha and beta with a table for each, and with `report` the figures they reach on another split.
+    """Finds the best alpha and beta, and with `report` the figures they reach on another split.
 
-    Alpha is chosen by Recall@1 after step 2 (between equals by mean reciprocal rank, then the smaller), then beta by
-    section recall@1. Step 3 scored the sections of the entity that the run put first; where another alpha puts another
-    one first, `sim_t` is absent and `sim_m` alone chooses: `n_without_sim_t` counts those queries, and a run with the
-    new alpha settles them.
+    Alpha is chosen by Recall@1 after step 2 (ties: by mean reciprocal rank, then the smaller alpha), then beta by
+    section recall@1. Step 3 only scored the sections of the entity that the run ranked first. If another alpha ranks
+    another entity first, `sim_t` is missing and `sim_m` alone chooses the section; `n_without_sim_t` counts these
+    queries, and a run with the new alpha gives their exact figures.
 
     Args:
-        tune: The records of a run, as `records.read_lines` yields them.
-        alphas: What to try for alpha, 0 to 1.
-        betas: What to try for beta, 0 to 1.
-        tune_split: What the split of `tune` is called.
+        tune: The records of a run, as `records.read_records` yields them.
+        alphas: Values of alpha to try, 0 to 1.
+        betas: Values of beta to try, 0 to 1.
+        tune_split: Name of the split of `tune`.
         report: The records of a run on another split.
-        report_split: What that split is called.
+        report_split: Name of that split.
         out: A folder for `sweep.json` and `sweep.png`.
 
+    Returns:
+        The content of `sweep.json`: the choice, and a row for each alpha and each beta.
+
     Raises:
-        ValueError: No records, an empty grid, or a report on the split, or on a query, that the choice was made on.
+        ValueError: There are no records, a grid is empty, or `report` has the name or a query of the tuning split.
     """
     if not alphas or not betas:
         raise ValueError("alphas and betas need at least one value each")
     if report is not None and report_split in (None, tune_split):
-        raise ValueError(f"report_split: {report_split!r} names no other split than {tune_split!r}, which chose them")
-    tuning = [_scores(line) for line in tune]
+        raise ValueError(f"report_split must differ from {tune_split!r}, the split that was tuned on")
+    tuning = [_scores(record) for record in tune]
     by_alpha = [{"alpha": alpha, **_entity_figures(tuning, alpha)} for alpha in alphas]
     alpha = max(by_alpha, key=lambda row: (row["recall@1"], row["mrr"], -row["alpha"]))["alpha"]
     by_beta = [{"beta": beta, **_section_figures(tuning, alpha, beta)} for beta in betas]
@@ -70,11 +71,11 @@ def sweep(
     table: dict[str, Any] = {"tuned_on": tune_split, "alpha": alpha, "beta": beta}
     table |= {"by_alpha": by_alpha, "by_beta": by_beta}
     if report is not None:
-        held_out = [_scores(line) for line in report]
-        shared = {scores.asked for scores in tuning} & {scores.asked for scores in held_out}
+        held_out = [_scores(record) for record in report]
+        shared = {scores.asks for scores in tuning} & {scores.asks for scores in held_out}
         if shared:
             raise ValueError(
-                f"{report_split!r} and {tune_split!r} share {len(shared)} queries, {min(shared)!r} for one"
+                f"{report_split!r} and {tune_split!r} share {len(shared)} queries, such as {min(shared)!r}"
             )
         figures = _entity_figures(held_out, alpha) | _section_figures(held_out, alpha, beta)
         table["reported"] = {"split": report_split, **figures}
@@ -85,45 +86,50 @@ def sweep(
     return table
 
 
-def _scores(line: Line) -> _Scores:
-    found = {candidate["entity"]: candidate for candidate in line["candidates"]}
-    order = [entity for entity, _ in ranked(line["rankings"].get("step1", [])) if entity in found]
-    candidates = [found[entity] for entity in order or found]
+def _scores(record: QueryRecord) -> _Scores:
+    by_entity = {candidate.entity: candidate for candidate in record.candidates}
+    order = [entity for entity, _ in ranked(record.rankings.get("step1", [])) if entity in by_entity]
+    candidates = [by_entity[entity] for entity in order or by_entity]
     return _Scores(
-        asked=(line["image_id"], line["question"]),  # ids count rows of a file: two files share them
-        gold=frozenset(line["gold"]["entities"]),
-        gold_section=line["gold"]["section"],
-        entities=[candidate["entity"] for candidate in candidates],
-        sim_c=[candidate["sim_c"] for candidate in candidates],
-        sim_m=[candidate["sim_m"] for candidate in candidates],
-        sections=[[(i, sim_m, sim_t) for i, sim_m, sim_t, _ in c["sections"]] for c in candidates],
+        asks=record.asks,
+        gold=frozenset(record.gold.entities),
+        gold_section=record.gold.section,
+        entities=[candidate.entity for candidate in candidates],
+        sim_c=[candidate.sim_c for candidate in candidates],
+        sim_m=[candidate.sim_m for candidate in candidates],
+        sections=[candidate.sections for candidate in candidates],
     )
 
 
 def _entity_figures(queries: Sequence[_Scores], alpha: float) -> dict[str, Any]:
     if not queries:
-        raise ValueError("the run has no records; evaluate first")
+        raise ValueError("the run has no records; run omgm evaluate first")
     ranks = [rank_of(query.gold, _fused(query, alpha)) for query in queries]
     mrr = sum(1 / rank for rank in ranks if rank) / len(ranks)
     return {"n": len(ranks), "recall@1": recall_at_k(ranks, 1), "recall@5": recall_at_k(ranks, 5), "mrr": mrr}
 
 
 def _section_figures(queries: Sequence[_Scores], alpha: float, beta: float) -> dict[str, Any]:
-    labelled = [query for query in queries if query.gold_section is not None]
+    labeled = [query for query in queries if query.gold_section is not None]
     right = without = 0
-    for query in labelled:
+    for query in labeled:
         if not query.entities:
             continue
         top = ranked(_fused(query, alpha))[0][0]
         sections = query.sections[query.entities.index(top)]
         if not sections:
             continue
-        without += all(sim_t is None for _, _, sim_t in sections)
-        fused = fuse([sim_m for _, sim_m, _ in sections], [sim_t for _, _, sim_t in sections], beta)
-        best = sections[max(range(len(fused)), key=fused.__getitem__)][0]
+        without += all(section.sim_t is None for section in sections)
+        best = best_section(sections, beta)
         right += top in query.gold and best == query.gold_section
-    share = right / len(labelled) if labelled else None
-    return {"n_with_section": len(labelled), "section_recall@1": share, "n_without_sim_t": without}
+    share = right / len(labeled) if labeled else None
+    return {"n_with_section": len(labeled), "section_recall@1": share, "n_without_sim_t": without}
+
+
+def best_section(sections: Sequence[SectionRecord], beta: float) -> int:
+    """Returns the number, as published, of the section that `beta` ranks first."""
+    fused = fuse([section.sim_m for section in sections], [section.sim_t for section in sections], beta)
+    return sections[max(range(len(fused)), key=fused.__getitem__)].index
 
 
 def _fused(query: _Scores, alpha: float) -> list[tuple[str, float]]:
@@ -141,11 +147,11 @@ def _draw(table: Mapping[str, Any], path: Path) -> None:
     for position, (key, symbol, measure, title) in enumerate(panels, start=1):
         axes = figure.add_subplot(1, 2, position)
         rows = sorted((row for row in table[f"by_{key}"] if row[measure] is not None), key=lambda row: row[key])
-        axes.plot([row[key] for row in rows], [row[measure] for row in rows], color="#2f6f8f", marker="o", markersize=4)
+        values = [100 * row[measure] for row in rows]
+        axes.plot([row[key] for row in rows], values, color="#2f6f8f", marker="o", markersize=4)
         axes.axvline(table[key], color="#9aa5b1", linewidth=1, linestyle=":")
-        axes.set(xlabel=f"{symbol} (chosen: {table[key]:g})", title=f"{title} on {table['tuned_on']}")
+        axes.set(xlabel=f"{symbol} (chosen: {table[key]:g})", title=f"{title} on {table['tuned_on']}, percent")
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-    partial = path.with_name(path.name + ".partial")
-    figure.savefig(partial, format="png", dpi=120)
-    partial.replace(path)
+    with replacing(path) as partial:
+        figure.savefig(partial, format="png", dpi=120)

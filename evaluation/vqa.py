@@ -1,11 +1,11 @@
-"""VQA accuracy over ten people's answers (VQA v2, OK-VQA), and relaxed accuracy, which forgives 5 % of a number."""
+"""VQA accuracy over the answers of ten people (VQA v2, OK-VQA), and relaxed accuracy, with 5 % tolerance."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-ENOUGH = 3  # so many people of the same opinion make an answer wholly right
+ENOUGH = 3  # an answer that this many people gave is fully right
 TOLERANCE = 0.05
 
 _PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'
@@ -28,10 +28,10 @@ _WHOLE = "ma'am o'clock 'twas y'all y'all'll 'ow's'at"
 
 
 def vqa_accuracy(answer: str, references: Sequence[str]) -> float:
-    """Returns the official VQA accuracy of an answer against what (ten) people said, 0 to 1.
+    """Returns the official VQA accuracy of an answer against the answers of (ten) people, 0 to 1.
 
-    For each person left out in turn: a third for each of the others who said the same, at most 1; then the mean. As in
-    the official script nothing is processed when all people said the same, not even upper case.
+    Each person is left out in turn: the score is a third for each of the others who gave this answer, at most 1; the
+    accuracy is the mean. As in the official script, nothing is processed, not even case, if all people agree.
 
     Example:
         >>> vqa_accuracy("Two.", ["2"] * 3 + ["three"] * 7)
@@ -42,15 +42,15 @@ def vqa_accuracy(answer: str, references: Sequence[str]) -> float:
     if len(set(said)) > 1:
         said, given = [vqa_process(reference) for reference in said], vqa_process(given)
     agreeing = sum(reference == given for reference in said)
-    # leaving out one who agrees leaves one fewer to agree with
+    # with one of those who agree left out, one fewer agrees
     with_them, without_them = min(1.0, (agreeing - 1) / ENOUGH), min(1.0, agreeing / ENOUGH)
     return (agreeing * with_them + (len(said) - agreeing) * without_them) / len(said) if said else 0.0
 
 
 def relaxed_match(answer: str, reference: str, tolerance: float = TOLERANCE) -> bool:
-    """Returns whether two numbers differ by at most `tolerance` of the reference, or two texts not at all but in case.
+    """Returns whether two numbers differ by at most `tolerance` of the reference, or two texts only in case.
 
-    A percent sign divides by 100. A reference of zero is compared as text, for no share of it is more than nothing.
+    A percent sign divides by 100. A reference of zero is compared as text, since any share of it is zero.
 
     Example:
         >>> relaxed_match("104", "100"), relaxed_match("5%", "0.051"), relaxed_match("Blue", "blue")
@@ -63,10 +63,10 @@ def relaxed_match(answer: str, reference: str, tolerance: float = TOLERANCE) -> 
 
 
 def vqa_process(text: str) -> str:
-    r"""Returns a text as the official VQA evaluation compares it.
+    r"""Processes a text like the official VQA evaluation does before comparing.
 
-    Lower case, no punctuation (apostrophes, colons and points before a digit stay), number words as digits, no
-    articles, apostrophes where a known contraction lacks them.
+    The result is in lower case, without punctuation (apostrophes, colons and points before a digit stay) and articles,
+    with digits for number words and the missing apostrophes of known contractions.
 
     Example:
         >>> vqa_process("The U.S. doesnt have two-door cars!")
@@ -81,7 +81,7 @@ def vqa_process(text: str) -> str:
 
 
 def _contractions() -> dict[str, str]:
-    """Returns, by each form that lacks one apostrophe, the right form."""
+    """Returns the correct form for each contraction that lacks one apostrophe."""
     forms = [f"{word}n't" for word in _NEGATED.split()] + _WHOLE.split()
     forms += [f"{word}'{ending}" for ending, words in _ENDINGS.items() for word in words.split()]
     forms = [form.replace("'n't", "n't") for form in forms]

@@ -1,4 +1,4 @@
-"""Question files of every data set as one list of questions, each row checked; docs/datasets.md says where they are."""
+"""Loaders of question files: every data set becomes a list of `Question`s. docs/datasets.md says where to get them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evaluation.datasets.images import EXTENSIONS, find_query_image, locate
 from evaluation.datasets.infoseek import INFOSEEK_TYPES, read_infoseek
 from evaluation.datasets.okvqa import read_okvqa
 from evaluation.datasets.plain import read_plain
-from evaluation.datasets.question import Item, LeftOut, Loader, Question, Style
+from evaluation.datasets.question import Item, Loader, Question, SkippedRow, Style
 
 __all__ = [
     "EVQA_COLUMNS",
@@ -21,8 +21,8 @@ __all__ = [
     "INFOSEEK_TYPES",
     "LOADERS",
     "Item",
-    "LeftOut",
     "Question",
+    "SkippedRow",
     "Style",
     "find_query_image",
     "load",
@@ -38,14 +38,14 @@ LOADERS: dict[str, Loader] = {
     "dynvqa": read_dynvqa,
     "plain": read_plain,
 }
-"""By the name of a data set, what reads its question file."""
+"""The loader of each data set's question file, by the name of the data set."""
 
 
 def load(dataset: str, path: Path) -> list[Question]:
-    """Returns the questions of a file in the format of `dataset`, a key of `LOADERS`.
+    """Loads the questions of a file in the format of `dataset`, a key of `LOADERS`.
 
     Raises:
-        ValueError: The data set is unknown, or a row is not as it should be; the message names file, line and field.
+        ValueError: The data set is unknown, or a row is invalid; the message names file, line and field.
     """
     questions = []
     for item in read(dataset, path):
@@ -57,10 +57,10 @@ def load(dataset: str, path: Path) -> list[Question]:
 
 
 def read(dataset: str, path: Path) -> Iterator[Item]:
-    """Yields what becomes of each row of a file, few of them in memory: a question, a row left out, or its error.
+    """Reads a file row by row: yields the question of each row, the reason to skip the row, or its error.
 
     Raises:
-        ValueError: The data set is unknown, or the file as a whole cannot be read on.
+        ValueError: The data set is unknown, or the rest of the file cannot be read.
     """
     if dataset not in LOADERS:
         raise ValueError(f"unknown data set {dataset!r}; known are {', '.join(LOADERS)}")

@@ -1,146 +1,200 @@
-"""Can a data set be used as it lies here? Its rows, its pictures, its doubles."""
+"""Checks whether the rows and the images of a question file can be used."""
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
-from evaluation.datasets.coverage import Kind, Sections, coverage
+from evaluation.datasets.coverage import QuestionGroup, Sections, coverage
 from evaluation.datasets.images import locate
-from evaluation.datasets.question import Item, LeftOut, Question
+from evaluation.datasets.question import Item, Question, SkippedRow
 from retriever.images import ImageError, open_image
 
 EXAMPLES = 20
-"""Errors and pictures of each sort that a report names."""
+"""Errors and missing images that a report lists."""
+PRINTED = 5
+"""Errors and missing images that are printed."""
 MISSING, UNREADABLE = "missing", "unreadable"
 
 
 @dataclass(slots=True)
 class Findings:
-    """What one reading of a question file found.
+    """The result of reading a question file once.
 
     Attributes:
-        kinds: How many questions there are of each kind.
-        left_out: How many rows were left out, by why.
-        errors: One for each row that cannot be used and for each picture that is not what it should be.
-        missing: Ids of pictures that are not there, in the file's order.
-        pictures: By the id of a picture its layout, `MISSING` or `UNREADABLE`; empty where they were not looked for.
-        repeated: Questions whose words and picture an earlier one has; a note, for data sets have such.
-        answers: Questions by how many different answers count as right.
+        groups: Number of questions in each group.
+        skipped: Number of skipped rows by reason.
+        errors: One for each invalid row and each unusable image.
+        missing: Ids of missing images, in the file's order.
+        images: The layout of each image, `MISSING` or `UNREADABLE`, by id; empty if images were not checked.
+        repeated: Questions with the words and the image of an earlier one; not an error, since data sets have them.
+        answers: Number of questions by number of different right answers.
     """
 
-    kinds: Counter[Kind] = field(default_factory=Counter)
-    left_out: Counter[str] = field(default_factory=Counter)
+    groups: Counter[QuestionGroup] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
     errors: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
-    pictures: dict[str, str] = field(default_factory=dict)
+    images: dict[str, str] = field(default_factory=dict)
     repeated: int = 0
     answers: Counter[int] = field(default_factory=Counter)
 
     @property
     def entities(self) -> set[str]:
-        """The entities that questions are about."""
-        return {entity for kind in self.kinds for entity in kind.entities}
+        """Ids of the entities that the questions are about."""
+        return {entity for group in self.groups for entity in group.entities}
 
 
 def examine(items: Iterable[Item], query_images: Path | None = None) -> Findings:
-    """Returns the findings about rows, read one at a time, and about their pictures, of which only headers are read.
+    """Examines rows, one at a time, and the headers of their images.
 
     Args:
-        items: What `read` yields.
-        query_images: The folder with the questions' pictures; `None` leaves them unchecked.
+        items: The rows, as `read` yields them.
+        query_images: The folder of query images; `None` does not check them.
     """
-    found = Findings()
-    asked: set[int] = set()
+    findings = Findings()
+    hashes: set[int] = set()
     owners: dict[Path, str] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # a large picture is a usable one
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large images are usable
         for item in items:
-            if isinstance(item, LeftOut):
-                found.left_out[item.reason] += 1
+            if isinstance(item, SkippedRow):
+                findings.skipped[item.reason] += 1
             elif isinstance(item, ValueError):
-                found.errors.append(str(item))
+                findings.errors.append(str(item))
             else:
-                if query_images is not None and item.image_id not in found.pictures:
-                    found.pictures[item.image_id] = _picture(query_images, item.image_id, found, owners)
-                found.kinds[_kind(item, found.pictures.get(item.image_id, ""))] += 1
-                found.answers[len(set(item.answers))] += 1
-                words = hash((item.question, item.image_id))
-                found.repeated += words in asked
-                asked.add(words)
-    return found
+                if query_images is not None and item.image_id not in findings.images:
+                    findings.images[item.image_id] = _image_status(query_images, item.image_id, findings, owners)
+                findings.groups[_group(item, findings.images.get(item.image_id, ""))] += 1
+                findings.answers[len(set(item.answers))] += 1
+                digest = hash((item.question, item.image_id))
+                findings.repeated += digest in hashes
+                hashes.add(digest)
+    return findings
 
 
-def report(found: Findings, known: Sections | None = None) -> dict[str, Any]:
-    """Returns the findings ready for JSON; with the sections of a knowledge base their `coverage` too.
+def report(findings: Findings, known: Sections | None = None) -> dict[str, Any]:
+    """Returns the findings ready for JSON, with `coverage` if the sections of a knowledge base are given.
 
-    `usable` is false when there is no question, when a row or a picture cannot be used, and when the knowledge base
-    has none of the entities that the questions name.
+    `usable` is false if there are no questions, if a row or an image cannot be used, or if the knowledge base has none
+    of the entities that the questions name.
     """
-    n = found.kinds.total()
-    lost = [status for status in found.pictures.values() if status in (MISSING, UNREADABLE)]
-    strange = known is not None and bool(found.entities) and not known
+    n = findings.groups.total()
+    lost = [status for status in findings.images.values() if status in (MISSING, UNREADABLE)]
+    unrelated = known is not None and bool(findings.entities) and not known
+    answers_sum = sum(k * count for k, count in findings.answers.items())
     return {
-        "usable": bool(n) and not found.errors and not lost and not strange,
+        "usable": bool(n) and not findings.errors and not lost and not unrelated,
         "questions": n,
-        "left_out": dict(found.left_out),
-        "errors": len(found.errors),
-        "first_errors": found.errors[:EXAMPLES],
-        "repeated": found.repeated,
-        "entities": len(found.entities),
-        "answers_mean": round(sum(k * count for k, count in found.answers.items()) / n, 3) if n else None,
-        "with_several_answers": sum(count for k, count in found.answers.items() if k > 1),
-        **{f"by_{name}": _counts(found.kinds, name) for name in ("question_type", "split", "category")},
-        "pictures": dict(sorted(Counter(found.pictures.values()).items())),
-        "pictures_by_category": _by_category(found.kinds) if found.pictures else {},
-        "first_missing": found.missing[:EXAMPLES],
-        "coverage": None if known is None else coverage(found.kinds, known),
+        "left_out": dict(findings.skipped),
+        "errors": len(findings.errors),
+        "first_errors": findings.errors[:EXAMPLES],
+        "repeated": findings.repeated,
+        "entities": len(findings.entities),
+        "answers_mean": round(answers_sum / n, 3) if n else None,
+        "with_several_answers": sum(count for k, count in findings.answers.items() if k > 1),
+        **{f"by_{name}": _counts(findings.groups, name) for name in ("question_type", "split", "category")},
+        "pictures": dict(sorted(Counter(findings.images.values()).items())),
+        "pictures_by_category": _by_category(findings.groups) if findings.images else {},
+        "first_missing": findings.missing[:EXAMPLES],
+        "coverage": None if known is None else coverage(findings.groups, known),
     }
 
 
-def _kind(question: Question, picture: str) -> Kind:
-    return Kind(
+def as_text(result: Mapping[str, Any]) -> str:
+    """Returns a report, with its `dataset` and `queries`, as text for the terminal."""
+    return "\n".join(_lines(result))
+
+
+def _lines(result: Mapping[str, Any]) -> Iterator[str]:
+    n, entities = result["questions"], result["entities"]
+    yield f"{result['dataset']}, {result['queries']}: {n:,} questions about {entities:,} entities"
+    for reason, n in result["left_out"].items():
+        yield f"  skipped        {n:,} ({reason})"
+    if result["repeated"]:
+        yield f"  repeated       {result['repeated']:,} with the words and the image of an earlier question"
+    if result["answers_mean"] is not None:
+        several = result["with_several_answers"]
+        yield f"  answers        {result['answers_mean']:.2f} per question; {several:,} questions have several"
+    for name in ("question_type", "split", "category"):
+        if result[f"by_{name}"]:
+            yield f"  {name.replace('question_', ''):14} {_pairs(result[f'by_{name}'])}"
+    if result["pictures"]:
+        yield f"  images         {_pairs(result['pictures'])}"
+        if len(result["pictures_by_category"]) > 1:
+            for category, counts in result["pictures_by_category"].items():
+                yield f"    {category or '(none)':12} {_pairs(counts)} (by question)"
+    yield from _examples("missing images", result["first_missing"], result["pictures"].get(MISSING, 0))
+    if result["coverage"]:
+        yield ""
+        yield from _coverage_lines(result["coverage"])
+    yield from _examples("errors", result["first_errors"], result["errors"])
+    yield "" if result["usable"] else "\nnot usable as it is"
+
+
+def _examples(title: str, examples: list[str], n: int) -> Iterator[str]:
+    if n:
+        yield f"\n{title}: {n:,}"
+        yield from (f"  {example}" for example in examples[:PRINTED])
+        if n > PRINTED:
+            yield "  …"
+
+
+def _pairs(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {n:,}" for name, n in counts.items())
+
+
+def _coverage_lines(rows: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    columns = ("questions", "with_entity", "entity_known", "with_section", "section_known")
+    width = max(map(len, rows))
+    yield f"{'coverage':{width}}" + "".join(f"  {column.replace('_', ' '):>13}" for column in columns)
+    for name, row in rows.items():
+        yield f"{name:{width}}" + "".join(f"  {row[column]:>13,}" for column in columns)
+
+
+def _group(question: Question, image: str) -> QuestionGroup:
+    return QuestionGroup(
         question_type=question.question_type,
         split=question.data_split,
         category=question.category,
-        picture=picture,
+        image=image,
         entities=question.entity_ids,
         section=question.section_index,
     )
 
 
-def _picture(folder: Path, image_id: str, found: Findings, owners: dict[Path, str]) -> str:
-    place = locate(folder, image_id)
-    if place is None:
-        found.missing.append(image_id)
+def _image_status(folder: Path, image_id: str, findings: Findings, owners: dict[Path, str]) -> str:
+    located = locate(folder, image_id)
+    if located is None:
+        findings.missing.append(image_id)
         return MISSING
-    layout, file = place
+    layout, file = located
     if layout == "path" and (owner := owners.setdefault(file, image_id)) != image_id:
-        found.errors.append(f"{file}: is the picture of {owner} and of {image_id}; keep the folders of their paths")
+        findings.errors.append(f"{file}: is the image of both {owner} and {image_id}; keep the folders of their paths")
     try:
         with open_image(file):
             return layout
     except ImageError as error:
-        found.errors.append(str(error))
+        findings.errors.append(str(error))
         return UNREADABLE
 
 
-def _counts(kinds: Mapping[Kind, int], name: str) -> dict[str, int]:
+def _counts(groups: Mapping[QuestionGroup, int], name: str) -> dict[str, int]:
     counts: Counter[str] = Counter()
-    for kind, n in kinds.items():
-        counts[getattr(kind, name)] += n
+    for group, n in groups.items():
+        counts[getattr(group, name)] += n
     return {value: n for value, n in sorted(counts.items()) if value}
 
 
-def _by_category(kinds: Mapping[Kind, int]) -> dict[str, dict[str, int]]:
-    """Returns, by where pictures come from, how many questions' pictures lie in which layout or are lost."""
+def _by_category(groups: Mapping[QuestionGroup, int]) -> dict[str, dict[str, int]]:
+    """Returns, by source of the image, how many questions' images are in which layout, missing or unreadable."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for kind, n in kinds.items():
-        counts[kind.category][kind.picture] += n
+    for group, n in groups.items():
+        counts[group.category][group.image] += n
     return {category: dict(sorted(row.items())) for category, row in sorted(counts.items())}

@@ -1,4 +1,4 @@
-"""How much of a data set a knowledge base can be right about."""
+"""How many questions of a data set a knowledge base can answer."""
 
 from __future__ import annotations
 
@@ -9,53 +9,53 @@ from typing import NamedTuple
 from retriever.types import Entity
 
 Sections = Mapping[str, frozenset[int]]
-"""By the id of an entity that a knowledge base has, the numbers of its sections."""
+"""The section numbers of each entity in a knowledge base, by entity id."""
 
 
-class Kind(NamedTuple):
-    """What questions are counted by; `picture` is the layout it was found in, or what is wrong with it."""
+class QuestionGroup(NamedTuple):
+    """Questions that are counted together; `image` is the layout of their images, or what is wrong with them."""
 
     question_type: str
     split: str
     category: str
-    picture: str
+    image: str
     entities: tuple[str, ...]
     section: int | None
 
 
 def sections_in(entities: Iterable[Entity], wanted: set[str]) -> dict[str, frozenset[int]]:
-    """Returns the numbers of the sections of those entities that are wanted, by id."""
+    """Returns the section numbers of the wanted entities, by id."""
     return {e.id: frozenset(section.index for section in e.sections) for e in entities if e.id in wanted}
 
 
-def coverage(kinds: Mapping[Kind, int], known: Sections) -> dict[str, dict[str, int]]:
-    """Returns counts of questions: all of them, and those of each question type and split.
+def coverage(groups: Mapping[QuestionGroup, int], known: Sections) -> dict[str, dict[str, int]]:
+    """Counts questions: all of them, and those of each question type and split.
 
-    `entity_known` counts those of the `with_entity` of which the knowledge base has one entity, `section_known` those
-    of the `with_section` whose section one of these entities has. A question that is not counted there is never right.
+    Of the questions `with_entity`, `entity_known` counts those with an entity in the knowledge base; of those
+    `with_section`, `section_known` counts those whose section one of these entities has. The others are never right.
 
     Args:
-        kinds: How many questions there are of each kind.
-        known: What the knowledge base has.
+        groups: The number of questions in each group.
+        known: The sections of the knowledge base.
     """
     rows: dict[str, Counter[str]] = {}
-    for kind, n in sorted(kinds.items(), key=repr):
-        found = [known[entity] for entity in kind.entities if entity in known]
+    for group, n in sorted(groups.items(), key=repr):
+        entities = [known[entity] for entity in group.entities if entity in known]
         facts = {
             "questions": True,
-            "with_entity": bool(kind.entities),
-            "entity_known": bool(found),
-            "with_section": kind.section is not None,
-            "section_known": any(kind.section in sections for sections in found),
+            "with_entity": bool(group.entities),
+            "entity_known": bool(entities),
+            "with_section": group.section is not None,
+            "section_known": any(group.section in sections for sections in entities),
         }
-        for group in _groups(kind):
-            rows.setdefault(group, Counter()).update({name: n * fact for name, fact in facts.items()})
-    return {group: dict(row) for group, row in sorted(rows.items(), key=lambda pair: (pair[0] != "all", pair[0]))}
+        for name in _row_names(group):
+            rows.setdefault(name, Counter()).update({fact: n * true for fact, true in facts.items()})
+    return {name: dict(row) for name, row in sorted(rows.items(), key=lambda pair: (pair[0] != "all", pair[0]))}
 
 
-def _groups(kind: Kind) -> Iterator[str]:
+def _row_names(group: QuestionGroup) -> Iterator[str]:
     yield "all"
-    if kind.question_type:
-        yield f"type {kind.question_type}"
-    if kind.split:
-        yield f"split {kind.split}"
+    if group.question_type:
+        yield f"type {group.question_type}"
+    if group.split:
+        yield f"split {group.split}"

@@ -1,4 +1,4 @@
-"""Dyn-VQA: JSON lines in English and Chinese, every published version of them."""
+"""Dyn-VQA: JSON lines in English and Chinese, in every published version."""
 
 from __future__ import annotations
 
@@ -6,17 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from evaluation.datasets.question import Item, LeftOut, Question
+from evaluation.datasets.question import Item, Question, SkippedRow
 from evaluation.datasets.rows import Row, json_lines, name, questions, text, texts
 
 
 def read_dynvqa(path: Path) -> Iterator[Item]:
     """Yields the questions of a Dyn-VQA file.
 
-    What differs between its versions is taken as it comes: answers may be texts and numbers, one level of lists inside
-    the list (202410), or null (202408) or empty (202410), and then there is no question to score. A picture is named by
-    its URL or, in a copy, by a path; the question that names the entity (`golden_query`, once `gloden_query`) is not
-    used.
+    All versions are accepted: answers may be texts or numbers and may be nested one level (202410); rows with a null
+    (202408) or empty (202410) answer are skipped. The image is given by its URL or, in a copy, by a path. The question
+    that names the entity (`golden_query`, in one version `gloden_query`) is not used.
 
     Raises:
         ValueError: The file cannot be read.
@@ -24,7 +23,7 @@ def read_dynvqa(path: Path) -> Iterator[Item]:
     return questions(json_lines(path), _question, "question_id")
 
 
-def _question(row: Row, where: str) -> Question | LeftOut:
+def _question(row: Row, where: str) -> Question | SkippedRow:
     answer = _flat(row.get("answer"))
     unanswered = "answer" in row and answer in (None, "", [], [""])
     question = Question(
@@ -35,10 +34,10 @@ def _question(row: Row, where: str) -> Question | LeftOut:
         entity_ids=(),
         style="dynvqa",
     )
-    return LeftOut(where, "no answer in this version") if unanswered else question
+    return SkippedRow(where, "no answer in this version") if unanswered else question
 
 
 def _flat(answer: Any) -> Any:
     if not isinstance(answer, list):
         return answer
-    return [one for part in answer for one in (part if isinstance(part, list) else [part])]
+    return [value for part in answer for value in (part if isinstance(part, list) else [part])]

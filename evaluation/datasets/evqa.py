@@ -1,11 +1,11 @@
-"""Encyclopedic VQA: a CSV file, its columns found by their header."""
+"""Encyclopedic VQA: a CSV file, read by its header."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from evaluation.datasets.question import Item, LeftOut, Question
+from evaluation.datasets.question import Item, Question, SkippedRow
 from evaluation.datasets.rows import alternatives, csv_rows, questions, text
 
 EVQA_TYPES = ("templated", "automatic", "multi_answer", "2_hop")
@@ -13,22 +13,22 @@ EVQA_COLUMNS = ("question", "answer", "dataset_image_ids", "question_type", "wik
 
 
 def read_evqa(path: Path, *, two_hop: bool = False) -> Iterator[Item]:
-    """Yields the questions of an E-VQA file; ids count the rows that are kept, as in the paper's code.
+    """Yields the questions of an E-VQA file; ids number the kept rows, as in the paper's code.
 
     Args:
         path: A CSV file with at least the columns `EVQA_COLUMNS`.
-        two_hop: Keep questions of type `2_hop` too; their evidence lies in two articles, so they get no section.
+        two_hop: Whether to keep questions of type `2_hop`; their evidence is in two articles, so they get no section.
 
     Raises:
-        ValueError: A column is missing, or the file is no CSV.
+        ValueError: A column is missing, or the file is not CSV.
     """
     kept = 0
 
-    def make(row: Mapping[str, str], where: str) -> Question | LeftOut:
+    def make(row: Mapping[str, str], where: str) -> Question | SkippedRow:
         nonlocal kept
         question = _question(row, f"E-VQA_{kept}", where)
         if question.question_type == "2_hop" and not two_hop:
-            return LeftOut(where, "a question of two hops")
+            return SkippedRow(where, "two-hop question")
         kept += 1
         return question
 
@@ -38,10 +38,10 @@ def read_evqa(path: Path, *, two_hop: bool = False) -> Iterator[Item]:
 def _question(row: Mapping[str, str], question_id: str, where: str) -> Question:
     question_type = text(row, "question_type", where)
     if question_type not in EVQA_TYPES:
-        raise ValueError(f"{where}: field question_type: {question_type!r} is none of {', '.join(EVQA_TYPES)}")
+        raise ValueError(f"{where}: field question_type: {question_type!r} is not one of {', '.join(EVQA_TYPES)}")
     section = "" if question_type == "2_hop" else row.get("evidence_section_id", "").strip()
     if section and not section.isdecimal():
-        raise ValueError(f"{where}: field evidence_section_id: {section!r} is not a whole number, 0 or more")
+        raise ValueError(f"{where}: field evidence_section_id must be an integer of at least 0, got {section!r}")
     image_id, *others = alternatives(row, "dataset_image_ids", where)
     return Question(
         id=question_id,

@@ -1,4 +1,4 @@
-"""The pictures of questions: where each data set's layout keeps them."""
+"""Finds the images of questions in the folder layout of any data set."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from indexes.images import find_image
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp")
 SOURCES = ("inaturalist", "landmarks")
-"""Folders that may part E-VQA's pictures, named as its column `dataset_name`."""
+"""Subfolders that E-VQA's images may be in, named after its column `dataset_name`."""
 
 
 def find_query_image(folder: Path, image_id: str) -> Path | None:
-    """Returns the picture of a question, or `None`; `locate` says where it is looked for."""
-    found = locate(folder, image_id)
-    return found[1] if found else None
+    """Returns the path of a question's image, `None` if there is none; `locate` lists the places."""
+    located = locate(folder, image_id)
+    return located[1] if located else None
 
 
 def locate(folder: Path, image_id: str) -> tuple[str, Path] | None:
-    """Returns the layout that a question's picture was found in, and its path, or `None`.
+    """Returns the layout and the path of a question's image, `None` if there is none.
 
-    These are tried, in the folder and for E-VQA in its `inaturalist/` and `landmarks/` too:
+    The layouts are tried in this order, for E-VQA also in the subfolders `inaturalist/` and `landmarks/`:
 
     - `flat`: `ID.jpg`, or any other of `EXTENSIONS` in either case;
-    - `landmarks`: Google Landmarks' `a/b/c/abc….jpg`, below `train/` too;
-    - `inaturalist`: what `val_id2name.json` or `train_id2name.json` says of the id;
+    - `landmarks`: Google Landmarks' `a/b/c/abc….jpg`, also under `train/`;
     - `oven`: `oven_images/01/oven_01….jpg`, or `01/oven_01….jpg`;
     - `coco`: `val2014/COCO_val2014_….jpg`;
-    - `path`: a file name, or the longest suffix of a path or URL, as pictures of a knowledge base are found.
+    - `inaturalist`: the file that `val_id2name.json` or `train_id2name.json` names for the id;
+    - `path`: a file name, or the longest suffix of a path or URL, like the images of a knowledge base.
 
-    A folder is listed once and remembered for the life of the process.
+    Listings of folders are cached for the life of the process.
     """
     for layout, place in _places(folder, image_id):
-        if file := _pictures(place).get(image_id):
+        if file := _listing(place).get(image_id):
             return layout, file
     if image_id.isdecimal():
         for root in _roots(folder):
@@ -86,7 +86,7 @@ def _names(path: Path) -> dict[str, str]:
     except ValueError as error:
         raise ValueError(f"{path}: not JSON ({error})") from error
     if not isinstance(content, dict) or not all(isinstance(n, str) and _is_inside(n) for n in content.values()):
-        raise ValueError(f"{path}: an object from picture ids to paths inside its folder is needed")
+        raise ValueError(f"{path}: must be an object that maps image ids to paths inside its folder")
     return content
 
 
@@ -95,7 +95,7 @@ def _is_inside(name: str) -> bool:
 
 
 @functools.cache
-def _pictures(folder: Path) -> dict[str, Path]:
+def _listing(folder: Path) -> dict[str, Path]:
     try:
         names = sorted(entry.name for entry in os.scandir(folder))
     except (FileNotFoundError, NotADirectoryError):

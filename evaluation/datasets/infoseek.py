@@ -1,4 +1,4 @@
-"""InfoSeek: JSON lines with two files beside them, or the CSV form of EchoSight and OMGM."""
+"""InfoSeek: JSON lines with two companion files, or the CSV form of EchoSight and OMGM."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ CSV_COLUMNS = ("data_id", "question", "answer", "dataset_image_ids", "wikipedia_
 def read_infoseek(path: Path) -> Iterator[Item]:
     """Yields the questions of an InfoSeek file.
 
-    Of `NAME.jsonl` the files `NAME_withkb.jsonl` (entities) and, where it exists, `NAME_qtype.jsonl` are read beside
-    it. Without the latter a question is numerical when its `answer_eval` has a range, else of type string.
+    `NAME.jsonl` needs `NAME_withkb.jsonl` (entities) beside it, and uses `NAME_qtype.jsonl` if that exists. Without it,
+    a question is numerical if its `answer_eval` has a range, and otherwise of type string.
 
-    `NAME.csv` names articles of the subset of 100,000 by their URLs. Where `NAME.jsonl` lies beside it, its questions
-    are judged by that file's answers and belong to that file's splits, as in the official evaluation.
+    `NAME.csv` names articles of the subset of 100,000 by their URLs. If `NAME.jsonl` is beside it, answers and splits
+    come from there, as in the official evaluation.
 
     Raises:
-        ValueError: A file is missing or cannot be read on.
+        ValueError: A file is missing or cannot be read.
     """
     if ".csv" in path.suffixes:
         return _read_csv(path)
@@ -40,7 +40,7 @@ def read_infoseek(path: Path) -> Iterator[Item]:
 
 
 def beside(path: Path, suffix: str) -> Path:
-    """Returns the file that belongs to a question file: for `val.jsonl` and "qtype" it is `val_qtype.jsonl`."""
+    """Returns the path of a companion file: `val_qtype.jsonl` for `val.jsonl` and "qtype"."""
     stem, dot, extension = path.name.partition(".jsonl")
     return path.with_name(f"{stem}_{suffix}{dot}{extension}")
 
@@ -79,7 +79,7 @@ def _read_csv(path: Path) -> Iterator[Item]:
 
 
 def _official(path: Path) -> Callable[[Row, str], Question]:
-    """Returns what makes a question of a row of the official file, all but its entity."""
+    """Returns a function that builds a question, without its entity, from a row of the official file."""
     types_path = beside(path, "qtype")
     types = _column(types_path, "question_type") if types_path.is_file() else None
 
@@ -91,21 +91,22 @@ def _official(path: Path) -> Callable[[Row, str], Question]:
     return make
 
 
-def _question(row: Row, data_id: str, kind: str | None, where: str) -> Question:
+def _question(row: Row, data_id: str, question_type: str | None, where: str) -> Question:
     accepted = row.get("answer_eval")
     accepted = accepted if isinstance(accepted, list) else [accepted]
-    kind = kind.lower() if kind else "numerical" if any(isinstance(item, dict) for item in accepted) else "string"
-    if kind not in INFOSEEK_TYPES:
-        raise ValueError(f"{where}: question_type {kind!r} is none of {', '.join(INFOSEEK_TYPES)}")
+    guess = "numerical" if any(isinstance(item, dict) for item in accepted) else "string"
+    question_type = question_type.lower() if question_type else guess
+    if question_type not in INFOSEEK_TYPES:
+        raise ValueError(f"{where}: question_type {question_type!r} is not one of {', '.join(INFOSEEK_TYPES)}")
     answers = texts(row.get("answer"), "answer", where)
-    numerical = kind == "numerical"
+    numerical = question_type == "numerical"
     return Question(
         id=data_id,
-        question=sys.intern(text(row, "question", where)),  # of 934 thousand rows few are worded differently
+        question=sys.intern(text(row, "question", where)),  # 934 thousand rows share few wordings
         image_id=text(row, "image_id", where),
         answers=answers if numerical else texts(accepted, "answer_eval", where),
         entity_ids=(),
-        question_type=kind,
+        question_type=question_type,
         data_split=sys.intern(text(row, "data_split", where)),
         numeric_range=_range(accepted, where) if numerical else None,
         style="infoseek",
@@ -119,21 +120,21 @@ def _range(accepted: list[Any], where: str) -> tuple[float, float]:
     except (TypeError, ValueError):
         low, high = 1.0, 0.0
     if not low <= high:
-        raise ValueError(f'{where}: field answer_eval: a numerical question needs {{"range": [low, high]}}')
+        raise ValueError(f'{where}: field answer_eval of a numerical question must be {{"range": [low, high]}}')
     return low, high
 
 
 def _column(path: Path, field: str) -> dict[str, str]:
-    """Returns one field of a file beside the questions, by `data_id`."""
-    found: dict[str, str] = {}
+    """Returns one field of a companion file, by `data_id`."""
+    values: dict[str, str] = {}
     for where, row in json_lines(path):
         if isinstance(row, ValueError):
             raise row
         data_id = text(row, "data_id", where)
-        if data_id in found:
-            raise ValueError(f"{where}: field data_id: {data_id!r} stands in an earlier line too")
-        found[data_id] = sys.intern(text(row, field, where))
-    return found
+        if data_id in values:
+            raise ValueError(f"{where}: field data_id: {data_id!r} is also in an earlier line")
+        values[data_id] = sys.intern(text(row, field, where))
+    return values
 
 
 def _of(column: Mapping[str, str], data_id: str, where: str, path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The project's own form, for one's own questions: one JSON object a line."""
+"""The project's own format, for your own questions: one JSON object per line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evaluation.datasets.rows import Row, json_lines, name, optional_text, quest
 
 
 def read_plain(path: Path) -> Iterator[Item]:
-    """Yields the questions of a `.jsonl` file of lines as `plain_question` takes them.
+    """Yields the questions of a `.jsonl` file; `plain_question` says what a line holds.
 
     Raises:
         ValueError: The file cannot be read.
@@ -19,20 +19,20 @@ def read_plain(path: Path) -> Iterator[Item]:
 
 
 def plain_question(row: Row, where: str) -> Question:
-    """Returns the question of a row.
+    """Builds the question of a row.
 
-    Needed are `id`, `image` (a name or path in the folder of pictures, or a URL), `question` and `answers`. `entity`,
-    an id or several, is what Recall@K asks for, `section` the number of the evidence in that entity's article; `type`,
-    `split` and `category` break figures down. Other fields are left alone.
+    Required fields are `id`, `image` (a name or path in the image folder, or a URL), `question` and `answers`.
+    `entity`, one id or several, is needed for Recall@K; `section` is the number of the evidence in its article; `type`,
+    `split` and `category` break the figures down. Other fields are ignored.
 
     Raises:
-        ValueError: A field is missing or wrong.
+        ValueError: A field is missing or invalid.
     """
     entity, section = row.get("entity"), row.get("section")
     if section is not None and (not isinstance(section, int) or isinstance(section, bool) or section < 0):
-        raise ValueError(f"{where}: field section: a whole number, 0 or more, is needed, not {section!r}")
+        raise ValueError(f"{where}: field section must be an integer of at least 0, got {section!r}")
     if section is not None and not entity:
-        raise ValueError(f"{where}: field section: says nothing without the entity whose section it is")
+        raise ValueError(f"{where}: field section needs the field entity")
     return Question(
         id=name(row, "id", where),
         question=text(row, "question", where),

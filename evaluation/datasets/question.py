@@ -1,4 +1,4 @@
-"""What every data set becomes: questions with their pictures, answers and evidence."""
+"""A question of any data set, with its image, answers and evidence."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class Question:
     """One question of a data set.
 
     Attributes:
-        id: Names it in run files.
+        id: Its id in run files.
         question: Its words.
-        image_id: Names its picture, see `find_query_image`.
-        answers: Alternatives, any of which is right; the `&&` between the items of one list stays inside. For OK-VQA
-            what ten people said, equal answers repeated.
-        entity_ids: The entities it is about, as an index names them; empty where the data set names none.
-        section_index: Where the evidence stands in the article as published (`Section.index`), `None` when not known.
-        question_type: E-VQA's or InfoSeek's type; answers are judged by it.
-        data_split: The split it came from.
-        category: The data set its picture is from (`dataset_name` in E-VQA) or its topic, may be empty.
-        numeric_range: For a numerical question: the lowest and the highest answer that are right.
-        style: Whose rules judge an answer.
-        other_image_ids: Further pictures that the question was asked of, which no step looks at.
+        image_id: Id of its image, see `find_query_image`.
+        answers: Alternatives, any of which is right. The items of a list are separated by `&&`. For OK-VQA, the answers
+            of ten people with repetitions.
+        entity_ids: Ids of the entities it is about; empty if the data set names none.
+        section_index: Number of the evidence section in the article as published (`Section.index`), if known.
+        question_type: E-VQA's or InfoSeek's type, which decides how answers are judged.
+        data_split: Its split.
+        category: The source of its image (`dataset_name` in E-VQA) or its topic; may be empty.
+        numeric_range: For a numerical question, the lowest and the highest right answer.
+        style: The data set whose rules judge the answer.
+        other_image_ids: Further images of the same question, which are not used.
     """
 
     id: str
@@ -45,15 +45,15 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A row that is as it should be and yet no question to ask: where it stands, and why."""
+class SkippedRow:
+    """A valid row that is not used as a question: its place in the file, and the reason."""
 
     where: str
     reason: str
 
 
-Item = Question | LeftOut | ValueError
-"""What becomes of one row; a `ValueError` names its file, line and field."""
+Item = Question | SkippedRow | ValueError
+"""The result of reading one row; a `ValueError` names file, line and field."""
 
 Loader = Callable[[Path], Iterator[Item]]
-"""Yields an item a row. Raises `ValueError` where the file as a whole cannot be read on."""
+"""Yields one item per row. Raises `ValueError` if the rest of the file cannot be read."""

@@ -1,4 +1,4 @@
-"""Rows of question files, read one at a time: every error names the file, the line and the field."""
+"""Reads rows of question files one at a time; every error names file, line and field."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evaluation.datasets.question import Item, LeftOut, Question
+from evaluation.datasets.question import Item, Question, SkippedRow
 from indexes.formats.fields import unique_keys
 from indexes.formats.streams import Stream, opened
 
@@ -21,14 +21,14 @@ Row = dict[str, Any]
 
 
 def questions(
-    rows: Iterable[tuple[str, R | ValueError]], make: Callable[[R, str], Question | LeftOut], id_field: str = ""
+    rows: Iterable[tuple[str, R | ValueError]], make: Callable[[R, str], Question | SkippedRow], id_field: str = ""
 ) -> Iterator[Item]:
-    """Yields what `make` makes of each row, and in place of a bad row its error.
+    """Yields the item that `make` builds from each row, or the error of an invalid row.
 
     Args:
-        rows: Where a row stands, and the row.
-        make: Takes a row and where it stands; raises `ValueError`.
-        id_field: The field that holds `Question.id`; two rows may not share it. Empty where ids are counted.
+        rows: The place and the content of each row.
+        make: Builds the item from a row and its place; raises `ValueError`.
+        id_field: The field that holds `Question.id`, which must be unique; empty if ids are numbers of rows.
     """
     seen: set[str] = set()
     for where, row in rows:
@@ -38,7 +38,7 @@ def questions(
             item = make(row, where)
             if id_field and isinstance(item, Question):
                 if item.id in seen:
-                    raise ValueError(f"{where}: field {id_field}: {item.id!r} stands in an earlier row too")
+                    raise ValueError(f"{where}: field {id_field}: {item.id!r} is also in an earlier row")
                 seen.add(item.id)
             yield item
         except ValueError as error:
@@ -46,7 +46,7 @@ def questions(
 
 
 def json_lines(path: Path) -> Iterator[tuple[str, Row | ValueError]]:
-    """Yields the objects of a JSON-lines file, also packed, with where they stand; blank lines are none.
+    """Yields the objects of a JSON-lines file, which may be compressed, with their places; skips blank lines.
 
     Raises:
         ValueError: The file cannot be read.
@@ -59,10 +59,10 @@ def json_lines(path: Path) -> Iterator[tuple[str, Row | ValueError]]:
 
 
 def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str] | ValueError]]:
-    """Yields the rows of a CSV file by its header, each with the line that it begins in.
+    """Yields the rows of a CSV file as dicts, each with the line that it begins in.
 
     Raises:
-        ValueError: The file cannot be read, its header lacks one of `columns`, or it is no CSV in UTF-8.
+        ValueError: The file cannot be read, its header lacks one of `columns`, or it is not CSV in UTF-8.
     """
     csv.field_size_limit(_LONGEST_FIELD)
     with _open(path) as file:
@@ -79,14 +79,14 @@ def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str
                 if len(values) == len(header):
                     yield where, dict(zip(header, values, strict=True))
                 elif values:
-                    found = f"{len(values)} fields where the header has {len(header)}"
-                    yield where, ValueError(f"{where}: not as many fields as the header has columns ({found})")
+                    counts = f"{len(values)} fields, but the header has {len(header)}"
+                    yield where, ValueError(f"{where}: {counts}; is the line cut short?")
         except csv.Error as error:
             raise ValueError(f"{path}: line {start}: not CSV ({error}); is the file cut short?") from error
 
 
 def json_file(path: Path) -> Row:
-    """Returns the one JSON object that a file holds, read whole.
+    """Reads a file that holds one JSON object.
 
     Raises:
         ValueError: The file cannot be read or holds something else.
@@ -99,28 +99,28 @@ def json_file(path: Path) -> Row:
 
 
 def text(row: Mapping[str, Any], field: str, where: str) -> str:
-    """Returns a field that is text and not empty, without spaces around it.
+    """Returns a non-empty text field, stripped.
 
     Raises:
-        ValueError: It is missing, empty or something else.
+        ValueError: It is missing, empty or not a text.
     """
     value = row.get(field)
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{where}: field {field}: a text that is not empty is needed, not {value!r}")
+        raise ValueError(f"{where}: field {field} must be a non-empty text, got {value!r}")
     return _whole(value.strip(), field, where)
 
 
 def optional_text(row: Mapping[str, Any], field: str, where: str) -> str:
-    """Returns a field that is text, "" where it is absent, null or empty.
+    """Returns a text field, "" if it is absent, null or empty.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: It is not a text.
     """
     return "" if row.get(field) in (None, "") else text(row, field, where)
 
 
 def name(row: Mapping[str, Any], field: str, where: str) -> str:
-    """Returns a field that names something: text, or a whole number as text.
+    """Returns a field that holds an id or a name: a text, or an integer as text.
 
     Raises:
         ValueError: It is something else.
@@ -130,27 +130,27 @@ def name(row: Mapping[str, Any], field: str, where: str) -> str:
 
 
 def alternatives(row: Mapping[str, str], field: str, where: str) -> tuple[str, ...]:
-    """Returns the parts of a text between `|`, at least one.
+    """Splits a text field at `|`.
 
     Raises:
-        ValueError: There is none.
+        ValueError: No part is left.
     """
     parts = tuple(part.strip() for part in text(row, field, where).split("|") if part.strip())
     if not parts:
-        raise ValueError(f"{where}: field {field}: nothing but separators")
+        raise ValueError(f"{where}: field {field} has nothing but separators")
     return parts
 
 
 def texts(values: object, field: str, where: str) -> tuple[str, ...]:
-    """Returns a list of texts and numbers as texts, at least one and none of them empty.
+    """Returns a list of texts and numbers as texts; a single value counts as a list of one.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: It is empty, has an empty text, or something else than texts and numbers.
     """
     listed = values if isinstance(values, list) else [values]
     good = [str(v).strip() for v in listed if isinstance(v, str | int | float) and not isinstance(v, bool)]
     if not good or not all(good) or len(good) != len(listed):
-        raise ValueError(f"{where}: field {field}: a list of texts that are not empty is needed, not {values!r}")
+        raise ValueError(f"{where}: field {field} must be a list of non-empty texts, got {values!r}")
     return tuple(_whole(value, field, where) for value in good)
 
 
@@ -167,7 +167,7 @@ def _decoded(line: bytes, number: int, where: str) -> str:
     try:
         return (line.removeprefix(_BOM) if number == 1 else line).decode()
     except UnicodeDecodeError as error:
-        byte = f"byte {error.start + 1} of it is 0x{line[error.start]:02x}"
+        byte = f"its byte {error.start + 1} is 0x{line[error.start]:02x}"
         raise ValueError(f"{where}: not UTF-8 ({byte}); convert the file to UTF-8") from error
 
 
@@ -184,15 +184,15 @@ def _json_object(line: bytes, number: int, where: str) -> Row | ValueError:
 def _check_header(header: Sequence[str], columns: Sequence[str], path: Path) -> None:
     missing = [column for column in columns if column not in header]
     if missing:
-        raise ValueError(f"{path}: line 1: no column {', '.join(missing)}; the file needs a header that names it")
+        raise ValueError(f"{path}: line 1: no column {', '.join(missing)}; add it to the header")
     twice = sorted({column for column in header if header.count(column) > 1})
     if twice:
-        raise ValueError(f"{path}: line 1: the column {', '.join(twice)} stands twice; drop one")
+        raise ValueError(f"{path}: line 1: two columns are named {', '.join(twice)}; remove one")
 
 
 def _whole(value: str, field: str, where: str) -> str:
     try:
         value.encode()
-    except UnicodeEncodeError as error:  # JSON can spell half a surrogate pair, which no tokenizer takes
-        raise ValueError(f"{where}: field {field}: not valid Unicode ({error.reason})") from error
+    except UnicodeEncodeError as error:  # JSON can encode half a surrogate pair, which no tokenizer accepts
+        raise ValueError(f"{where}: field {field} is not valid Unicode ({error.reason})") from error
     return value

@@ -1,4 +1,4 @@
-"""One table: its rows from runs, beside the paper's; what cannot be measured here says why."""
+"""Makes one table: measured rows beside the paper's, with the reason if nothing can be measured."""
 
 from __future__ import annotations
 
@@ -8,135 +8,137 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.compare import load_run
-from evaluation.records import read_lines
-from evaluation.run import LINES
+from evaluation.metrics import percent
+from evaluation.records import RECORDS, read_records
 from evaluation.sweep import sweep
-from evaluation.tables.paper import Block, Row, Table, cell
-from evaluation.tables.runs import Runs
+from evaluation.tables.paper import FigureBlock, PaperTable, TableRow, cell
+from evaluation.tables.runs import TableRuns
 
 GRID = [round(i / 10, 1) for i in range(11)]
-_NO_QUESTIONS = "no questions are given (--queries, --query-images and --kb or --index)"
+_NO_QUESTIONS = "no questions were given (--queries, --query-images and --kb or --index)"
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MeasuredTable:
     """A table with what was measured for it.
 
     Attributes:
-        table: Which one.
-        blocks: What was measured, empty where nothing was.
-        notes: What to know: why nothing was measured, what a sweep chose.
-        runs: The folder of every run that a figure is from, by the row's name.
+        source: The paper's table.
+        blocks: The measured figures; empty if nothing was measured.
+        notes: Why nothing was measured, what a sweep chose, what to know when comparing.
+        runs: Folder of the run behind each row.
     """
 
-    table: Table
-    blocks: tuple[Block, ...]
+    source: PaperTable
+    blocks: tuple[FigureBlock, ...]
     notes: tuple[str, ...]
     runs: Mapping[str, str]
 
 
-def make(table: Table, runs: Runs | None, given: Mapping[str, Path], tuned_on: Path | None = None) -> Made:
-    """Returns a table, its rows measured by `runs` and read from `given`.
+def make(
+    table: PaperTable, runs: TableRuns | None, given: Mapping[str, Path], tuned_on: Path | None = None
+) -> MeasuredTable:
+    """Measures the rows of a table with `runs` and reads further rows from `given`.
 
     Args:
-        table: Which one.
-        runs: Makes runs over the questions; `None` without any.
-        given: Finished runs by their labels, for rows of their own.
+        table: The table.
+        runs: Makes runs over the questions; `None` if there are no questions.
+        given: Finished runs by label, for rows of their own.
         tuned_on: The run that alpha and beta were chosen on, for the sweeps.
 
     Raises:
-        ValueError: A run that is given is not finished, or the questions are those of `tuned_on`.
+        ValueError: A given run is not finished, or the questions are those of `tuned_on`.
     """
-    blocks: list[Block] = []
+    blocks: list[FigureBlock] = []
     notes: list[str] = []
     folders: dict[str, str] = {}
     if runs is None:
         notes.append(f"Not measured: {_NO_QUESTIONS}.")
-    elif why := _unfit(table, runs.asked.dataset):
-        notes.append(f"Not measured: {why}.")
+    elif reason := _mismatch(table, runs.questions.dataset):
+        notes.append(f"Not measured: {reason}.")
     elif table.sweep:
         block, note = _swept(table, runs, tuned_on)
         blocks.append(block)
         notes.append(note)
         folders |= {"scores": str(runs.folder("full"))}
     else:
-        columns = table.columns_for(_style(runs.asked.dataset))
-        rows = {row.name.format(generator=runs.parts.generator.name): row for row in table.rows}
-        figures = {name: runs.metrics(row.run) for name, row in rows.items()}
-        blocks.append(_block(_measured_on(runs), columns, [(n, rows[n], m) for n, m in figures.items()]))
+        columns = table.columns_for(_style(runs.questions.dataset))
+        rows = {row.name.format(generator=runs.components.generator.name): row for row in table.rows}
+        metrics = {name: runs.metrics(row.run) for name, row in rows.items()}
+        blocks.append(_block(_measured_on(runs), columns, [(n, rows[n], m) for n, m in metrics.items()]))
         folders |= {name: str(runs.folder(row.run)) for name, row in rows.items()}
-        notes += sorted(
-            {m["answer"]["note"] for m in figures.values() if "note" in m["answer"]} if _answers(table) else ()
-        )
+        if _shows_answers(table):
+            notes += sorted({m["answer"]["note"] for m in metrics.values() if "note" in m["answer"]})
     for label, folder in given.items():
-        found, why = _given(table, label, folder)
-        if found is not None:
-            blocks.append(found)
+        given_block, reason = _given(table, label, folder)
+        if given_block is not None:
+            blocks.append(given_block)
             folders[label] = str(folder)
-        elif why:
-            notes.append(why)
-    return Made(table, tuple(blocks), (*notes, *table.notes), folders)
+        elif reason:
+            notes.append(reason)
+    return MeasuredTable(table, tuple(blocks), (*notes, *table.notes), folders)
 
 
-def _given(table: Table, label: str, folder: Path) -> tuple[Block | None, str]:
+def _given(table: PaperTable, label: str, folder: Path) -> tuple[FigureBlock | None, str]:
     metrics = load_run(folder).metrics
     rows = [row for row in table.rows if row.given]
     if not rows:
         return None, ""
-    if why := _unfit(table, metrics["dataset"]):
-        return None, f"{label} is left out: {why}."
+    if reason := _mismatch(table, metrics["dataset"]):
+        return None, f"{label} is left out: {reason}."
     on = f"{metrics['dataset']}, {metrics['n_queries']:,} questions, profile {metrics['profile']}, run {label}"
     named = [(row.given.format(label=label), row, metrics) for row in rows]
     return _block(on, table.columns_for(_style(metrics["dataset"])), named), ""
 
 
-def _swept(table: Table, runs: Runs, tuned_on: Path | None) -> tuple[Block, str]:
-    """Returns the curve, on the tuning split where there is one, and then what its choice reaches on the questions."""
-    alphas, betas = (GRID, [runs.parts.beta]) if table.sweep == "alpha" else ([runs.parts.alpha], GRID)
-    lines = read_lines(runs.folder("full") / LINES)
+def _swept(table: PaperTable, runs: TableRuns, tuned_on: Path | None) -> tuple[FigureBlock, str]:
+    """Returns the curve and a note; with `tuned_on`, the curve is that run's and the note reports its best point."""
+    alpha, beta = runs.components.alpha, runs.components.beta
+    alphas, betas = (GRID, [beta]) if table.sweep == "alpha" else ([alpha], GRID)
+    records = read_records(runs.folder("full") / RECORDS)
     name, (column, measure) = table.sweep, next(iter(table.columns["any"].items()))
     if tuned_on is None:
-        found = sweep(lines, alphas, betas, tune_split="the questions")
+        result = sweep(records, alphas, betas, tune_split="the questions")
         note = (
-            f"The curve is over the questions given, so {name} = {found[name]:g}, its best point, is a choice and no "
-            "result; with --tuned-on RUN the choice is made on another split and reported on these."
+            f"The curve is over the given questions, so {name} = {result[name]:g}, its best point, is a choice and not "
+            "a result; with --tuned-on RUN the choice is made on another split and reported on these questions."
         )
         on = _measured_on(runs)
     else:
-        found = sweep(
-            read_lines(tuned_on / LINES),
+        result = sweep(
+            read_records(tuned_on / RECORDS),
             alphas,
             betas,
             tune_split=str(tuned_on),
-            report=lines,
+            report=records,
             report_split="the questions",
         )
-        on = f"{tuned_on} (tuning split), profile {runs.parts.profile}"
-        value = found["reported"][measure]
-        shown = "-" if value is None else f"{100 * value:.1f}"
-        note = f"Chosen there: {name} = {found[name]:g}. Reported on {_measured_on(runs)}: {column} {shown}."
+        on = f"{tuned_on} (tuning split), profile {runs.components.profile}"
+        reported = percent(result["reported"][measure])
+        note = f"Chosen there: {name} = {result[name]:g}. Reported on {_measured_on(runs)}: {column} {reported}."
     rows = tuple(
-        (f"{row[name]:.1f}", (None if row[measure] is None else 100 * row[measure],)) for row in found[f"by_{name}"]
+        (f"{row[name]:.1f}", (None if row[measure] is None else 100 * row[measure],)) for row in result[f"by_{name}"]
     )
-    return Block(on, (column,), rows), note
+    return FigureBlock(on, (column,), rows), note
 
 
-def _block(on: str, columns: Mapping[str, str], rows: Iterable[tuple[str, Row, Mapping[str, Any]]]) -> Block:
+def _block(on: str, columns: Mapping[str, str], rows: Iterable[tuple[str, TableRow, Mapping[str, Any]]]) -> FigureBlock:
     cells = [
         (name, tuple(cell(metrics, column, place.format(at=row.at)) for column, place in columns.items()))
         for name, row, metrics in rows
     ]
-    return Block(on, tuple(columns), tuple(cells))
+    return FigureBlock(on, tuple(columns), tuple(cells))
 
 
-def _measured_on(runs: Runs) -> str:
+def _measured_on(runs: TableRuns) -> str:
+    questions = runs.questions
     return (
-        f"{runs.asked.dataset}, {len(runs.asked.questions):,} questions, {len(runs.main):,} entities, "
-        f"profile {runs.parts.profile}"
+        f"{questions.dataset}, {len(questions.questions):,} questions, {len(runs.main):,} entities, "
+        f"profile {runs.components.profile}"
     )
 
 
-def _unfit(table: Table, dataset: str) -> str:
+def _mismatch(table: PaperTable, dataset: str) -> str:
     if not table.styles or _style(dataset) in table.styles:
         return ""
     return f"this table is about questions in the form of {' or '.join(table.styles)}, these are {dataset}"
@@ -146,5 +148,5 @@ def _style(dataset: str) -> str:
     return dataset.removesuffix("-all")
 
 
-def _answers(table: Table) -> bool:
+def _shows_answers(table: PaperTable) -> bool:
     return any(place.startswith("answer.") for columns in table.columns.values() for place in columns.values())

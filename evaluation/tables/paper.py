@@ -1,4 +1,4 @@
-"""The paper's tables as data: what each shows, where its figures come from in a run, and what was published."""
+"""The paper's tables as data: their rows, the place of their figures in a run's metrics, the published figures."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Cells = tuple[float | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A row to measure: its name, its run, the step it looks at, and what it is called for a run that is given."""
+class TableRow:
+    """A row to measure: its name, its run, the step it is about, and its name in rows of given runs."""
 
     name: str
     run: str
@@ -23,13 +23,13 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Rows of figures under one heading, the published ones or those measured here.
+class FigureBlock:
+    """Rows of figures under one heading, published or measured here.
 
     Attributes:
-        on: What they were measured on.
-        columns: Their names; one that ends in "[s]" holds seconds, the others percent.
-        rows: Name and cells.
+        on: The questions they were measured on.
+        columns: Names of the columns; one that ends in "[s]" holds seconds, the others percent.
+        rows: Name and cells of each row.
     """
 
     on: str
@@ -38,45 +38,45 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PaperTable:
     """One table (or figure) of the paper.
 
     Attributes:
         id: "2" to "14", "figure3" to "figure5".
-        title: What it is about.
+        title: Its title.
         caption: What its figures are.
-        columns: By style of question ("any": all others) the columns, each with its place in `metrics.json`.
-        rows: What to measure.
+        columns: By style of question ("any" for all others), the columns with their places in `metrics.json`.
+        rows: The rows to measure.
         paper: The published figures.
         notes: What to know when comparing.
-        styles: The styles of question that it is about; empty: all.
-        sweep: "alpha" or "beta" where rows are the values of a sweep.
+        styles: The styles of question that it is about; all if empty.
+        sweep: "alpha" or "beta" if its rows are the values of a sweep.
     """
 
     id: str
     title: str
     caption: str
     columns: Mapping[str, Mapping[str, str]]
-    rows: tuple[Row, ...]
-    paper: tuple[Block, ...]
+    rows: tuple[TableRow, ...]
+    paper: tuple[FigureBlock, ...]
     notes: tuple[str, ...]
     styles: tuple[str, ...]
     sweep: str
 
     def columns_for(self, style: str) -> Mapping[str, str]:
-        """Returns the columns for questions of a style."""
+        """Returns the columns for questions of a style, with their places in `metrics.json`."""
         return self.columns.get(style, self.columns["any"])
 
 
 @cache
-def tables() -> dict[str, Table]:
+def tables() -> dict[str, PaperTable]:
     """Returns all tables by id, in the paper's order."""
     text = files("evaluation.tables").joinpath("paper.toml").read_text(encoding="utf-8")
     return {entry["id"]: _table(entry) for entry in tomllib.loads(text)["table"]}
 
 
 def cell(metrics: Mapping[str, Any], column: str, place: str) -> float | None:
-    """Returns the figure at a dotted place of `metrics.json` in a column's unit, `None` where there is none.
+    """Returns the figure at a dotted place of `metrics.json` in the column's unit, `None` if there is none.
 
     Example:
         >>> cell({"step1": {"recall@1": 0.5}}, "R@1", "step1.recall@1")
@@ -84,12 +84,12 @@ def cell(metrics: Mapping[str, Any], column: str, place: str) -> float | None:
         >>> cell({"latency_ms": {"retrieve_p50": 20.0}}, "Time [s]", "latency_ms.retrieve_p50")
         0.02
     """
-    found: Any = metrics
+    value: Any = metrics
     for key in place.split("."):
-        found = found.get(key) if isinstance(found, Mapping) else None
-    if not isinstance(found, int | float):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    if not isinstance(value, int | float):
         return None
-    return found / 1000 if is_time(column) else 100 * found
+    return value / 1000 if is_time(column) else 100 * value
 
 
 def is_time(column: str) -> bool:
@@ -97,13 +97,13 @@ def is_time(column: str) -> bool:
     return column.endswith("[s]")
 
 
-def _table(entry: Mapping[str, Any]) -> Table:
-    return Table(
+def _table(entry: Mapping[str, Any]) -> PaperTable:
+    return PaperTable(
         id=entry["id"],
         title=entry["title"],
         caption=entry["caption"],
         columns=entry["columns"],
-        rows=tuple(Row(**row) for row in entry.get("rows", ())),
+        rows=tuple(TableRow(**row) for row in entry.get("rows", ())),
         paper=tuple(_block(block) for block in entry.get("paper", ())),
         notes=tuple(entry.get("notes", ())),
         styles=tuple(entry.get("styles", ())),
@@ -111,7 +111,7 @@ def _table(entry: Mapping[str, Any]) -> Table:
     )
 
 
-def _block(entry: Mapping[str, Any]) -> Block:
+def _block(entry: Mapping[str, Any]) -> FigureBlock:
     rows: Sequence[Sequence[Any]] = entry["rows"]
     cells = tuple((row[0], tuple(None if value == "-" else float(value) for value in row[1:])) for row in rows)
-    return Block(entry["on"], tuple(entry["columns"]), cells)
+    return FigureBlock(entry["on"], tuple(entry["columns"]), cells)

@@ -1,4 +1,4 @@
-"""Find alpha and beta on one split: a table, a picture and a profile that has them."""
+"""Find alpha and beta on one split: a table, a chart and a profile that has them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from omgm.commands.common import describe, existing, print_json, profile_of
-from omgm.commands.evaluate import add_inputs, chosen
+from omgm.commands.evaluate import add_inputs, selected_questions
 
 GRID = "0:1:0.05"
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def grid(text: str) -> list[float]:
-    """Returns the numbers of `a,b,c` or of `from:to:step`, both ends included."""
+    """Parses `a,b,c` or `from:to:step`, both ends included."""
     try:
         if ":" not in text:
             numbers = [float(part) for part in text.split(",")]
@@ -33,47 +33,46 @@ def grid(text: str) -> list[float]:
             start, stop, step = map(float, text.split(":"))
             numbers = [round(start + i * step, 6) for i in range(round((stop - start) / step) + 1)]
     except (ValueError, ZeroDivisionError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither 0.1,0.5 nor 0:1:0.05") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is neither like 0.1,0.5 nor like 0:1:0.05") from error
     if not numbers or not all(0 <= number <= 1 for number in numbers):
-        raise argparse.ArgumentTypeError(f"{text!r} leaves 0 to 1")
+        raise argparse.ArgumentTypeError(f"{text!r}: all numbers must be between 0 and 1")
     return numbers
 
 
 def run(args: argparse.Namespace) -> None:
-    """Evaluates retrieval once a split, then fuses its scores anew for each value."""
+    """Evaluates retrieval once per split, fuses its scores for each value, and prints the tables."""
     profile = profile_of(args)
-    questions = {"tune": chosen(args)}
+    questions = {"tune": selected_questions(args)}
     if args.report_queries is not None:
         held_out = argparse.Namespace(**vars(args) | {"queries": existing(args.report_queries, "--report-queries")})
-        questions["report"] = chosen(held_out)
+        questions["report"] = selected_questions(held_out)
 
-    from evaluation.records import read_lines
-    from evaluation.run import LINES, evaluate
+    from evaluation.records import RECORDS, read_records
+    from evaluation.run import evaluate
     from evaluation.sweep import sweep
     from omgm.parts import open_retriever
     from omgm.profile import parse_overrides, write_profile
 
     retriever = open_retriever(profile, args.index)
-    index = retriever.index
-    for split, asked in questions.items():
+    for split, selected in questions.items():
         evaluate(
             retriever,
             None,
-            asked,
+            selected,
             args.query_images,
             args.out / split,
             dataset=args.dataset,
             profile_name=profile.name,
             settings=profile.model_dump(mode="json"),
-            index_info=describe(index),
+            index_info=describe(retriever.index),
         )
     report = "report" in questions
     table = sweep(
-        read_lines(args.out / "tune" / LINES),
+        read_records(args.out / "tune" / RECORDS),
         args.alphas,
         args.betas,
         tune_split=str(args.queries),
-        report=read_lines(args.out / "report" / LINES) if report else None,
+        report=read_records(args.out / "report" / RECORDS) if report else None,
         report_split=str(args.report_queries) if report else None,
         out=args.out,
     )
@@ -84,13 +83,21 @@ def run(args: argparse.Namespace) -> None:
         return
     _print(table["by_alpha"], "alpha", "recall@1")
     _print(table["by_beta"], "beta", "section_recall@1")
-    print(f"alpha {table['alpha']:g}, beta {table['beta']:g}; the next command takes --profile {tuned}")
+    print(f"figures in percent; alpha {table['alpha']:g}, beta {table['beta']:g}: use them with --profile {tuned}")
     if report:
-        print("  ".join(f"{key} {value}" for key, value in table["reported"].items()))
+        print(_reported(table["reported"]))
 
 
 def _print(rows: Sequence[dict[str, float | None]], key: str, measure: str) -> None:
+    from evaluation.metrics import percent
+
     print(f"{key:>6}  {measure}")
     for row in rows:
-        value = row[measure]
-        print(f"{row[key]:6.2f}  {'-' if value is None else f'{value:.3f}'}")
+        print(f"{row[key]:6.2f}  {percent(row[measure]):>5}")
+
+
+def _reported(figures: dict[str, str | float | None]) -> str:
+    from evaluation.metrics import percent
+
+    shares = ("recall@1", "recall@5", "mrr", "section_recall@1")
+    return "  ".join(f"{key} {percent(v) if key in shares else v}" for key, v in figures.items())  # type: ignore[arg-type]

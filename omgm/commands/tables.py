@@ -6,11 +6,19 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omgm.commands.common import add_json, add_profile, add_questions, existing, load_questions, positive, profile_of
-from omgm.commands.evaluate import bem_fingerprint
+from omgm.commands.common import (
+    add_json,
+    add_profile,
+    add_questions,
+    existing,
+    load_questions,
+    positive,
+    print_json,
+    profile_of,
+)
 
 if TYPE_CHECKING:
-    from evaluation.tables.runs import Asked, Parts
+    from evaluation.tables.runs import Components, QuestionSet
     from omgm.profile import Profile
 
 NAMES = (*map(str, range(2, 15)), "figure3", "figure4", "figure5")
@@ -21,54 +29,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tables", nargs="+", metavar="N", choices=(*NAMES, "all"), help="2 to 14, figure3 to 5, or all")
     add_profile(parser)
     parser.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base")
-    parser.add_argument("--kb-format", metavar="NAME", help="its format, where its name does not tell")
-    parser.add_argument("--images", type=Path, metavar="DIR", help="the folder with its pictures")
-    parser.add_argument("--index", type=Path, metavar="INDEX", help="the profile's index; by default built below --out")
+    parser.add_argument("--kb-format", metavar="NAME", help="its format, if the file name does not tell")
+    parser.add_argument("--images", type=Path, metavar="DIR", help="the folder of its images")
+    parser.add_argument("--index", type=Path, metavar="INDEX", help="the profile's index; by default built under --out")
     add_questions(parser, required=False)
     parser.add_argument("--bem", type=Path, metavar="DIR", help="E-VQA's learned judge of answers (docs/metrics.md)")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N questions")
     parser.add_argument("--tuned-on", type=Path, metavar="RUN", help="the run that alpha and beta were chosen on")
     parser.add_argument(
-        "--runs", nargs="+", default=[], metavar="[LABEL=]RUN", help="finished runs that make rows of their own"
+        "--runs", nargs="+", default=[], metavar="[LABEL=]RUN", help="finished runs, for rows of their own"
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where tables, indexes and runs go")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Makes the tables that apply; what cannot be measured says so in its file."""
+    """Makes the tables; one that cannot be measured says why."""
     profile = profile_of(args)
-    given = dict(_labelled(run) for run in args.runs)
+    given = dict(_labeled(run) for run in args.runs)
 
     from evaluation.tables.make import make
     from evaluation.tables.paper import tables
-    from evaluation.tables.runs import Runs, refuse_tuned
+    from evaluation.tables.runs import TableRuns, refuse_tuned
     from evaluation.tables.write import as_json, as_markdown, write
-    from omgm.commands.common import print_json
 
-    asked = _asked(args)
-    if asked is not None and args.tuned_on is not None:
-        refuse_tuned(args.tuned_on, asked.questions)
-    runs = None if asked is None else Runs(_parts(profile, args.bem), asked, args.out)
-    chosen = NAMES if "all" in args.tables else args.tables
-    made = []
-    for name in chosen:
-        made.append(make(tables()[name], runs, given, args.tuned_on))
-        path = write(made[-1], args.out)
+    questions = _question_set(args)
+    if questions is not None and args.tuned_on is not None:
+        refuse_tuned(args.tuned_on, questions.questions)
+    runs = None if questions is None else TableRuns(_components(profile, args.bem), questions, args.out)
+    measured = []
+    for name in NAMES if "all" in args.tables else args.tables:
+        table = make(tables()[name], runs, given, args.tuned_on)
+        path = write(table, args.out)
+        measured.append(table)
         if not args.json:
-            print(f"{as_markdown(made[-1])}\n{path}\n")
+            print(f"{as_markdown(table)}\n{path}\n")
     if args.json:
-        print_json([as_json(one) for one in made])
+        print_json([as_json(table) for table in measured])
 
 
-def _asked(args: argparse.Namespace) -> Asked | None:
-    from evaluation.tables.runs import Asked
+def _question_set(args: argparse.Namespace) -> QuestionSet | None:
+    from evaluation.tables.runs import QuestionSet
 
     if args.queries is None:
         return None
     if args.query_images is None or (args.kb is None and args.index is None):
         raise ValueError("--queries needs --query-images, and --kb or --index")
-    return Asked(
+    return QuestionSet(
         dataset=args.dataset,
         questions=load_questions(args)[: args.limit],
         query_images=existing(args.query_images, "--query-images"),
@@ -79,12 +86,12 @@ def _asked(args: argparse.Namespace) -> Asked | None:
     )
 
 
-def _parts(profile: Profile, bem: Path | None) -> Parts:
+def _components(profile: Profile, bem: Path | None) -> Components:
     from evaluation.bem import load_bem
-    from evaluation.tables.runs import Parts
+    from evaluation.tables.runs import Components
     from omgm import parts
 
-    return Parts(
+    return Components(
         profile=profile.name,
         settings=profile.model_dump(mode="json"),
         encoder=parts.build_encoder(profile),
@@ -100,11 +107,10 @@ def _parts(profile: Profile, bem: Path | None) -> Parts:
         candidates=profile.search.candidates,
         device=parts.placement(profile)[0],
         bem=None if bem is None else load_bem(existing(bem, "--bem")),
-        bem_fingerprint=None if bem is None else bem_fingerprint(bem),
     )
 
 
-def _labelled(text: str) -> tuple[str, Path]:
+def _labeled(text: str) -> tuple[str, Path]:
     label, equals, path = text.partition("=")
     folder = existing(Path(path if equals else text), "--runs")
     return (label if equals else folder.name), folder

@@ -7,36 +7,29 @@ from typing import Any
 import pytest
 
 from evaluation.compare import HARMONIC, as_markdown, compare
+from evaluation.records import GoldRecord, QueryRecord
 from omgm.__main__ import main
+from tests.fakes.records import record, write_records
 
 
-def line(id: str, rank: int | None, score: float | None = None, **changes: Any) -> dict[str, Any]:
-    fields = {
-        "id": id,
-        "question": f"What of {id}?",
-        "image_id": id,
-        "question_type": "templated",
-        "split": "",
-        "category": "",
-        "gold": {"missing": False, "entities": [id]},
-        "failed": None,
+def line(id: str, rank: int | None, score: float | None = None, **changes: Any) -> QueryRecord:
+    """A record whose entity and section have the same rank."""
+    fields: dict[str, Any] = {
         "ranks": {"step1": rank},
         "section_ranks": {"section": rank, "pseudo": rank},
         "section_correct": rank == 1,
         "answer_scores": {} if score is None else {"evqa_exact_match": score},
         "answer_correct": None if score is None else score >= 0.5,
-        "unanswered": False,
-        "confidence": None,
     }
-    return fields | changes
+    return record(id, **fields | changes)
 
 
-def write(folder: Path, lines: list[dict[str, Any]], dataset: str = "evqa", **changes: Any) -> Path:
+def write(folder: Path, records: list[QueryRecord], dataset: str = "evqa", **changes: Any) -> Path:
     folder.mkdir(parents=True)
     latency = {"retrieve_p50": 17.4, "answer_p50": None}
     metrics = {"dataset": dataset, "profile": "colors", "commit": "0123456789abcdef", "latency_ms": latency} | changes
     (folder / "metrics.json").write_text(json.dumps(metrics))
-    (folder / "queries.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    write_records(folder / "queries.jsonl", records)
     return folder
 
 
@@ -46,7 +39,7 @@ def by_name(comparison: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def test_two_runs_by_hand(tmp_path: Path) -> None:
     first = write(tmp_path / "first", [line(f"q{i}", 1 if i < 2 else 7, float(i < 2)) for i in range(6)])
-    lost = line("q0", None, 0.0, failed="picture: lost", ranks={}, section_ranks={"section": None, "pseudo": None})
+    lost = line("q0", None, 0.0, failed="image: lost", ranks={}, section_ranks={"section": None, "pseudo": None})
     second = write(tmp_path / "second", [lost, *(line(f"q{i}", 1, 1.0) for i in range(1, 6)), line("extra", 1, 1.0)])
     found = compare([first, second])
     assert (found["dataset"], found["n_common"]) == ("evqa", 6)
@@ -73,21 +66,21 @@ def test_two_runs_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_question_without_a_section_is_not_asked_for_it(tmp_path: Path) -> None:
-    unlabelled = line("q2", 3, section_correct=None, section_ranks={"pseudo": 3})
-    folders = [write(tmp_path / name, [line("q0", 1), line("q1", 2), unlabelled]) for name in "ab"]
+    unlabeled = line("q2", 3, section_correct=None, section_ranks={"pseudo": 3})
+    folders = [write(tmp_path / name, [line("q0", 1), line("q1", 2), unlabeled]) for name in "ab"]
     rows = by_name(compare(folders, resamples=100))
     assert (rows["section recall@1"]["n"], rows["pseudo recall@1"]["n"]) == (2, 3)
     assert rows["section recall@1"]["figures"][0]["value"] == 0.5
 
 
 def test_a_data_set_without_entities_has_no_entity_recall(tmp_path: Path) -> None:
-    lines = [line("q0", None, 1.0, gold={"missing": False, "entities": []}, section_correct=None)]
+    lines = [line("q0", None, 1.0, gold=GoldRecord(), section_correct=None)]
     rows = by_name(compare([write(tmp_path / name, lines) for name in "ab"], resamples=100))
     assert set(rows) == {"evqa_exact_match", *(f"pseudo recall@{k}" for k in (1, 5, 10, 20))}
 
 
 def test_infoseek_has_its_harmonic_mean(tmp_path: Path) -> None:
-    def lines(scores: str) -> list[dict[str, Any]]:
+    def lines(scores: str) -> list[QueryRecord]:
         splits = ["val_unseen_question", "val_unseen_entity"] * 3
         return [
             line(f"q{i}", 1, split=split, answer_scores={"infoseek": float(score)})
@@ -101,7 +94,7 @@ def test_infoseek_has_its_harmonic_mean(tmp_path: Path) -> None:
     assert row["differences"][0]["value"] == pytest.approx(-2 / 3)
 
 
-def test_what_not_all_runs_have_is_listed(tmp_path: Path) -> None:
+def test_metrics_that_only_some_runs_have_are_listed(tmp_path: Path) -> None:
     judged = line("q0", 1, answer_scores={"evqa_bem": 1.0, "evqa_exact_match": 0.0})
     folders = [write(tmp_path / "with", [judged]), write(tmp_path / "without", [line("q0", 1, 0.0)])]
     found = compare(folders, resamples=100)
@@ -120,7 +113,7 @@ def test_folders_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 def test_refusals(tmp_path: Path) -> None:
     first = write(tmp_path / "first", [line("q0", 1)])
-    with pytest.raises(ValueError, match="two runs or more"):
+    with pytest.raises(ValueError, match="at least two runs, got 1"):
         compare([first])
     with pytest.raises(ValueError, match=r"other is a run over infoseek, .*first one over evqa"):
         compare([first, write(tmp_path / "other", [line("q0", 1)], "infoseek")])
@@ -128,9 +121,16 @@ def test_refusals(tmp_path: Path) -> None:
         compare([first, write(tmp_path / "apart", [line("q0", 1, question="Another?")])])
     with pytest.raises(ValueError, match=r"no metrics\.json; it is not a finished run"):
         compare([first, tmp_path])
+    broken = write(tmp_path / "broken", [line("q0", 1)])
+    with (broken / "queries.jsonl").open("a") as file:
+        file.write('{"id": "q1"}\n')
+    with pytest.raises(ValueError, match=r"broken/queries\.jsonl: line 2: not a record of omgm evaluate \(KeyError"):
+        compare([first, broken])
+    (broken / "metrics.json").write_text("{}")
+    (broken / "queries.jsonl").write_text("")
     with pytest.raises(ValueError, match="broken: not a run of omgm evaluate"):
-        compare([first, write(tmp_path / "broken", [{"id": "q0"}])])
-    with pytest.raises(ValueError, match="empty: a run without questions"):
+        compare([first, broken])
+    with pytest.raises(ValueError, match="empty: the run has no questions"):
         compare([first, write(tmp_path / "empty", [])])
 
 

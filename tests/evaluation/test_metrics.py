@@ -2,7 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.metrics import Outcome, harmonic_mean, percentile, rank_of, ranked, recall_at_k, recall_curve, summarize
+from evaluation.metrics import (
+    Outcome,
+    harmonic_mean,
+    percent,
+    percentile,
+    rank_of,
+    ranked,
+    recall_at_k,
+    recall_curve,
+    summarize,
+)
 
 
 @pytest.mark.parametrize(("k", "share"), [(1, 0.2), (2, 0.2), (3, 0.4), (5, 0.6), (20, 0.8)])
@@ -14,7 +24,7 @@ def test_recall_of_nothing() -> None:
     assert recall_at_k([], 5) == 0.0
 
 
-def test_equal_scores_stand_in_the_order_of_their_ids() -> None:
+def test_ties_are_ordered_by_id() -> None:
     scores = [("b", 0.5), ("c", 0.7), ("a", 0.5)]
     assert ranked(scores) == [("c", 0.7), ("a", 0.5), ("b", 0.5)]
     assert rank_of({"b"}, scores) == 3
@@ -29,6 +39,10 @@ def test_means_and_percentiles() -> None:
     assert percentile([10, 20, 30], 50) == 20
     assert percentile([0, 100], 95) == 95
     assert percentile([], 50) is None
+
+
+def test_figures_are_shown_in_percent() -> None:
+    assert [percent(share) for share in (0.23, 0.0, 1.0, 0.2999, None)] == ["23.0", "0.0", "100.0", "30.0", "-"]
 
 
 def outcome(
@@ -52,7 +66,7 @@ def test_a_run_adds_up() -> None:
             outcome("a", (1, 1), True, True, ("string", "val_unseen_question", "x")),
             outcome("b", (7, 2), False, True, ("string", "val_unseen_question", "x")),
             outcome("c", (3, 1), None, False, ("numerical", "val_unseen_question", "y"), unanswered=True),
-            outcome("d", None, False, False, failed="picture: lost"),
+            outcome("d", None, False, False, failed="image: lost"),
             outcome("e", (None, None), False, False, gold_missing=True),
             outcome("f", (20, 6), True, True),
         ],
@@ -70,7 +84,7 @@ def test_a_run_adds_up() -> None:
         "unseen_entity": 1 / 3,
         "harmonic_mean": pytest.approx(4 / 9),
     }
-    assert figures["failed"] == [{"id": "d", "reason": "picture: lost"}]
+    assert figures["failed"] == [{"id": "d", "reason": "image: lost"}]
     assert figures["unanswered"] == ["c"]
     assert list(figures["by_question_type"]) == ["numerical", "string"]
     assert figures["by_question_type"]["string"] == {
@@ -88,7 +102,7 @@ def test_a_run_adds_up() -> None:
     assert {name: group["n"] for name, group in figures["by_category"].items()} == {"x": 2, "y": 1}
 
 
-def test_what_was_not_measured_is_null() -> None:
+def test_figures_that_were_not_measured_are_null() -> None:
     only = Outcome("a", {"question_type": "templated", "split": "", "category": ""}, {"step1": 2}, None, None)
     figures = summarize([only], "evqa")
     assert figures["step1"]["recall@5"] == 1.0
@@ -117,10 +131,10 @@ def test_curve() -> None:
     ]
 
 
-def scored(id: str, scores: dict[str, float], sections: dict[str, int | None], labelled: bool = True) -> Outcome:
+def scored(id: str, scores: dict[str, float], sections: dict[str, int | None], labeled: bool = True) -> Outcome:
     named = {"question_type": "templated", "split": "", "category": ""}
     right = next(iter(scores.values())) >= 0.5
-    section = sections.get("section") == 1 if labelled else None
+    section = sections.get("section") == 1 if labeled else None
     return Outcome(id, named, {"step1": 1}, section, right, section_ranks=sections, answer_scores=scores)
 
 
@@ -130,7 +144,7 @@ def test_scores_and_section_ranks_add_up() -> None:
             scored("a", {"evqa_bem": 1.0, "evqa_exact_match": 1.0}, {"section": 1, "pseudo": 1}),
             scored("b", {"evqa_bem": 1.0, "evqa_exact_match": 0.0}, {"section": 6, "pseudo": 3}),
             scored("c", {"evqa_bem": 0.0, "evqa_exact_match": 0.0}, {"section": None, "pseudo": None}),
-            scored("d", {"evqa_bem": 0.0, "evqa_exact_match": 0.0}, {"pseudo": 20}, labelled=False),
+            scored("d", {"evqa_bem": 0.0, "evqa_exact_match": 0.0}, {"pseudo": 20}, labeled=False),
         ],
         "evqa",
     )
@@ -161,7 +175,7 @@ def test_graded_scores_are_averaged() -> None:
     assert figures["by_question_type"]["templated"]["accuracy"] == pytest.approx(0.65)
 
 
-def test_a_question_without_entity_has_no_part_in_recall() -> None:
+def test_a_question_without_an_entity_does_not_count_in_recall() -> None:
     named = {"question_type": "other", "split": "", "category": ""}
     known = Outcome("a", named, {"step1": 1}, None, None)
     unknown = Outcome("b", named, {"step1": None}, None, None, entity_known=False)

@@ -1,44 +1,82 @@
-"""Recall@K against ir_measures' Success@K, read from the run files of made-up runs."""
+"""Records on disk and back, and Recall@K against ir_measures' Success@K, read from the run files of made-up runs."""
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from evaluation.metrics import CUTOFFS, rank_of, recall_at_k
 from evaluation.passages import reading_order
-from evaluation.records import write_trec
+from evaluation.records import GoldRecord, QueryRecord, SectionRecord, from_json, read_records, to_json
+from evaluation.trec import write_trec
+from retriever.types import Evidence
+from tests.fakes.records import candidate, record, write_records
+
+LINE = """{"id": "q0", "question": "How long?", "image_id": "red", "question_type": "templated", "split": "val",
+"category": "c", "gold": {"entities": ["r"], "titles": ["Red"], "missing": false, "section": 2, "section_title": "Wave",
+"answers": ["7"]}, "failed": null,
+"candidates": [{"entity": "r", "title": "Red", "sim_c": 1.0, "sim_m": 0.5, "score": 0.9, "lead": 0,
+"sections": [[2, 0.5, 0.25, 0.3], [0, 0.1, null, null]]}], "rankings": {"step1": [["r", 1.0]]}, "ranks": {"step1": 1},
+"evidence": {"entity_id": "r", "entity_title": "Red", "section_title": "Wave", "text": "7 nm", "section_index": 2},
+"section_correct": true, "section_ranks": {"pseudo": 1, "section": 1}, "answer": "7", "confidence": 0.5, "span": [0, 1],
+"unanswered": false, "answer_scores": {"evqa_exact_match": 1.0}, "answer_correct": true,
+"timings_ms": {"step1": 2.5}}"""
 
 
-def line(number: int, rng: random.Random) -> dict[str, Any]:
+def test_a_line_and_its_record() -> None:
+    read = from_json(json.loads(LINE))
+    assert read.candidates[0].sections == [SectionRecord(2, 0.5, 0.25, 0.3), SectionRecord(0, 0.1)]
+    assert read.evidence == Evidence("r", "Red", "Wave", "7 nm", 2)
+    assert (read.gold.section, read.span, read.rankings) == (2, (0, 1), {"step1": [("r", 1.0)]})
+    assert json.dumps(to_json(read)) == json.dumps(json.loads(LINE))  # also the order of the fields
+
+
+def test_lines_of_other_versions_are_read() -> None:
+    line = json.loads(LINE)
+    for name in ("section_ranks", "answer_scores"):  # the first versions did not write them
+        del line[name]
+    read = from_json(line | {"added_later": 1})
+    assert (read.section_ranks, read.answer_scores, read.answer_correct) == ({}, {}, True)
+
+
+def test_a_bad_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "queries.jsonl"
+    write_records(path, [record("a")])
+    for bad in ('{"id": "b"}', "[]", "{", '{"candidates": 1}'):
+        path.write_text(path.read_text().splitlines()[0] + f"\n{bad}\n")
+        with pytest.raises(ValueError, match=r"queries\.jsonl: line 2: not a record of omgm evaluate"):
+            list(read_records(path))
+
+
+def made_up(number: int, rng: random.Random) -> QueryRecord:
     names = [f"https://kb/entity {n}" for n in range(40)]
-    found = rng.sample(names, rng.choice([0, 5, 25]))
+    entities = rng.sample(names, rng.choice([0, 5, 25]))
     # few different scores, and some that differ by less than single precision holds
-    scores = [rng.choice([0.1, 0.25, 0.25 + 1e-12, 0.7, 0.9]) for _ in found]
-    ranking = sorted(zip(found, scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
+    scores = [rng.choice([0.1, 0.25, 0.25 + 1e-12, 0.7, 0.9]) for _ in entities]
+    ranking = sorted(zip(entities, scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
     candidates = [
-        {"entity": entity, "sections": [[index, None, None, None] for index in rng.sample(range(9), rng.randint(0, 4))]}
+        candidate(entity, sections=[(index, None, None) for index in rng.sample(range(9), rng.randint(0, 4))])
         for entity, _ in ranking
     ]
     section = rng.choice([None, 0, 1, 2, 3])
-    gold = {"entities": rng.sample(names[:20], rng.choice([1, 2])), "section": section}
-    return {"id": f"q {number}", "gold": gold, "rankings": {"step1": ranking}, "candidates": candidates}
+    gold = GoldRecord(rng.sample(names[:20], rng.choice([1, 2])), section=section)
+    return record(f"q {number}", gold=gold, rankings={"step1": ranking}, candidates=candidates)
 
 
 def test_recall_is_success_of_ir_measures(tmp_path: Path) -> None:
     measures = pytest.importorskip("ir_measures")
     rng = random.Random(0)
-    lines = [line(number, rng) for number in range(300)]
-    write_trec(lines, tmp_path, "test")
+    records = [made_up(number, rng) for number in range(300)]
+    write_trec(records, tmp_path, "test")
     ranks: dict[str, list[int | None]] = {"step1": [], "sections": []}
-    for one in lines:
-        gold, section = one["gold"]["entities"], one["gold"]["section"]
-        ranks["step1"].append(rank_of(gold, one["rankings"]["step1"]))
+    for one in records:
+        gold, section = one.gold.entities, one.gold.section
+        ranks["step1"].append(rank_of(gold, one.rankings["step1"]))
         if section is not None:
-            order = reading_order([(c["entity"], [s[0] for s in c["sections"]]) for c in one["candidates"]])
+            order = reading_order([(c.entity, [s.index for s in c.sections]) for c in one.candidates])
             right = [place for place, pair in enumerate(order, start=1) if pair[0] in gold and pair[1] == section]
             ranks["sections"].append(right[0] if right else None)
     for run, qrels in (("step1", "qrels.txt"), ("sections", "qrels.sections.txt")):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.browser import by_id, screenshot
-from tests.fakes.color_world import Steps, run, write_pictures
+from tests.fakes.color_world import Steps, run, write_images
 
 pytestmark = pytest.mark.browser
 
@@ -19,7 +19,7 @@ def listed(page: Any) -> list[str]:
 
 
 def test_search(chromium: Any, tmp_path: Path) -> None:
-    run(Steps(), write_pictures(tmp_path / "pictures"), tmp_path / "run")
+    run(Steps(), write_images(tmp_path / "images"), tmp_path / "run")
     chromium.get((tmp_path / "run" / "report.html").as_uri())
     assert listed(chromium) == [f"q{number}" for number in range(10)]
     assert by_id(chromium, "count").text == "6 of 6 shown"
@@ -30,8 +30,8 @@ def test_search(chromium: Any, tmp_path: Path) -> None:
     by_id(chromium, "search").clear()
     by_id(chromium, "search").send_keys("?")
     expected = {"wrong": ["q2", "q3", "q5", "q6", "q7"], "failed": ["q3", "q5", "q7"], "unanswered": ["q6"]}
-    for kind, ids in expected.items():  # what failed or was not answered counts as wrong
-        chromium.find_element("css selector", f"[data-show={kind}]").click()
+    for verdict, ids in expected.items():  # what failed or was not answered counts as wrong
+        chromium.find_element("css selector", f"[data-show={verdict}]").click()
         assert listed(chromium) == ids
     assert by_id(chromium, "queries").text.endswith("no answer 1 Blue: Blue templated · val · colors")
     faults = [entry["message"] for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"]

@@ -12,18 +12,22 @@ import pytest
 from numpy.typing import NDArray
 
 from evaluation.bem import Bem, Ids
+from evaluation.datasets import load
+from evaluation.notebook import evaluate_file
+from evaluation.run import evaluate
 from retriever.types import Generation, GenerationRequest
-from tests.fakes.color_world import QUESTIONS, WAVE, LastNumber, Steps, ask, lines_of, run, write_pictures
+from tests.fakes.color_world import COLORS, QUESTIONS, WAVE, LastNumber, Steps, ask, lines_of, run, write_images
+from tests.fakes.question_files import write_jsonl
 
 
 @pytest.fixture
-def pictures(tmp_path: Path) -> Path:
-    return write_pictures(tmp_path / "pictures")
+def images(tmp_path: Path) -> Path:
+    return write_images(tmp_path / "images")
 
 
-def test_a_whole_run(tmp_path: Path, pictures: Path) -> None:
+def test_a_whole_run(tmp_path: Path, images: Path) -> None:
     out = tmp_path / "run"
-    metrics = run(Steps(), pictures, out)
+    metrics = run(Steps(), images, out)
     assert metrics == json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     assert [metrics[key] for key in ("dataset", "profile", "settings", "index")] == [
         "evqa",
@@ -49,10 +53,10 @@ def test_a_whole_run(tmp_path: Path, pictures: Path) -> None:
         "accuracy": 1.0,
     }
     assert {failure["id"]: failure["reason"].split(":")[0] for failure in metrics["failed"]} == {
-        "q3": "picture",
+        "q3": "image",
         "q4": "retrieval",
         "q5": "generator",
-        "q7": "picture",
+        "q7": "image",
     }
     assert metrics["unanswered"] == ["q6"]
     assert set(metrics["latency_ms"]) >= {"retrieve_p50", "retrieve_p95", "answer_p50", "answer_p95"}
@@ -63,8 +67,8 @@ def test_a_whole_run(tmp_path: Path, pictures: Path) -> None:
     assert metrics["calibration"]["bins"][4] == {"low": 0.4, "high": 0.5, "n": 5, "confidence": 0.5, "accuracy": 0.8}
 
 
-def test_every_score_is_on_record(tmp_path: Path, pictures: Path) -> None:
-    run(Steps(), pictures, tmp_path / "run")
+def test_every_score_is_on_record(tmp_path: Path, images: Path) -> None:
+    run(Steps(), images, tmp_path / "run")
     lines = lines_of(tmp_path / "run")
     assert [line["id"] for line in lines] == [question.id for question in QUESTIONS]
     first = lines[0]
@@ -103,9 +107,9 @@ def test_every_score_is_on_record(tmp_path: Path, pictures: Path) -> None:
     assert (broken["ranks"]["step2"], broken["section_correct"], broken["answer_correct"]) == (1, True, False)
 
 
-def test_run_files(tmp_path: Path, pictures: Path) -> None:
+def test_run_files(tmp_path: Path, images: Path) -> None:
     questions = [QUESTIONS[0], ask(1, "blue", WAVE, "470"), QUESTIONS[3]]
-    run(Steps(), pictures, tmp_path / "run", questions)
+    run(Steps(), images, tmp_path / "run", questions)
     # blue shares nothing with red and green: the search returns red, equal scores then stand in the order of their ids
     assert (tmp_path / "run" / "step1.run").read_text() == (
         "q0 Q0 https://kb/red 1 1.0 omgm-colors\n"
@@ -137,34 +141,34 @@ def without_times(out: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"id":"q4","que'])
-def test_resumed_equals_uninterrupted(tmp_path: Path, pictures: Path, torn: bytes) -> None:
+def test_resumed_equals_uninterrupted(tmp_path: Path, images: Path, torn: bytes) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    run(Steps(), pictures, whole)
+    run(Steps(), images, whole)
     first = Steps()
     first.stop_after = 3
     with pytest.raises(KeyboardInterrupt):
-        run(first, pictures, killed)
+        run(first, images, killed)
     assert not (killed / "metrics.json").exists()
     assert [line["id"] for line in lines_of(killed)] == ["q0", "q1", "q2", "q3"]
     with (killed / "queries.jsonl").open("ab") as file:
         file.write(torn)
     second = Steps()
-    run(second, pictures, killed)
+    run(second, images, killed)
     assert second.asked[:3] == ["q5", "q6", "q8"]  # the rest is the sample that latency is measured on
     assert without_times(killed) == without_times(whole)
 
 
-def test_a_finished_run_asks_nothing_again(tmp_path: Path, pictures: Path) -> None:
-    run(Steps(), pictures, tmp_path / "run", batch_size=1)
+def test_a_finished_run_asks_nothing_again(tmp_path: Path, images: Path) -> None:
+    run(Steps(), images, tmp_path / "run", batch_size=1)
     before = without_times(tmp_path / "run")
     again = Steps()
-    run(again, pictures, tmp_path / "run", batch_size=1)
+    run(again, images, tmp_path / "run", batch_size=1)
     assert again.asked == []
     assert without_times(tmp_path / "run") == before
 
 
-class Connected(LastNumber):
-    """Notes the loop that it is asked in: a connection kept open serves no other."""
+class LoopRecorder(LastNumber):
+    """Notes the event loop that it runs in: an open connection cannot move to another."""
 
     def __init__(self) -> None:
         self.loops: list[asyncio.AbstractEventLoop] = []
@@ -174,68 +178,134 @@ class Connected(LastNumber):
         return await super().generate(requests)
 
 
-def test_a_generator_serves_run_after_run(tmp_path: Path, pictures: Path) -> None:
-    generator = Connected()
+def test_a_generator_serves_run_after_run(tmp_path: Path, images: Path) -> None:
+    generator = LoopRecorder()
     for out in ("first", "second"):
-        run(Steps(), pictures, tmp_path / out, QUESTIONS[:3], generator=generator)
+        run(Steps(), images, tmp_path / out, QUESTIONS[:3], generator=generator)
     assert len(generator.loops) >= 2 and len(set(generator.loops)) == 1
 
 
-def test_another_run_in_the_folder_is_refused(tmp_path: Path, pictures: Path) -> None:
-    run(Steps(), pictures, tmp_path / "run", QUESTIONS[:2])
-    with pytest.raises(ValueError, match="holds a run with other settings; choose another --out"):
-        run(Steps(), pictures, tmp_path / "run", QUESTIONS[:2], settings={"alpha": 0.5})
-    with pytest.raises(ValueError, match="holds a run with other questions_sha256"):
-        run(Steps(), pictures, tmp_path / "run", QUESTIONS[:3])
+def test_another_run_in_the_folder_is_refused(tmp_path: Path, images: Path) -> None:
+    run(Steps(), images, tmp_path / "run", QUESTIONS[:2])
+    with pytest.raises(ValueError, match="holds a run with another settings; choose another --out"):
+        run(Steps(), images, tmp_path / "run", QUESTIONS[:2], settings={"alpha": 0.5})
+    with pytest.raises(ValueError, match="holds a run with another questions_sha256"):
+        run(Steps(), images, tmp_path / "run", QUESTIONS[:3])
 
 
-class Lenient:
-    """The model of a judge that is sure of whatever it is shown; counts what that is."""
+class YesModel:
+    """A judge's model that finds everything equivalent; counts the rows that it judged."""
 
-    shown = 0
+    judged = 0
 
     def logits(self, ids: Ids, kinds: Ids, mask: Ids) -> NDArray[np.float32]:
-        self.shown += len(ids)
+        self.judged += len(ids)
         return np.array([[0.0, 9.0]] * len(ids), np.float32)
 
 
-def test_bem_judges_what_exact_match_refuses(tmp_path: Path, pictures: Path) -> None:
-    model = Lenient()
-    bem = Bem(lambda texts: [[5]] * len(texts), model.logits, marks=(1, 2))
-    metrics = run(Steps(), pictures, tmp_path / "run", bem=bem, bem_fingerprint="0123")
+def test_bem_judges_answers_without_an_exact_match(tmp_path: Path, images: Path) -> None:
+    model = YesModel()
+    bem = Bem(lambda texts: [[5]] * len(texts), model.logits, marks=(1, 2), fingerprint="0123")
+    metrics = run(Steps(), images, tmp_path / "run", bem=bem)
     # of ten answers four fail, one abstains, four match; BEM is asked for "470" against "999" alone, not for latency
-    assert model.shown == 1
+    assert model.judged == 1
     assert metrics["answer"] == {"metric": "evqa_bem", "accuracy": 0.5, "evqa_exact_match": 0.4}
     assert metrics["bem"] == "0123"
     lines = lines_of(tmp_path / "run")
     assert (lines[2]["answer_scores"], lines[2]["answer_correct"]) == ({"evqa_bem": 1, "evqa_exact_match": 0}, True)
     assert lines[4]["answer_scores"] == {"evqa_bem": 0, "evqa_exact_match": 0}
     assert "BEM is missing" not in (tmp_path / "run" / "report.html").read_text()
-    for other in ({}, {"bem": bem, "bem_fingerprint": "4567"}):
-        with pytest.raises(ValueError, match="holds a run with other bem; choose"):
-            run(Steps(), pictures, tmp_path / "run", **other)
+    other_bem = Bem(bem.tokenize, bem.logits, bem.marks, fingerprint="4567")
+    for other in ({}, {"bem": other_bem}):
+        with pytest.raises(ValueError, match="holds a run with another bem; choose"):
+            run(Steps(), images, tmp_path / "run", **other)
 
 
-def test_bad_calls(tmp_path: Path, pictures: Path) -> None:
+def test_bad_calls(tmp_path: Path, images: Path) -> None:
     out = tmp_path / "run"
     with pytest.raises(ValueError, match="no questions"):
-        run(Steps(), pictures, out, [])
+        run(Steps(), images, out, [])
     with pytest.raises(ValueError, match="share an id"):
-        run(Steps(), pictures, out, QUESTIONS[:1] * 2)
+        run(Steps(), images, out, QUESTIONS[:1] * 2)
     with pytest.raises(ValueError, match="no such folder"):
         run(Steps(), tmp_path / "absent", out)
     with pytest.raises(ValueError, match="batch_size"):
-        run(Steps(), pictures, out, batch_size=0)
+        run(Steps(), images, out, batch_size=0)
     assert not out.exists()
 
 
-def test_retrieval_alone(tmp_path: Path, pictures: Path) -> None:
-    metrics = run(Steps(), pictures, tmp_path / "run", generator=None)
+def test_retrieval_alone(tmp_path: Path, images: Path) -> None:
+    metrics = run(Steps(), images, tmp_path / "run", generator=None)
     assert (metrics["answer"]["accuracy"], metrics["n_unanswered"], metrics["n_failed"]) == (None, 0, 3)
     assert (metrics["latency_ms"]["answer_p50"], metrics["latency_ms"]["retrieve_p50"] is None) == (None, False)
 
 
-def test_all_fail(tmp_path: Path, pictures: Path) -> None:
-    metrics = run(Steps(), pictures, tmp_path / "run", [QUESTIONS[3]])
+def test_all_fail(tmp_path: Path, images: Path) -> None:
+    metrics = run(Steps(), images, tmp_path / "run", [QUESTIONS[3]])
     assert (metrics["n_failed"], metrics["answer"]["accuracy"], metrics["latency_ms"]["retrieve_p50"]) == (1, 0.0, None)
     assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_few_arguments_are_enough(tmp_path: Path, images: Path) -> None:
+    metrics = evaluate(Steps(), None, QUESTIONS[:2], str(images), str(tmp_path / "run"), progress=False)
+    described = {"name": "colors", "counts": {"entities": 3}}
+    assert [metrics[key] for key in ("dataset", "profile", "settings", "index")] == ["evqa", "custom", {}, described]
+
+
+def test_a_question_file_in_a_notebook(tmp_path: Path, images: Path) -> None:
+    rows = [
+        {
+            "id": color,
+            "image": color,
+            "question": WAVE,
+            "answers": [answer],
+            "entity": f"https://kb/{color}",
+            "section": 2,
+        }
+        for color, answer in zip([*COLORS, "absent"], ["700", "530", "999", "1"], strict=True)
+    ]
+    queries = write_jsonl(tmp_path / "q.jsonl", *rows)
+    options = {"generator": LastNumber(), "progress": False}
+    evaluation = evaluate_file(Steps(), queries, images, tmp_path / "run", **options)
+    assert evaluation.metrics["step1"]["recall@1"] == 0.75
+    assert evaluation.metrics["answer"] == {"metric": "exact_match", "accuracy": 0.5, "relaxed_accuracy": 0.5}
+    assert evaluation.rows[0] == {
+        "id": "red",
+        "question": WAVE,
+        "image_id": "red",
+        "question_type": "",
+        "split": "",
+        "category": "",
+        "gold_entities": ["https://kb/red"],
+        "gold_answers": ["700"],
+        "entity": "https://kb/red",
+        "title": "Red",
+        "sim_c": 1.0,
+        "sim_m": 4 / 7,
+        "score": pytest.approx(0.9 + 0.1 * 4 / 7),
+        "section": "Wave",
+        "answer": "700",
+        "confidence": 0.5,
+        "step1_rank": 1,
+        "step2_rank": 1,
+        "step3_rank": 1,
+        "section_correct": True,
+        "answer_correct": True,
+        "exact_match": 1.0,
+        "relaxed_accuracy": 1.0,
+        "unanswered": False,
+        "failed": None,
+    }
+    assert [row["answer_correct"] for row in evaluation.rows] == [True, True, False, False]
+    assert (evaluation.rows[3]["entity"], evaluation.rows[3]["failed"][:6]) == (None, "image:")
+    first = evaluate_file(Steps(), queries, images, tmp_path / "first", limit=1, **options)
+    assert [row["id"] for row in first.rows] == ["red"] == [q.id for q in load("plain", queries)[:1]]
+    with pytest.raises(ValueError, match="no questions"):
+        evaluate_file(Steps(), write_jsonl(tmp_path / "none.jsonl"), images, tmp_path / "none")
+
+
+def test_rows_make_a_data_frame(tmp_path: Path, images: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    queries = write_jsonl(tmp_path / "q.jsonl", {"id": "a", "image": "red", "question": WAVE, "answers": ["700"]})
+    table = pandas.DataFrame(evaluate_file(Steps(), queries, images, tmp_path / "run", progress=False).rows)
+    assert list(table["id"]) == ["a"] and list(table["title"]) == ["Red"]

@@ -1,4 +1,4 @@
-"""`omgm evaluate`, killed and started again, against one that nobody disturbed."""
+"""`omgm evaluate`, killed and restarted, against an undisturbed run."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.paths import ROOT
 QUESTIONS = 12
 
 
-class Closing(Server):
-    """A server that keeps no connection open, for whoever asks in this process never closes one."""
+class ClosingServer(Server):
+    """A server that closes every connection, since clients in this process never do."""
 
     async def answer(self, request: Request) -> Response:
         response = await super().answer(request)
@@ -40,21 +40,21 @@ def write_questions(folder: Path) -> Path:
         table = csv.writer(file)
         table.writerow(columns)
         for number in range(QUESTIONS):
-            name = ("France", "Ireland", "Plain", "Lost")[number % 4]  # the picture of the last one is not there
+            name = ("France", "Ireland", "Plain", "Lost")[number % 4]  # the last one has no image
             row = [f"Question {number}?", "red", name, "templated", f"https://e.example/wiki/{name}", 0]
             table.writerow(row)
     return folder / "questions.csv"
 
 
 def asked(server: Server) -> list[str]:
-    """The questions that the server was asked, in their order; forgets them."""
-    found = [body["messages"][-1]["content"] for body in server.bodies]
+    """Returns the questions that the server was asked, in order, and forgets them."""
+    prompts = [body["messages"][-1]["content"] for body in server.bodies]
     server.bodies.clear()
-    return [f"Question {n}?" for text in found for n in range(QUESTIONS) if f"Question {n}?" in json.dumps(text)]
+    return [f"Question {n}?" for text in prompts for n in range(QUESTIONS) if f"Question {n}?" in json.dumps(text)]
 
 
-def without_times(out: Path, pictures: Path) -> dict[str, bytes]:
-    """The files of a run with every time and the commit taken out, the report written anew from what is left."""
+def without_times(out: Path, images: Path) -> dict[str, bytes]:
+    """The files of a run without times and commit, and the report written again from them."""
     lines: list[dict[str, Any]] = []
     for text in (out / "queries.jsonl").read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
@@ -68,26 +68,26 @@ def without_times(out: Path, pictures: Path) -> dict[str, bytes]:
     }
     metrics["commit"] = None
     (out / "metrics.json").write_text(json.dumps(metrics), encoding="utf-8")
-    write_report(out, pictures)
+    write_report(out, images)
     return {path.name: path.read_bytes() for path in sorted(out.iterdir())}
 
 
 @pytest.mark.skipif(not (ROOT / "weights" / "embedded").is_dir(), reason="weights/embedded is not there yet")
 def test_a_killed_run_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    kb, images = write_kb(tmp_path)
-    index, pictures, queries = tmp_path / "index", images / "flag", write_questions(tmp_path)
+    kb, kb_images = write_kb(tmp_path)
+    index, images, queries = tmp_path / "index", kb_images / "flag", write_questions(tmp_path)
     bert(tmp_path / "bem")
-    assert main(["build-index", "--kb", str(kb), "--images", str(images), "--out", str(index)]) == 0
+    assert main(["build-index", "--kb", str(kb), "--images", str(kb_images), "--out", str(index)]) == 0
 
     def command(out: Path, server: Server) -> list[str]:
-        inputs = {"--index": index, "--queries": queries, "--query-images": pictures, "--bem": tmp_path / "bem"}
+        inputs = {"--index": index, "--queries": queries, "--query-images": images, "--bem": tmp_path / "bem"}
         named = [str(part) for pair in inputs.items() for part in pair]
         # one query at a time, so that none is asked again for its latency
         named += ["--batch-size", "1", "--out", str(out)]
         settings = {"kind": "openai", "base_url": f"{server.url}/v1", "model": "counted"}
         return ["evaluate", *named, *(f"--set=generator.{key}={value}" for key, value in settings.items())]
 
-    with Closing() as server:
+    with ClosingServer() as server:
         whole, killed = tmp_path / "whole", tmp_path / "killed"
         assert main(command(whole, server)) == 0
         every = asked(server)
@@ -117,6 +117,6 @@ def test_a_killed_run_ends_with_the_same_bytes(tmp_path: Path) -> None:
         second = asked(server)
         assert second == [
             question for question in every if question not in done
-        ]  # what is on record is not asked again
-        assert len(set(first) & set(second)) <= 1  # at most the one that was under way when the kill came
-        assert without_times(killed, pictures) == without_times(whole, pictures)
+        ]  # recorded questions are not asked again
+        assert len(set(first) & set(second)) <= 1  # at most the one that was in progress when it was killed
+        assert without_times(killed, images) == without_times(whole, images)

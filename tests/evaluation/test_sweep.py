@@ -2,45 +2,40 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from evaluation.ablation import as_markdown, step_table
+from evaluation.records import GoldRecord, QueryRecord
 from evaluation.sweep import sweep
+from tests.fakes.records import SectionScores, candidate, record
+from tests.fakes.records import evidence as section_of
 
-Section = tuple[int, float | None, float | None]
 
-
-def line(
+def scored(
     id: str,
-    candidates: list[tuple[str, float, float | None, list[Section]]],
+    candidates: list[tuple[str, float, float | None, list[SectionScores]]],
     *,
     gold: str = "g",
     section: int | None = 1,
     evidence: tuple[str, int] | None = None,
     step2: list[tuple[str, float]] | None = None,
-) -> dict[str, Any]:
+) -> QueryRecord:
     """A record with the fields that sweep and ablation read; candidates are (entity, sim_c, sim_m, sections)."""
-    return {
-        "id": id,
-        "image_id": f"picture of {id}",
-        "question": "?",
-        "gold": {"entities": [gold], "section": section},
-        "candidates": [
-            {"entity": e, "sim_c": c, "sim_m": m, "lead": 0, "sections": [[*s, None] for s in sections]}
-            for e, c, m, sections in candidates
-        ],
-        "rankings": {"step1": [[e, c] for e, c, _, _ in candidates], "step2": step2 or []},
-        "evidence": evidence and {"entity_id": evidence[0], "section_index": evidence[1]},
-    }
+    return record(
+        id,
+        gold=GoldRecord([gold], section=section),
+        candidates=[candidate(*fields) for fields in candidates],
+        rankings={"step1": [(e, c) for e, c, _, _ in candidates], "step2": step2 or []},
+        evidence=evidence and section_of(*evidence),
+    )
 
 
 # g leads from alpha 0 to 0.75 (there 0.75 * 0.4 + 0.25 * 0.8 = 0.5 against 0.75 * 0.6 + 0.25 * 0.1 = 0.475), h at 1
-STEP_2_HELPS = line("a", [("h", 0.6, 0.1, []), ("g", 0.4, 0.8, [(1, 0.2, 0.9), (2, 0.8, 0.1)])])
+STEP_2_HELPS = scored("a", [("h", 0.6, 0.1, []), ("g", 0.4, 0.8, [(1, 0.2, 0.9), (2, 0.8, 0.1)])])
 # g leads from alpha 0.5 (0.5 * 0.9 + 0.5 * 0.3 = 0.6 against 0.5 * 0.3 + 0.5 * 0.7 = 0.5), h at 0 and 0.25
-STEP_1_HELPS = line("b", [("h", 0.3, 0.7, []), ("g", 0.9, 0.3, [(1, 0.3, 0.8), (2, 0.2, 0.6)])])
-NO_CANDIDATES = line("c", [])
+STEP_1_HELPS = scored("b", [("h", 0.3, 0.7, []), ("g", 0.9, 0.3, [(1, 0.3, 0.8), (2, 0.2, 0.6)])])
+NO_CANDIDATES = scored("c", [])
 TUNE = [STEP_2_HELPS, STEP_1_HELPS, NO_CANDIDATES]
 
 
@@ -57,16 +52,16 @@ def test_alpha_and_beta_by_hand() -> None:
     assert "reported" not in table
 
 
-def test_a_missing_picture_is_no_zero() -> None:
+def test_a_missing_image_is_not_a_zero() -> None:
     # g has no sim_m; it gets the lowest, 0.2: 0.5 * 0.9 + 0.5 * 0.2 = 0.55 against 0.5 * 0.5 + 0.5 * 0.2 = 0.35
-    query = line("a", [("g", 0.9, None, [(1, None, None)]), ("h", 0.5, 0.2, [])])
+    query = scored("a", [("g", 0.9, None, [(1, None, None)]), ("h", 0.5, 0.2, [])])
     table = sweep([query], [0.5], [0.2], tune_split="val")
     assert table["by_alpha"][0]["recall@1"] == 1.0
     assert table["by_beta"][0] == {"beta": 0.2, "n_with_section": 1, "section_recall@1": 1.0, "n_without_sim_t": 1}
 
 
 def test_another_split_is_reported(tmp_path: Path) -> None:
-    held_out = [line("x", [("g", 0.9, 0.9, [(1, 0.5, 0.5)])]), line("y", [("h", 0.9, 0.9, [(1, 0.5, 0.5)])])]
+    held_out = [scored("x", [("g", 0.9, 0.9, [(1, 0.5, 0.5)])]), scored("y", [("h", 0.9, 0.9, [(1, 0.5, 0.5)])])]
     table = sweep(TUNE, [0.5], [0.2], tune_split="val", report=held_out, report_split="test", out=tmp_path / "sweep")
     assert table["reported"]["split"] == "test"
     assert (table["reported"]["n"], table["reported"]["recall@1"], table["reported"]["section_recall@1"]) == (
@@ -81,12 +76,12 @@ def test_another_split_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize("split", ["val", None])
 def test_no_report_on_the_split_that_chose(split: str | None) -> None:
     with pytest.raises(ValueError, match="report_split"):
-        sweep(TUNE, [0.5], [0.2], tune_split="val", report=[line("x", [])], report_split=split)
+        sweep(TUNE, [0.5], [0.2], tune_split="val", report=[scored("x", [])], report_split=split)
 
 
 def test_no_report_on_the_same_queries_by_another_name() -> None:
     with pytest.raises(ValueError, match="share 1 queries"):
-        sweep(TUNE, [0.5], [0.2], tune_split="val", report=[NO_CANDIDATES, line("x", [])], report_split="test")
+        sweep(TUNE, [0.5], [0.2], tune_split="val", report=[NO_CANDIDATES, scored("x", [])], report_split="test")
 
 
 def test_bad_grids() -> None:
@@ -99,17 +94,17 @@ def test_bad_grids() -> None:
 
 
 def test_no_sections_known() -> None:
-    table = sweep([line("a", [("g", 0.5, 0.5, [])], section=None)], [0.5], [0.2], tune_split="val")
+    table = sweep([scored("a", [("g", 0.5, 0.5, [])], section=None)], [0.5], [0.2], tune_split="val")
     assert table["by_beta"][0]["section_recall@1"] is None
 
 
 def test_each_step_earns_its_place() -> None:
-    sections: list[Section] = [(0, 0.1, 0.1), (1, 0.4, 0.9), (2, 0.5, 0.2)]
+    sections: list[SectionScores] = [(0, 0.1, 0.1), (1, 0.4, 0.9), (2, 0.5, 0.2)]
     lines = [
         # the right section only with step 3; without it the largest sim_m takes section 2, step 1 the lead
-        line("a", [("g", 0.9, 0.5, sections)], evidence=("g", 1), step2=[("g", 0.9)]),
+        scored("a", [("g", 0.9, 0.5, sections)], evidence=("g", 1), step2=[("g", 0.9)]),
         # step 1 puts h first, step 2 g with section 2
-        line(
+        scored(
             "b",
             [("h", 0.9, 0.1, []), ("g", 0.8, 0.5, sections)],
             section=2,
@@ -117,11 +112,11 @@ def test_each_step_earns_its_place() -> None:
             step2=[("g", 2), ("h", 1)],
         ),
         # the lead is right, step 3 spoils it
-        line("c", [("g", 0.9, 0.5, [(0, 0.9, 0.1), (1, 0.1, 0.9)])], section=0, evidence=("g", 1), step2=[("g", 1)]),
+        scored("c", [("g", 0.9, 0.5, [(0, 0.9, 0.1), (1, 0.1, 0.9)])], section=0, evidence=("g", 1), step2=[("g", 1)]),
         # no section is known
-        line("d", [("g", 0.9, 0.5, sections)], section=None, evidence=("g", 1), step2=[("g", 1)]),
+        scored("d", [("g", 0.9, 0.5, sections)], section=None, evidence=("g", 1), step2=[("g", 1)]),
         # failed
-        line("e", []),
+        scored("e", []),
     ]
     rows = step_table(lines)
     assert [row["steps"] for row in rows] == ["1", "1+2", "1+2+3"]

@@ -1,4 +1,4 @@
-"""An evaluation over a knowledge base of three colors, with steps small enough to follow by hand."""
+"""An evaluation over a knowledge base of three colors, with steps that can be checked by hand."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ ENTITIES = [
 ]
 
 
-class Shelf:
-    """The index: rows of ENTITIES, searched by mean color."""
+class ColorIndex:
+    """An index of ENTITIES, searched by mean color."""
+
+    name = "colors"
 
     def __len__(self) -> int:
         return len(ENTITIES)
@@ -60,11 +62,14 @@ class Shelf:
     def row_of(self, entity_id: str) -> int | None:
         return next((row for row, entity in enumerate(ENTITIES) if entity.id == entity_id), None)
 
+    def image_path(self, row: int) -> Path | None:
+        return None
+
     def section_rows(self, row: int) -> range:
         return range(2 * row, 2 * row + 2)
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
-        raise AssertionError("these steps keep no tokens")
+        raise AssertionError("these steps have no tokens")
 
 
 def overlap(question: str, text: str) -> float:
@@ -73,10 +78,10 @@ def overlap(question: str, text: str) -> float:
 
 
 class Steps:
-    """Step 1 by mean color, steps 2 and 3 by shared words; notes what it is asked, stumbles over `stumble`."""
+    """A retriever: step 1 by mean color, steps 2 and 3 by shared words; fails on the word `stumble`."""
 
     def __init__(self) -> None:
-        self.index = Shelf()
+        self.index = ColorIndex()
         self.asked: list[str] = []
         self.stop_after: int | None = None
 
@@ -112,7 +117,7 @@ class Steps:
 
 
 class LastNumber:
-    """Answers with the evidence's last number, abstains without one, and breaks on the word `break`."""
+    """A generator: answers with the evidence's last number, abstains without one, fails on the word `break`."""
 
     name = "last number"
 
@@ -126,12 +131,17 @@ class LastNumber:
         numbers = list(re.finditer(r"\d+", request.evidence.text))
         return Generation(numbers[-1][0], 0.5, numbers[-1].span()) if numbers else Generation(None)
 
-    async def stream(self, request: GenerationRequest) -> AsyncIterator[str]:
-        yield self._one(request).answer or ""
+    async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
+        yield self._one(request)
 
 
 def ask(number: int, color: str, question: str, answer: str = "1", **changes: Any) -> Question:
-    fields = {"question_type": "templated", "data_split": "val", "category": "colors", "section_index": 2} | changes
+    fields: dict[str, Any] = {
+        "question_type": "templated",
+        "data_split": "val",
+        "category": "colors",
+        "section_index": 2,
+    } | changes
     return Question(f"q{number}", question, color, (answer,), (f"https://kb/{color}",), **fields)
 
 
@@ -140,33 +150,33 @@ QUESTIONS = [
     ask(0, "red", WAVE, "700"),
     ask(1, "green", WAVE, "530"),
     ask(2, "blue", WAVE, "999"),  # wrong answer
-    ask(3, "absent", WAVE),  # no picture
+    ask(3, "absent", WAVE),  # no image
     ask(4, "red", "Make it stumble"),  # retrieval fails
     ask(5, "green", "What wave length would break it?", "530"),  # the generator fails
     ask(6, "blue", "Is this a color?", section_index=0),  # abstains
-    ask(7, "broken", WAVE),  # unreadable picture
+    ask(7, "broken", WAVE),  # unreadable image
     ask(8, "red", WAVE, "700", section_index=None, category="other"),
     Question("q9", WAVE, "green", ("530",), ("https://kb/black",), 2, "automatic", "val", "colors"),  # not in the index
 ]
 
 
-def write_pictures(folder: Path) -> Path:
+def write_images(folder: Path) -> Path:
     folder.mkdir()
     for name, color in COLORS.items():
         Image.new("RGB", (400, 300), color).save(folder / f"{name}.png")
-    (folder / "broken.jpg").write_bytes(b"no picture")
+    (folder / "broken.jpg").write_bytes(b"not an image")
     return folder
 
 
 def run(
-    steps: Steps, pictures: Path, out: Path, questions: Sequence[Question] = QUESTIONS, **changes: Any
+    steps: Steps, images: Path, out: Path, questions: Sequence[Question] = QUESTIONS, **changes: Any
 ) -> dict[str, Any]:
-    options = {"batch_size": 4, "generator": LastNumber(), "settings": {"alpha": 0.9}} | changes
+    options: dict[str, Any] = {"batch_size": 4, "generator": LastNumber(), "settings": {"alpha": 0.9}} | changes
     return evaluate(
         steps,
         options.pop("generator"),
         questions,
-        pictures,
+        images,
         out,
         dataset="evqa",
         profile_name="colors",

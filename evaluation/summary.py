@@ -1,0 +1,31 @@
+"""The main figures of a run as text, in percent, for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evaluation.metrics import CUTOFFS, percent
+
+
+def as_text(metrics: Mapping[str, Any]) -> str:
+    """Returns the main figures of a `metrics.json` as lines of text, in percent."""
+    lines = [f"{metrics['dataset']}, profile {metrics['profile']}: {metrics['n_queries']} questions"]
+    if metrics["n_failed"]:
+        lines[0] += f", {metrics['n_failed']} failed"
+    lines[0] += "; figures in percent"
+    for step in ("step1", "step2"):
+        lines.append(_row(step, [(f"recall@{k}", metrics[step].get(f"recall@{k}")) for k in CUTOFFS]))
+    lines.append(_row("step3", [("section recall@1", metrics["step3"].get("section_recall@1"))]))
+    answer = metrics["answer"]
+    lines.append(_row("answer", [(answer["metric"], answer["accuracy"])]))
+    if "note" in answer:
+        lines.append(f"{'':8}{answer['note']}")
+    latency = metrics["latency_ms"]
+    keys = ("retrieve_p50", "retrieve_p95", "answer_p50", "answer_p95")
+    times = [f"{key.replace('_', ' ')} {latency[key]:.0f} ms" for key in keys if latency[key] is not None]
+    return "\n".join([*lines, "time    " + "  ".join(times)])
+
+
+def _row(name: str, figures: Sequence[tuple[str, float | None]]) -> str:
+    return f"{name:8}" + "  ".join(f"{label} {percent(value):>5}" for label, value in figures)

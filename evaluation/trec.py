@@ -1,0 +1,72 @@
+"""Run files and qrels in TREC's formats, for trec_eval and ir_measures."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from evaluation.metrics import ranked
+from evaluation.passages import reading_order
+from evaluation.records import QueryRecord
+from retriever.files import replacing
+
+_DEPTH = 20  # sections per query in sections.run
+
+
+def write_trec(records: Iterable[QueryRecord], out: Path, tag: str) -> None:
+    """Writes `qrels.txt` with one `<step>.run` per step, and `qrels.sections.txt` with `sections.run`.
+
+    Ties are ordered by id and written with slightly falling scores, because trec_eval reads scores in single precision,
+    ignores ranks and orders ties its own way. A section is named `<entity>#<its number>` and scored 1 / rank; the first
+    20 are listed. White space in an id becomes `%20`, since it separates columns.
+    """
+    with contextlib.ExitStack() as stack:
+        files: dict[str, TextIO] = {}
+
+        def write(name: str, lines: Iterable[str]) -> None:
+            if name not in files:
+                partial = stack.enter_context(replacing(out / name))
+                files[name] = stack.enter_context(partial.open("w", encoding="utf-8", newline="\n"))
+            files[name].writelines(lines)
+
+        for name in ("qrels.txt", "qrels.sections.txt", "sections.run"):
+            write(name, [])
+        for record in records:
+            query, gold = _token(record.id), record.gold
+            write("qrels.txt", (f"{query} 0 {_token(entity)} 1\n" for entity in gold.entities))
+            for step, ranking in record.rankings.items():
+                write(f"{step}.run", _run_lines(query, ranking, tag))
+            if gold.section is not None:
+                right = (f"{query} 0 {_token(entity)}#{gold.section} 1\n" for entity in gold.entities)
+                write("qrels.sections.txt", right)
+            write("sections.run", _section_lines(query, record, tag))
+
+
+def _run_lines(query: str, ranking: Iterable[tuple[str, float]], tag: str) -> Iterator[str]:
+    pairs = ranked([(_token(entity), score) for entity, score in ranking])
+    falling = _falling([score for _, score in pairs])
+    for rank, ((entity, _), score) in enumerate(zip(pairs, falling, strict=True), start=1):
+        yield f"{query} Q0 {entity} {rank} {score} {_token(tag)}\n"
+
+
+def _section_lines(query: str, record: QueryRecord, tag: str) -> Iterator[str]:
+    order = reading_order([(c.entity, [section.index for section in c.sections]) for c in record.candidates])
+    for rank, (entity, section) in enumerate(order[:_DEPTH], start=1):
+        name = f"{_token(entity)}#{'' if section is None else section}"
+        yield f"{query} Q0 {name} {rank} {1 / rank!r} {_token(tag)}\n"
+
+
+def _falling(scores: Sequence[float]) -> Iterator[np.float32]:
+    """Yields falling scores in single precision, each below the one before."""
+    bound = np.float32(np.inf)
+    for score in scores:
+        bound = min(np.float32(score), np.nextafter(bound, np.float32(-np.inf)))
+        yield bound
+
+
+def _token(text: str) -> str:
+    return "%20".join(text.split())
