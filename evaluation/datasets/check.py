@@ -178,7 +178,7 @@ def _image_status(folder: Path, image_id: str, findings: Findings, owners: dict[
     if layout == "path" and (owner := owners.setdefault(file, image_id)) != image_id:
         findings.errors.append(f"{file}: is the image of both {owner} and {image_id}; keep the folders of their paths")
     try:
-        with open_image(file):
+        with open_image(file, str(file)):
             return layout
     except ImageError as error:
         findings.errors.append(str(error))

@@ -113,8 +113,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_input_is_candidate_reference_question(folder: Path) -> None:
     ids = torch.tensor([[2, 7, 13, 3, 8, 3, 9, 10, 11, 3]])  # [CLS] red ##s [SEP] blue [SEP] what color ? [SEP]
-    kinds = torch.tensor([[0, 0, 0, 0, 1, 1, 2, 2, 2, 2]])
-    wanted = torch.softmax(definition(folder)(ids, kinds), dim=-1)[0, 1]
+    segment_ids = torch.tensor([[0, 0, 0, 0, 1, 1, 2, 2, 2, 2]])
+    wanted = torch.softmax(definition(folder)(ids, segment_ids), dim=-1)[0, 1]
     found = load_bem(folder).score([("Reds", "blue", "What color?")])
     assert found == pytest.approx([float(wanted)], abs=1e-5)
     marks = definition(folder)(torch.tensor([[2, 1, 1, 1, 3, 8, 3, 3]]), torch.tensor([[0, 0, 0, 0, 0, 1, 1, 2]]))
@@ -137,6 +137,7 @@ def test_batched_is_single(folder: Path) -> None:
     assert len(set(np.round(together, 4))) == len(TRIPLES)
     assert bem.equivalent(TRIPLES) == [score >= 0.5 for score in together]
     assert bem.score([]).shape == (0,)
+    assert len(bem.fingerprint) == 16 and bem.fingerprint == load_bem(folder).fingerprint
 
 
 @pytest.mark.parametrize(("masked", "width"), [(True, None), (False, None), (False, 24)])
@@ -169,7 +170,7 @@ def test_cut() -> None:
 def test_rows_of_like_length_share_a_batch() -> None:
     seen: list[tuple[int, int]] = []
 
-    def logits(ids: np.ndarray, kinds: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def logits(ids: np.ndarray, segment_ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         seen.append(ids.shape)
         assert (mask.sum(1) == (ids != 0).sum(1)).all()
         return np.stack([np.zeros(len(ids)), np.log(ids.astype(float).sum(1))], axis=1).astype(np.float32)
@@ -215,5 +216,5 @@ def test_an_onnx_model_of_another_kind(tmp_path: Path) -> None:
     )
     onnx.save(make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=9), tmp_path / "model.onnx")
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
-    with pytest.raises(ValueError, match="takes pixels; BEM takes input_ids"):
+    with pytest.raises(ValueError, match="its inputs are pixels; BEM needs input_ids"):
         load_bem(tmp_path)

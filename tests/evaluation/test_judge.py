@@ -48,8 +48,8 @@ def test_no_answer_is_wrong_by_every_metric(style: str, answer: str | None) -> N
     assert judge(asked, answer).keys() == judge(asked, "something").keys()
 
 
-class Table:
-    """The tokenizer and the model of a judge that knows which (candidate, reference, question) it finds equivalent."""
+class TableModel:
+    """The tokenizer and the model of a judge that looks up which (candidate, reference, question) are equivalent."""
 
     def __init__(self, yes: Sequence[tuple[str, str, str]]) -> None:
         self.yes, self.texts, self.asked = yes, [""], []
@@ -58,14 +58,14 @@ class Table:
         self.texts += texts
         return [[len(self.texts) - len(texts) + place + 10] for place in range(len(texts))]
 
-    def logits(self, ids: np.ndarray, kinds: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def logits(self, ids: np.ndarray, segment_ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         triples = [tuple(self.texts[row[place] - 10] for place in (1, 3, 5)) for row in ids]
         self.asked += triples
         return np.array([[0.0, 0.0 if triple in self.yes else math.log(0.9)] for triple in triples], dtype=np.float32)
 
 
-def test_bem_is_asked_where_exact_match_says_no() -> None:
-    table = Table([("sea eagle", "erne", "what?"), ("red; white", "white,red", "which?")])
+def test_bem_judges_answers_without_an_exact_match() -> None:
+    table = TableModel([("sea eagle", "erne", "what?"), ("red; white", "white,red", "which?")])
     bem = Bem(table.tokenize, table.logits, marks=(1, 2))
     questions = [
         question(question="what?", answers=("eagle", "erne")),

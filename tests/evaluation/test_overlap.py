@@ -49,7 +49,7 @@ def test_published_f1_recall_in_chinese() -> None:
     pytest.importorskip("jieba")
     assert f1_recall("保时捷 944", ["保时捷 944", "Porsche 944."], "zh") == 1.0
     assert f1_recall("它是保时捷。", ["保时捷 944"], "zh") == 1 / 2
-    with pytest.raises(ValueError, match="neither en nor zh"):
+    with pytest.raises(ValueError, match="language must be en or zh, got 'de'"):
         f1_recall("ja", ["ja"], "de")
 
 

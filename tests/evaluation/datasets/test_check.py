@@ -9,7 +9,7 @@ from PIL import Image
 
 from evaluation.datasets import read
 from evaluation.datasets.check import examine, report
-from evaluation.datasets.coverage import Kind, coverage
+from evaluation.datasets.coverage import QuestionGroup, coverage
 from indexes.build import build_index
 from omgm.__main__ import main
 from retriever.images import FORMATS
@@ -20,28 +20,28 @@ from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
 X = "https://en.wikipedia.org/wiki/X"
 
 
-def picture(path: Path) -> None:
+def save_image(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (4, 4), "red").save(path)
 
 
-def evqa_with_pictures(folder: Path) -> Path:
-    """One question in each layout, one without a picture, one with a broken one."""
+def evqa_with_images(folder: Path) -> Path:
+    """One question in each layout, one without an image, one with a broken one."""
     landmark = EVQA | {"dataset_name": "landmarks", "question_type": "automatic", "wikipedia_url": X + "2|" + X}
     rows = [EVQA, landmark | {"dataset_image_ids": "01ab"}, TWO_HOPS, landmark | {"dataset_image_ids": "0000"}]
     rows += [EVQA | {"dataset_image_ids": "124"}, EVQA | {"evidence_section_id": "9"}]
-    picture(folder / "inaturalist" / "123.jpg")
-    picture(folder / "landmarks" / "0" / "1" / "a" / "01ab.jpg")
-    (folder / "124.png").write_bytes(b"no picture")
+    save_image(folder / "inaturalist" / "123.jpg")
+    save_image(folder / "landmarks" / "0" / "1" / "a" / "01ab.jpg")
+    (folder / "124.png").write_bytes(b"not an image")
     return write_csv(folder / "val.csv", *rows)
 
 
 def test_findings_are_counted(tmp_path: Path) -> None:
-    result = report(examine(read("evqa", evqa_with_pictures(tmp_path)), tmp_path))
+    result = report(examine(read("evqa", evqa_with_images(tmp_path)), tmp_path))
     assert result == {
         "usable": False,
         "questions": 5,
-        "left_out": {"a question of two hops": 1},
+        "left_out": {"two-hop question": 1},
         "errors": 1,
         "first_errors": [f"{tmp_path / '124.png'}: not an image of a known format ({', '.join(FORMATS)})"],
         "repeated": 1,
@@ -66,8 +66,8 @@ def test_bad_rows_are_listed_and_the_others_counted(tmp_path: Path) -> None:
     result = report(examine(read("evqa", path)))
     assert (result["questions"], result["errors"], result["usable"]) == (2, 2, False)
     assert [error.split(": ")[1:3] for error in result["first_errors"]] == [
-        ["line 3", "field question"],
-        ["line 4", "field answer"],
+        ["line 3", "field question must be a non-empty text, got ''"],
+        ["line 4", "field answer has nothing but separators"],
     ]
     assert report(examine([]))["usable"] is False
     assert report(examine(read("evqa", write_csv(path, EVQA))))["usable"] is True
@@ -76,25 +76,25 @@ def test_bad_rows_are_listed_and_the_others_counted(tmp_path: Path) -> None:
 def test_two_urls_of_one_file_are_told(tmp_path: Path) -> None:
     other = DYNVQA | {"question_id": "en2", "image_url": "https://host.example/data/Freshqa/images/image_1.jpeg"}
     path = write_jsonl(tmp_path / "d.jsonl", DYNVQA, other)
-    picture(tmp_path / "image_1.jpeg")  # what a download without folders leaves of the two
+    save_image(tmp_path / "image_1.jpeg")  # a download without folders leaves one file for both
     result = report(examine(read("dynvqa", path), tmp_path))
     assert (result["usable"], result["errors"]) == (False, 1)
-    assert f"{tmp_path / 'image_1.jpeg'}: is the picture of {DYNVQA['image_url']} and of" in result["first_errors"][0]
+    assert f"{tmp_path / 'image_1.jpeg'}: is the image of both {DYNVQA['image_url']} and" in result["first_errors"][0]
     (tmp_path / "image_1.jpeg").unlink()
     for folder in ("Timeqa", "Freshqa"):
-        picture(tmp_path / "data" / folder / "images" / "image_1.jpeg")
+        save_image(tmp_path / "data" / folder / "images" / "image_1.jpeg")
     assert report(examine(read("dynvqa", path), tmp_path))["usable"]
 
 
 def test_coverage_by_hand() -> None:
-    kinds = {
-        Kind("templated", "val", "", "flat", ("a",), 2): 3,  # both known
-        Kind("templated", "test", "", "flat", ("a",), 7): 4,  # no such section
-        Kind("automatic", "val", "", "flat", ("b",), 2): 5,  # no such entity
-        Kind("automatic", "val", "", "flat", ("b", "c"), None): 6,  # one of two entities, no section named
-        Kind("", "val", "", "flat", (), None): 7,  # no entity named
+    groups = {
+        QuestionGroup("templated", "val", "", "flat", ("a",), 2): 3,  # both known
+        QuestionGroup("templated", "test", "", "flat", ("a",), 7): 4,  # no such section
+        QuestionGroup("automatic", "val", "", "flat", ("b",), 2): 5,  # no such entity
+        QuestionGroup("automatic", "val", "", "flat", ("b", "c"), None): 6,  # one of two entities, no section named
+        QuestionGroup("", "val", "", "flat", (), None): 7,  # no entity named
     }
-    rows = coverage(kinds, {"a": frozenset({0, 2}), "c": frozenset()})
+    rows = coverage(groups, {"a": frozenset({0, 2}), "c": frozenset()})
     assert list(rows) == ["all", "split test", "split val", "type automatic", "type templated"]
     assert [list(row.values()) for row in rows.values()] == [
         [25, 18, 13, 12, 3],
@@ -115,7 +115,7 @@ def check(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, 
 
 
 def test_the_command_against_a_knowledge_base(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = evqa_with_pictures(tmp_path)
+    path = evqa_with_images(tmp_path)
     titles = ["X", "Growth", "Height", "References"]
     entry = {"title": "X", "url": X, "section_titles": titles, "section_texts": ["x"] * 4, "image_urls": []}
     kb = tmp_path / "kb.json"
@@ -126,18 +126,18 @@ def test_the_command_against_a_knowledge_base(tmp_path: Path, capsys: pytest.Cap
     assert (status, found["dataset"], found["queries"]) == (1, "evqa", str(path))
     assert list(found["coverage"]["all"].values()) == [5, 5, 5, 5, 4]
     assert (tmp_path / "missing.txt").read_text() == "0000\n"
-    picture(tmp_path / "0000.jpg")
-    picture(tmp_path / "124.png")
+    save_image(tmp_path / "0000.jpg")
+    save_image(tmp_path / "124.png")
     _forget_folders()
     status, out = check(capsys, *given)
     assert status == 0
     lines = out.splitlines()
     assert lines[0] == f"evqa, {path}: 5 questions about 2 entities"
-    assert "  left out       1 (a question of two hops)" in lines
-    assert "  pictures       flat 3, landmarks 1" in lines
+    assert "  skipped        1 (two-hop question)" in lines
+    assert "  images         flat 3, landmarks 1" in lines
     assert "all                         5              5              5              5              4" in lines
     kb.write_text(json.dumps({"other": entry | {"url": "other"}}))
-    assert check(capsys, *given)[0] == 1  # another knowledge base than these questions'
+    assert check(capsys, *given)[0] == 1  # a knowledge base of other questions
 
 
 def test_the_command_against_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,13 +166,13 @@ def test_the_command_with_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def _forget_folders() -> None:
-    from evaluation.datasets import images as pictures
+    from evaluation.datasets import images
 
-    pictures._pictures.cache_clear()
+    images._listing.cache_clear()
 
 
 def hub_rows(folder: Path) -> list[dict[str, Any]]:
-    picture(folder / "tea.png")
+    save_image(folder / "tea.png")
     data = (folder / "tea.png").read_bytes()
     tiff = folder / "tea.tiff"
     Image.new("RGB", (4, 4), "blue").save(tiff)
@@ -184,10 +184,10 @@ def hub_rows(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def save(folder: Path, rows: list[dict[str, Any]], *, splits: bool = False, pictures: bool = True) -> Path:
+def save(folder: Path, rows: list[dict[str, Any]], *, splits: bool = False, with_images: bool = True) -> Path:
     datasets = pytest.importorskip("datasets")
     data = datasets.Dataset.from_list(rows)
-    if pictures:
+    if with_images:
         data = data.cast_column("image", datasets.Image())
     saved = datasets.DatasetDict({"train": data, "test": data.select([0])}) if splits else data
     saved.save_to_disk(str(folder))
@@ -213,21 +213,21 @@ def test_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_export_of_a_split_and_of_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = save(tmp_path / "saved", [PLAIN, PLAIN | {"id": "b"}], splits=True, pictures=False)
+    source = save(tmp_path / "saved", [PLAIN, PLAIN | {"id": "b"}], splits=True, with_images=False)
     out = tmp_path / "out"
     assert main(["dataset", "export", "--from", str(source), "--out", str(out), "--split", "test"]) == 0
     assert json.loads((out / "questions.jsonl").read_text()) == PLAIN
     assert main(["dataset", "export", "--from", str(source), "--out", str(out)]) == 2
-    assert "holds the splits train, test; --split names one of them" in capsys.readouterr().err
+    assert "has the splits train, test; name one of them with --split" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"question": ""}, "row 1: field question:"),
-        ({"id": "a"}, "row 1: field id: 'a' stands in an earlier row too"),
-        ({"image": {"bytes": b"no picture", "path": None}}, "row 1: field image: not an image of a known format"),
-        ({"image": None}, "row 1: field image:"),
+        ({"question": ""}, "row 1: field question "),
+        ({"id": "a"}, "row 1: field id: 'a' is also in an earlier row"),
+        ({"image": {"bytes": b"not an image", "path": None}}, "row 1: field image: not an image of a known format"),
+        ({"image": None}, "row 1: field image "),
     ],
 )
 def test_export_names_bad_rows(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.datasets import LOADERS, LeftOut, Question, find_query_image, load, read
+from evaluation.datasets import LOADERS, Question, SkippedRow, find_query_image, load, read
 from tests.fakes.question_files import (
     DYNVQA,
     EVQA,
@@ -59,7 +59,7 @@ def test_evqa_columns_are_found_by_name_and_ids_count_what_is_kept(tmp_path: Pat
     first, *rest = load("evqa-all", path)
     assert (first.id, first.entity_ids, first.section_index) == ("E-VQA_0", ("u", "v"), None)
     assert [question.id for question in rest] == ["E-VQA_1", "E-VQA_2"]
-    assert next(read("evqa", path)) == LeftOut(f"{path}: line 2", "a question of two hops")
+    assert next(read("evqa", path)) == SkippedRow(f"{path}: line 2", "two-hop question")
 
 
 def test_evqa_long_fields_and_a_missing_section(tmp_path: Path) -> None:
@@ -70,13 +70,16 @@ def test_evqa_long_fields_and_a_missing_section(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"question": " "}, "line 3: field question:"),
-        ({"answer": "|"}, "line 3: field answer:"),
-        ({"dataset_image_ids": ""}, "line 3: field dataset_image_ids:"),
-        ({"wikipedia_url": ""}, "line 3: field wikipedia_url:"),
+        ({"question": " "}, "line 3: field question "),
+        ({"answer": "|"}, "line 3: field answer "),
+        ({"dataset_image_ids": ""}, "line 3: field dataset_image_ids "),
+        ({"wikipedia_url": ""}, "line 3: field wikipedia_url "),
         ({"question_type": "riddle"}, "line 3: field question_type: 'riddle'"),
-        ({"evidence_section_id": "two"}, "line 3: field evidence_section_id: 'two'"),
-        ({"evidence_section_id": "-1"}, "line 3: field evidence_section_id: '-1'"),
+        (
+            {"evidence_section_id": "two"},
+            "line 3: field evidence_section_id must be an integer of at least 0, got 'two'",
+        ),
+        ({"evidence_section_id": "-1"}, "line 3: field evidence_section_id must be an integer of at least 0, got '-1'"),
     ],
 )
 def test_evqa_bad_rows_are_named(tmp_path: Path, change: dict[str, str], message: str) -> None:
@@ -89,7 +92,7 @@ def test_a_bad_row_does_not_hide_the_next(tmp_path: Path) -> None:
     assert isinstance(first, Question)
     assert isinstance(third, Question)
     assert third.id == "E-VQA_1"
-    assert "line 4: field question:" in str(second)  # the first row takes two lines
+    assert "line 4: field question " in str(second)  # the first row takes two lines
 
 
 def test_csv_that_is_not_whole(tmp_path: Path) -> None:
@@ -102,11 +105,11 @@ def test_csv_that_is_not_whole(tmp_path: Path) -> None:
     path.write_bytes(whole[: whole.rindex(b"a, b") + 2])
     assert "line 3: not CSV (unexpected end of data); is the file cut short?" in refused("evqa", path)
     path.write_bytes(whole + b"cut off,here\n")
-    assert "line 4: not as many fields as the header has columns (2 fields where" in refused("evqa", path)
+    assert "line 4: 2 fields, but the header has 14; is the line cut short?" in refused("evqa", path)
     path.write_bytes(whole.replace(b"evidence_section_title", b"answer", 1))
-    assert "line 1: the column answer stands twice" in refused("evqa", path)
+    assert "line 1: two columns are named answer" in refused("evqa", path)
     path.write_bytes(whole + whole)
-    assert "line 4: field question_type: 'question_type' is none of" in refused("evqa", path)
+    assert "line 4: field question_type: 'question_type' is not one of" in refused("evqa", path)
     assert "absent.csv: cannot be read (No such file" in refused("evqa", tmp_path / "absent.csv")
 
 
@@ -116,9 +119,9 @@ def test_encodings(tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8-sig")
     assert load("evqa", path)[0].answers == ("café",)
     path.write_text(text, encoding="latin-1")
-    assert "line 2: not UTF-8 (byte 35 of it is 0xe9); convert the file" in refused("evqa", path)
+    assert "line 2: not UTF-8 (its byte 35 is 0xe9); convert the file" in refused("evqa", path)
     path.write_text(text, encoding="utf-16")
-    assert "line 1: not UTF-8 (byte 1 of it is 0xff)" in refused("evqa", path)
+    assert "line 1: not UTF-8 (its byte 1 is 0xff)" in refused("evqa", path)
     lines = write_jsonl(tmp_path / "dyn.jsonl", DYNVQA, DYNVQA | {"question_id": "en2", "answer": ["café"]})
     content = lines.read_text()
     lines.write_text(content, encoding="utf-8-sig")
@@ -126,7 +129,7 @@ def test_encodings(tmp_path: Path) -> None:
     lines.write_bytes(content.encode().replace("é".encode(), b"\xe9"))
     assert "line 2: not UTF-8" in refused("dynvqa", lines)
     lines.write_text('{"question_id": "a", "question": "\\ud83d", "image_url": "i", "answer": ["b"]}')
-    assert "line 1: field question: not valid Unicode (surrogates not allowed)" in refused("dynvqa", lines)
+    assert "line 1: field question is not valid Unicode (surrogates not allowed)" in refused("dynvqa", lines)
 
 
 @pytest.mark.parametrize("types", [["String", "Numerical"], None])
@@ -158,22 +161,23 @@ def test_infoseek_rows(tmp_path: Path, types: list[str] | None, name: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("row", "kind", "message"),
+    ("row", "question_type", "message"),
     [
-        (INFOSEEK | {"question": ""}, "string", "line 1: field question:"),
-        (INFOSEEK | {"image_id": 7}, "string", "line 1: field image_id:"),
-        (INFOSEEK | {"answer_eval": []}, "string", "line 1: field answer_eval:"),
-        (INFOSEEK | {"answer_eval": ["x", None]}, "time", "line 1: field answer_eval:"),
-        (INFOSEEK | {"answer": [""]}, "string", "line 1: field answer:"),
-        (INFOSEEK | {"data_split": None}, "string", "line 1: field data_split:"),
-        (INFOSEEK, "numerical", "line 1: field answer_eval:"),
-        (NUMBER | {"answer_eval": {"range": [2, 1]}}, "numerical", "line 1: field answer_eval:"),
-        (NUMBER | {"answer_eval": [{"range": [1]}]}, "numerical", "line 1: field answer_eval:"),
+        (INFOSEEK | {"question": ""}, "string", "line 1: field question "),
+        (INFOSEEK | {"image_id": 7}, "string", "line 1: field image_id "),
+        (INFOSEEK | {"answer_eval": []}, "string", "line 1: field answer_eval "),
+        (INFOSEEK | {"answer_eval": ["x", None]}, "time", "line 1: field answer_eval "),
+        (INFOSEEK | {"answer": [""]}, "string", "line 1: field answer "),
+        (INFOSEEK | {"data_split": None}, "string", "line 1: field data_split "),
+        (INFOSEEK, "numerical", "line 1: field answer_eval "),
+        (NUMBER | {"answer_eval": {"range": [2, 1]}}, "numerical", "line 1: field answer_eval "),
+        (NUMBER | {"answer_eval": [{"range": [1]}]}, "numerical", "line 1: field answer_eval "),
         (INFOSEEK, "riddle", "line 1: question_type 'riddle'"),
     ],
 )
-def test_infoseek_bad_rows_are_named(tmp_path: Path, row: dict[str, Any], kind: str, message: str) -> None:
-    assert message in refused("infoseek", write_infoseek(tmp_path, [row], [kind]))
+def test_infoseek_bad_rows_are_named(tmp_path: Path, row: dict[str, Any], question_type: str, message: str) -> None:
+    path = write_infoseek(tmp_path, [row], [question_type])
+    assert message in refused("infoseek", path)
 
 
 def test_infoseek_files_beside_it(tmp_path: Path) -> None:
@@ -185,7 +189,7 @@ def test_infoseek_files_beside_it(tmp_path: Path) -> None:
     there.write_text(lines[0])
     assert "line 2: field data_id: 'infoseek_val_1' has no line in infoseek_val_withkb" in refused("infoseek", path)
     there.write_text(lines[0] * 2)
-    assert "withkb.jsonl: line 2: field data_id: 'infoseek_val_0' stands in an earlier" in refused("infoseek", path)
+    assert "withkb.jsonl: line 2: field data_id: 'infoseek_val_0' is also in an earlier" in refused("infoseek", path)
     there.write_text(lines[0] + lines[1][:20])
     assert "withkb.jsonl: line 2: not JSON" in refused("infoseek", path)
     there.unlink()
@@ -198,9 +202,9 @@ def test_json_lines_that_are_not(tmp_path: Path) -> None:
     for text, message in [
         (line[:40], "line 1: not JSON"),
         ("[]", "line 1: not a JSON object"),
-        ('{"a": 1}', "line 1: field data_id:"),
+        ('{"a": 1}', "line 1: field data_id "),
         ('{"a": 1, "a": 2}', "line 1: the key 'a' occurs twice"),
-        (2 * line, "line 2: field data_id: 'infoseek_val_0' stands in an earlier row"),
+        (2 * line, "line 2: field data_id: 'infoseek_val_0' is also in an earlier row"),
     ]:
         path.write_text(text)
         assert message in refused("infoseek", path)
@@ -233,7 +237,7 @@ def test_infoseek_csv_form(tmp_path: Path) -> None:
     assert (official.data_split, official.entity_ids) == ("val_unseen_question", plain.entity_ids)
     unknown = write_csv(path, row, row | {"data_id": "infoseek_val_9"})
     assert "line 3: field data_id: 'infoseek_val_9' has no line in test_filtered.jsonl" in refused("infoseek", unknown)
-    assert "line 3: field data_id: 'infoseek_val_1' stands in an" in refused("infoseek", write_csv(path, row, row))
+    assert "line 3: field data_id: 'infoseek_val_1' is also in an" in refused("infoseek", write_csv(path, row, row))
 
 
 def test_dynvqa_versions(tmp_path: Path) -> None:
@@ -247,19 +251,19 @@ def test_dynvqa_versions(tmp_path: Path) -> None:
     assert [question.id for question in kept] == ["en0", "en1", "en2", "en5"]
     assert {(question.entity_ids, question.style) for question in kept} == {((), "dynvqa")}
     assert kept[0].image_id == DYNVQA["image_url"]
-    reasons = [(item.where, item.reason) for item in read("dynvqa", path) if isinstance(item, LeftOut)]
+    reasons = [(item.where, item.reason) for item in read("dynvqa", path) if isinstance(item, SkippedRow)]
     assert reasons == [(f"{path}: line {n}", "no answer in this version") for n in (4, 5)]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"question_id": None}, "line 1: field question_id:"),
-        ({"image_url": ""}, "line 1: field image_url:"),
-        ({"question": 3}, "line 1: field question:"),
-        ({"answer": [["a", ""]]}, "line 1: field answer:"),
-        ({"answer": {"a": "b"}}, "line 1: field answer:"),
-        ({"answer": [True]}, "line 1: field answer:"),
+        ({"question_id": None}, "line 1: field question_id "),
+        ({"image_url": ""}, "line 1: field image_url "),
+        ({"question": 3}, "line 1: field question "),
+        ({"answer": [["a", ""]]}, "line 1: field answer "),
+        ({"answer": {"a": "b"}}, "line 1: field answer "),
+        ({"answer": [True]}, "line 1: field answer "),
     ],
 )
 def test_dynvqa_bad_rows_are_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -287,14 +291,14 @@ def test_plain_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"id": ""}, "line 1: field id:"),
-        ({"answers": []}, "line 1: field answers:"),
-        ({"image": None}, "line 1: field image:"),
-        ({"entity": ["tea", ""]}, "line 1: field entity:"),
-        ({"section": -1}, "line 1: field section:"),
-        ({"section": "3"}, "line 1: field section:"),
-        ({"entity": None}, "line 1: field section: says nothing without the entity"),
-        ({"split": 1}, "line 1: field split:"),
+        ({"id": ""}, "line 1: field id "),
+        ({"answers": []}, "line 1: field answers "),
+        ({"image": None}, "line 1: field image "),
+        ({"entity": ["tea", ""]}, "line 1: field entity "),
+        ({"section": -1}, "line 1: field section "),
+        ({"section": "3"}, "line 1: field section "),
+        ({"entity": None}, "line 1: field section needs the field entity"),
+        ({"split": 1}, "line 1: field split "),
     ],
 )
 def test_plain_bad_rows_are_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -314,7 +318,7 @@ def test_a_zip_with_one_file(tmp_path: Path) -> None:
     assert load("plain", tmp_path / "q.zip") == load("plain", path)
 
 
-@pytest.mark.skipif(not ATLAS.is_dir(), reason="the Atlas set is not beside the project")
+@pytest.mark.skipif(not ATLAS.is_dir(), reason="the Atlas set is not available")
 def test_atlas_is_read_whole() -> None:
     evqa, seek = load("evqa", ATLAS / "dev.csv"), load("infoseek", ATLAS / "infoseek_dev.jsonl")
     assert len(evqa) == len(seek) == 4040

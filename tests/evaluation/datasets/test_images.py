@@ -14,7 +14,7 @@ def touch(folder: Path, *names: str) -> None:
         (folder / name).touch()
 
 
-def test_flat_pictures_of_any_extension(tmp_path: Path) -> None:
+def test_flat_images_of_any_extension(tmp_path: Path) -> None:
     files = ["a1.jpg", "a2.JPG", "a3.jpeg", "a4.JPEG", "a5.png", "a6.webp"]
     touch(tmp_path, *files, "both.png", "both.jpg", "a7.txt")
     found = [find_query_image(tmp_path, one) for one in ("a1", "a2", "a3", "a4", "a5", "a6", "both")]
@@ -64,7 +64,11 @@ def test_inaturalist_by_name(tmp_path: Path, root: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("{", "not JSON"), ("[]", "an object from picture ids"), ('{"7": "../a.jpg"}', "paths inside its folder")],
+    [
+        ("{", "not JSON"),
+        ("[]", "must be an object that maps image ids"),
+        ('{"7": "../a.jpg"}', "paths inside its folder"),
+    ],
 )
 def test_bad_names_are_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "val_id2name.json").write_text(text)

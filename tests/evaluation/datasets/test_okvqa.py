@@ -41,7 +41,7 @@ def test_the_answers_file_is_found_by_name() -> None:
     names = ["OpenEnded_mscoco_train2014_questions.json", "v2_OpenEnded_mscoco_val2014_questions.json"]
     found = [annotations_of(Path("x") / name).name for name in names]
     assert found == ["mscoco_train2014_annotations.json", "v2_mscoco_val2014_annotations.json"]
-    with pytest.raises(ValueError, match=r"x\.json: a VQA question file has 'questions' in its name"):
+    with pytest.raises(ValueError, match=r"x\.json: the name of a VQA question file has 'questions' in it"):
         annotations_of(Path("x.json"))
 
 
@@ -51,10 +51,10 @@ NINE = [{"answer": "race"}] * 9
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"answers": NINE}, "annotations.json: annotations[0]: field answers: 10 objects"),
-        ({"answers": [*NINE, {"raw_answer": "race"}]}, "annotations.json: annotations[0]: field answers:"),
-        ({"answers": [{"answer": " "}] * 10}, "annotations.json: annotations[0]: field answers:"),
-        ({"image_id": 5}, "annotations.json: annotations[0]: field image_id: is not the question's own, 297147"),
+        ({"answers": NINE}, "annotations.json: annotations[0]: field answers must be 10 objects"),
+        ({"answers": [*NINE, {"raw_answer": "race"}]}, "annotations.json: annotations[0]: field answers "),
+        ({"answers": [{"answer": " "}] * 10}, "annotations.json: annotations[0]: field answers "),
+        ({"image_id": 5}, "annotations.json: annotations[0]: field image_id must be that of the question, 297147"),
         ({"question_id": 5}, "questions.json: questions[0]: field question_id: '2971475' has no entry in mscoco"),
     ],
 )
@@ -70,10 +70,10 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
     twice = asked | {"questions": asked["questions"] * 2}
     both = answered | {"annotations": answered["annotations"] * 2}
     for one, other, message in [
-        (twice, answered, r"questions\[1\]: field question_id: '2971475' stands in an earlier row"),
-        (asked, both, r"annotations\[1\]: field question_id: '2971475' stands in an earlier entry"),
-        (asked | {"questions": {}}, answered, "field questions: a list of objects is needed"),
-        (asked | {"data_subtype": ""}, answered, "questions.json: field data_subtype:"),
+        (twice, answered, r"questions\[1\]: field question_id: '2971475' is also in an earlier row"),
+        (asked, both, r"annotations\[1\]: field question_id: '2971475' is also in an earlier entry"),
+        (asked | {"questions": {}}, answered, "field questions must be a list of objects"),
+        (asked | {"data_subtype": ""}, answered, "questions.json: field data_subtype "),
     ]:
         with pytest.raises(ValueError, match=message):
             load("okvqa", write_okvqa(tmp_path, one, other))

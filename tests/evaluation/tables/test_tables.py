@@ -12,13 +12,20 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from evaluation.ablation import SectionChoice
 from evaluation.datasets import EVQA_COLUMNS, load
-from evaluation.records import read_lines
-from evaluation.run import LINES
-from evaluation.tables.make import Made, make
+from evaluation.records import RECORDS, read_records
+from evaluation.tables.make import MeasuredTable, make
 from evaluation.tables.paper import cell, tables
-from evaluation.tables.runs import Asked, Parts, Runs, refuse_tuned
-from evaluation.tables.variants import Blinded, FirstTokenRerank, Replay, WholeArticle, clip_itc, qformer_itc
+from evaluation.tables.runs import Components, QuestionSet, TableRuns, refuse_tuned
+from evaluation.tables.variants import (
+    ArticleGenerator,
+    BlindedEncoder,
+    FirstTokenRerank,
+    Replay,
+    clip_itc,
+    qformer_itc,
+)
 from evaluation.tables.write import as_json, as_markdown, write
 from generators.reader.reader import ExtractiveReader
 from indexes.build import build_index
@@ -28,6 +35,7 @@ from retriever.models.bm25 import BM25
 from retriever.step1_search import EntitySearch
 from retriever.texts import blip_caption
 from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query, StoredTokens
+from tests.fakes.records import record
 from tests.fakes.small_kb import FLAGS, write_kb
 from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
 
@@ -59,8 +67,8 @@ def write_questions(folder: Path, name: str, wordings: list[str]) -> Path:
     return path
 
 
-def runs_of(folder: Path, questions: str = "test", out: str = "out", dataset: str = "evqa") -> Runs:
-    parts = Parts(
+def runs_of(folder: Path, questions: str = "test", out: str = "out", dataset: str = "evqa") -> TableRuns:
+    components = Components(
         profile="colors",
         settings={"k": 20},
         encoder=ColorEncoder(),
@@ -75,14 +83,14 @@ def runs_of(folder: Path, questions: str = "test", out: str = "out", dataset: st
         tokens="float16",
         candidates="summary",
     )
-    asked = Asked(
+    given = QuestionSet(
         dataset=dataset,
         questions=load("evqa", folder / f"{questions}.csv"),
         query_images=folder / "queries",
         kb=folder / "kb.json",
         images=folder / "pictures",
     )
-    return Runs(parts, asked, folder / out, progress=False)
+    return TableRuns(components, given, folder / out, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +102,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def rows_of(made: Made) -> dict[str, dict[str, float | None]]:
-    return {name: dict(zip(b.columns, cells, strict=True)) for b in made.blocks for name, cells in b.rows}
+def rows_of(table: MeasuredTable) -> dict[str, dict[str, float | None]]:
+    return {name: dict(zip(b.columns, cells, strict=True)) for b in table.blocks for name, cells in b.rows}
 
 
 def test_all_of_the_papers_tables_are_there() -> None:
@@ -184,27 +192,24 @@ def test_first_tokens_of_a_resident_store_are_those_of_the_candidates_alone(tmp_
     assert ranked[0] == ranked[1]
 
 
-def test_a_blinded_encoder_sees_no_more_than_it_should() -> None:
+def test_a_blinded_encoder_does_not_see_its_other_input() -> None:
     fusion = ColorFusion()
     red, blue = (Image.new("RGB", (8, 8), color) for color in ("red", "blue"))
-    no_picture, no_text = Blinded(fusion, picture=False), Blinded(fusion, text=False)
-    assert torch.equal(no_picture.encode([red], ["a"]), no_picture.encode([blue], ["a"]))
-    assert not torch.equal(no_picture.encode([red], ["a"]), no_picture.encode([red], ["b"]))
+    no_image, no_text = BlindedEncoder(fusion, image=False), BlindedEncoder(fusion, text=False)
+    assert torch.equal(no_image.encode([red], ["a"]), no_image.encode([blue], ["a"]))
+    assert not torch.equal(no_image.encode([red], ["a"]), no_image.encode([red], ["b"]))
     assert torch.equal(no_text.encode_sections(red, ["a"]), no_text.encode_sections(red, ["b"]))
     assert not torch.equal(no_text.encode([red], ["a"]), no_text.encode([blue], ["a"]))
-    assert len({fusion.fingerprint, no_picture.fingerprint, no_text.fingerprint}) == 3
+    assert len({fusion.fingerprint, no_image.fingerprint, no_text.fingerprint}) == 3
     assert no_text.token_shape == fusion.token_shape
 
 
 def test_a_replay_reads_what_was_chosen(tmp_path: Path) -> None:
     index = make_index(tmp_path)
-    lines: list[dict[str, Any]] = [
-        {"id": "a", "entity": WIKI + "France", "section": 2},
-        {"id": "b", "entity": None, "section": None},
-    ]
-    replay = Replay(index, lines, lambda line: (line["entity"], line["section"]))
-    picture = Image.new("RGB", (8, 8))
-    [first, second] = replay.retrieve([Query(picture, "?", "a"), Query(picture, "?", "b")])
+    choices: dict[str, SectionChoice] = {"a": (WIKI + "France", 2), "b": (None, None)}
+    replay = Replay(index, [record("a"), record("b")], lambda one: choices[one.id])
+    image = Image.new("RGB", (8, 8))
+    [first, second] = replay.retrieve([Query(image, "?", "a"), Query(image, "?", "b")])
     entity = index.entity(first.candidates[0].row)
     assert entity.sections[first.candidates[0].sections[0].position].title == "Area"
     assert second.candidates == []
@@ -224,7 +229,7 @@ def test_a_generator_reads_whole_articles(tmp_path: Path) -> None:
 
     lead = Evidence(WIKI + "Plain", "Plain", "Plain", "All yellow.")
     requests = [GenerationRequest("?", None, lead), GenerationRequest("?", None, None)]
-    coroutine = WholeArticle(Echo(), index).generate(requests)
+    coroutine = ArticleGenerator(Echo(), index).generate(requests)
     with pytest.raises(StopIteration) as finished:
         coroutine.send(None)
     assert [answer.answer for answer in finished.value.value] == ["Plain\nAll yellow.\n\nUse\nNone.", None]
@@ -240,9 +245,9 @@ def test_tables_of_a_small_world(world: Path) -> None:
     assert table4["step 1"]["Answers"] == pytest.approx(100 / 3)  # France's article has the area, the others none
     sees = rows_of(make(tables()["6"], runs, {}))
     assert sees["T → T"].keys() == {"Sec. R@1", "R@1", "R@5", "R@10"} and len(sees) == 5
-    # three pictures, one wording: without the picture step 2 cannot tell the queries apart
-    best = {run: {line["rankings"]["step2"][0][0] for line in read_lines(runs.folder(run) / LINES)} for run in BLIND}
-    assert {run: len(found) for run, found in best.items()} == {"sees-T-T": 1, "sees-T-IT": 1}
+    # three images, one wording: without the image step 2 cannot tell the queries apart
+    best = {run: {one.rankings["step2"][0][0] for one in read_records(runs.folder(run) / RECORDS)} for run in BLIND}
+    assert {run: len(entities) for run, entities in best.items()} == {"sees-T-T": 1, "sees-T-IT": 1}
     assert set(rows_of(make(tables()["5"], runs, {}))) == {
         f"image → {c}" for c in ("article", "image", "title", "summary")
     }
@@ -269,11 +274,11 @@ def test_a_finished_run_is_not_made_again(world: Path) -> None:
 
 def test_what_cannot_be_measured_says_why(world: Path) -> None:
     nothing = make(tables()["3"], None, {})
-    assert nothing.blocks == () and "no questions are given" in nothing.notes[0]
+    assert nothing.blocks == () and "no questions were given" in nothing.notes[0]
     assert "**The paper: E-VQA test**" in as_markdown(nothing)
     other = make(tables()["12"], runs_of(world), {})
     assert other.blocks == () and "infoseek, these are evqa" in other.notes[0]
-    write(nothing, world / "nothing")  # a picture of the paper's figures alone
+    write(nothing, world / "nothing")  # a chart of the paper's figures alone
 
 
 def test_runs_that_are_given_make_rows(world: Path) -> None:
@@ -288,16 +293,16 @@ def test_runs_that_are_given_make_rows(world: Path) -> None:
 
 def test_no_figures_on_the_split_that_was_tuned_on(world: Path) -> None:
     tuned, test = runs_of(world, "validation").folder("full"), runs_of(world)
-    refuse_tuned(tuned, test.asked.questions)
+    refuse_tuned(tuned, test.questions.questions)
     with pytest.raises(ValueError, match=r"3 of 3 questions.*tuned on"):
-        refuse_tuned(test.folder("full"), test.asked.questions)
+        refuse_tuned(test.folder("full"), test.questions.questions)
     with pytest.raises(ValueError, match="--tuned-on"):
-        refuse_tuned(world, test.asked.questions)
+        refuse_tuned(world, test.questions.questions)
     with pytest.raises(ValueError, match="share 3 queries"):
         make(tables()["figure3"], test, {}, test.folder("full"))
     held_out = make(tables()["figure3"], test, {}, tuned)
     assert "(tuning split)" in held_out.blocks[0].on and "Reported on evqa, 3 questions" in held_out.notes[0]
-    assert "is a choice and no result" in make(tables()["figure4"], test, {}).notes[0]
+    assert "is a choice and not a result" in make(tables()["figure4"], test, {}).notes[0]
 
 
 def test_the_command_without_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
