@@ -9,6 +9,7 @@ from PIL import Image
 
 from benchmarks import granularity, retrieval, subset, zero_shot
 from evaluation.datasets import EVQA_COLUMNS, load
+from evaluation.records import QueryRecord
 from indexes.build import build_index
 from retriever.models.bm25 import BM25
 from retriever.pipeline import Retriever
@@ -16,6 +17,7 @@ from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from retriever.types import Query
+from tests.fakes.records import record
 from tests.fakes.small_kb import write_kb
 from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
 
@@ -84,9 +86,8 @@ def test_infoseek_files_are_split_like_evqa_files(tmp_path: Path) -> None:
 
 
 def test_zero_shot_tells_known_countries_from_others() -> None:
-    def line(image_id: str, first: int | None, second: int | None, right: bool | None) -> dict[str, object]:
-        ranks = {"step1": first, "step2": second}
-        return {"image_id": image_id, "ranks": ranks, "section_correct": None, "answer_correct": right}
+    def line(image_id: str, first: int | None, second: int | None, right: bool | None) -> QueryRecord:
+        return record(image_id, image_id=image_id, ranks={"step1": first, "step2": second}, answer_correct=right)
 
     result = zero_shot.zero_shot(
         [

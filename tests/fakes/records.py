@@ -24,7 +24,7 @@ def candidate(
 
 def record(id: str, **fields: Any) -> QueryRecord:
     """A record about entity `id`, with a question and an image of its own."""
-    defaults = {"question": f"What of {id}?", "image_id": id, "gold": GoldRecord([id])}
+    defaults: dict[str, Any] = {"question": f"What of {id}?", "image_id": id, "gold": GoldRecord([id])}
     return QueryRecord(id=id, **defaults | fields)
 
 
