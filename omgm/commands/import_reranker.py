@@ -1,4 +1,4 @@
-"""Turn a .pth file of LAVIS, OMGM or EchoSight into a folder for step 2."""
+"""Convert a .pth file of LAVIS, OMGM or EchoSight into a folder for step 2."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from omgm.commands.common import add_json, existing, print_json
+from omgm.commands.common import add_json, add_profile, existing, print_json, profile_of
 
 KINDS = ("auto", "lavis", "omgm", "echosight")
 
@@ -15,22 +15,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("file", type=Path, metavar="FILE.pth", help="the checkpoint")
     parser.add_argument("--kind", choices=KINDS, default="auto", help="whose file it is (%(default)s)")
+    add_profile(parser)
+    parser.set_defaults(profile="paper")
     parser.add_argument(
         "--base",
-        default="none",
         metavar="BASE",
-        help="for what the file lacks: a whole model (its folder, or Salesforce/blip2-itm-vit-g), or LAVIS's "
-        "eva_vit_g.pth for the image tower that blip2_pretrained.pth leaves out (%(default)s)",
+        help="source of what the file lacks: a complete model (its folder or its name on the hub), LAVIS's "
+        "eva_vit_g.pth for the image tower that blip2_pretrained.pth leaves out, or none (the profile's fusion.model, "
+        "once downloaded)",
     )
     parser.add_argument(
         "--tokenizer", default="none", metavar="FOLDER", help="bert-base-uncased's, by default the base's"
+    )
+    parser.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="ignore tensors of the file with this name or pattern; may be repeated",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write")
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the folder and says what was taken, from where, and what was left."""
+    """Writes the folder and reports what was taken, from where, and what was ignored.
+
+    Raises:
+        ValueError: The file, the base or the tokenizer does not fit.
+    """
     file = existing(args.file, "FILE.pth")
 
     from omgm.downloads.hub import local_folder
@@ -41,8 +54,21 @@ def run(args: argparse.Namespace) -> None:
             return None
         return Path(name) if Path(name).exists() else local_folder(name, weights=weights)
 
-    base, tokenizer = source(args.base, True), source(args.tokenizer, False)
-    report = import_reranker(file, args.out, args.kind, base, tokenizer)
+    base, default_base = None, ""
+    if args.base is not None:
+        base = source(args.base, True)
+    else:
+        profile = profile_of(args)
+        try:
+            base = local_folder(profile.fusion.model, options=profile.options)
+        except ValueError as error:  # a complete file with a tokenizer needs none
+            default_base = f"; the default base is {error}"
+    tokenizer = source(args.tokenizer, False)
+    try:
+        report = import_reranker(file, args.out, args.kind, base, tokenizer, args.ignore)
+    except ValueError as error:
+        needs_base = "--base" in str(error) or "--tokenizer" in str(error)
+        raise ValueError(f"{error}{default_base if needs_base else ''}") from error
     if args.json:
         print_json({**dataclasses.asdict(report), "missing": [], "out": str(args.out)})
         return

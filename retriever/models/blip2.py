@@ -1,27 +1,32 @@
-"""BLIP-2 as transformers has it: its ViT-g image tower, and its image-text checkpoints under our names."""
+"""BLIP-2 of transformers: its ViT-g image tower, and its image-text retrieval checkpoints under our names."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 from transformers import Blip2VisionConfig, Blip2VisionModel
 
 MODEL_TYPE = "blip-2"
-"""What `config.json` of a checkpoint calls itself (`Salesforce/blip2-itm-vit-g`)."""
+"""`model_type` in the `config.json` of a checkpoint (`Salesforce/blip2-itm-vit-g`)."""
 
-_HEADS = ("vision_projection.", "text_projection.", "itm_head.")
-"""Contrastive and matching heads, which score differently and are not used here."""
+_HEADS = ("vision_projection.", "text_projection.", "itm_head.", "vision_proj.", "text_proj.")
+"""Contrastive and matching heads, by their present and former names: they score in other ways and are not used here."""
 
 _COUNTING = "embeddings.position_ids"
-"""A buffer that counts from zero, which older checkpoints keep."""
+"""A buffer that counts from zero, stored by older checkpoints."""
+
+_FIRST_REVISIONS = ("qformer.embeddings.", "cls.", "temp")
+"""Names that only the first revisions on the hub have; the Q-Former's other weights were renamed as well."""
 
 
 def vision_tower(config: dict[str, Any]) -> nn.Module:
-    """Returns the image tower without its last norm.
+    """Returns an untrained image tower without its last norm.
 
-    That norm is BLIP-2's `ln_vision`, which is trained with the Q-Former while the tower stays as it is; the fusion
-    encoder has it as `vision_norm`.
+    That norm is BLIP-2's `ln_vision`, which is trained with the Q-Former while the tower stays frozen; the encoder has
+    it as `vision_norm`.
     """
     tower = Blip2VisionModel(Blip2VisionConfig(**config))
     tower.register_module("post_layernorm", nn.Identity())
@@ -29,7 +34,7 @@ def vision_tower(config: dict[str, Any]) -> nn.Module:
 
 
 def settings_of(config: dict[str, Any]) -> dict[str, Any]:
-    """Returns our settings for a checkpoint's `config.json`.
+    """Translates a checkpoint's `config.json` into our settings.
 
     Raises:
         ValueError: Its Q-Former does not read text.
@@ -37,8 +42,8 @@ def settings_of(config: dict[str, Any]) -> dict[str, Any]:
     qformer = config.get("qformer_config") or {}
     if not qformer.get("use_qformer_text_input"):
         raise ValueError(
-            "qformer_config.use_qformer_text_input: this BLIP-2 reads no text beside the picture; "
-            "one made for image-text retrieval is needed, such as Salesforce/blip2-itm-vit-g"
+            "qformer_config.use_qformer_text_input: this BLIP-2 reads no text beside the image; "
+            "use one for image-text retrieval, such as Salesforce/blip2-itm-vit-g"
         )
     vision = Blip2VisionConfig(**(config.get("vision_config") or {}))
     return {
@@ -50,13 +55,26 @@ def settings_of(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def check_revision(folder: Path, names: Collection[str]) -> None:
+    """Checks that a checkpoint's tensor names are not those of the first revisions on the hub.
+
+    Raises:
+        ValueError: They are.
+    """
+    if old := sorted(name for name in names if name.startswith(_FIRST_REVISIONS)):
+        raise ValueError(
+            f"{folder}: the weights have {old[0]}, as in the first revisions of BLIP-2 on the hub, whose names are not "
+            "read; use the revision that configs/paper.toml names"
+        )
+
+
 def stored_name(name: str) -> str:
-    """Returns what a checkpoint calls our tensor `name`."""
+    """Returns the name in a checkpoint of our tensor `name`."""
     part, dot, rest = name.partition(".")
     prefix = {"vision": "vision_model", "vision_norm": "vision_model.post_layernorm"}.get(part, part)
     return prefix + dot + rest
 
 
 def ignored(name: str) -> bool:
-    """Tells whether a checkpoint's tensor is known and not needed."""
+    """Tells whether a tensor of a checkpoint is known and not needed."""
     return name.startswith(_HEADS) or name == _COUNTING

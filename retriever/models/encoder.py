@@ -265,4 +265,5 @@ def _tokenizer(folder: Path, kind: Any) -> Any:
     try:
         return kind.from_pretrained(folder)
     except ImportError as error:
-        raise ValueError(f"{folder}: its tokenizer needs a package that is not installed: {error}") from error
+        advice = "for sentencepiece or protobuf, pip install 'omgm[sentencepiece]'"
+        raise ValueError(f"{folder}: its tokenizer needs a package that is not installed; {advice}: {error}") from error

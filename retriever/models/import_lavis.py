@@ -1,12 +1,13 @@
-"""A `.pth` file of LAVIS, OMGM or EchoSight into a fusion encoder's folder, with a report of what went where."""
+"""Converts a `.pth` file of LAVIS, OMGM or EchoSight into the folder of a Q-Former encoder, and reports what it did."""
 
 from __future__ import annotations
 
 import pickle
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,17 +28,19 @@ VISION_NORM_EPS = 1e-5
 """LAVIS's; transformers' copies of BLIP-2 have 1e-6."""
 
 TOWER_BLOCKS = 39
-"""BLIP-2 takes the tokens before EVA's 40th and last block."""
+"""BLIP-2 leaves out the 40th and last block of EVA's ViT-g."""
 
 NOTES: dict[Kind, str] = {
-    "lavis": "BLIP-2 before any training for this task; train-reranker goes on from it",
-    "omgm": "OMGM's scores are those of fusion.score_mode = compat, fusion.alpha = 0.9 and sections.beta = 0.2",
+    "lavis": "BLIP-2 before any training for this task; a start for train-reranker",
+    "omgm": "OMGM's scores need fusion.score_mode = compat, fusion.alpha = 0.9 and sections.beta = 0.2",
     "echosight": (
         "EchoSight scores projected tokens against a section's first token, which no score mode here does; "
-        "take this as a start for train-reranker"
+        "a start for train-reranker"
     ),
 }
-"""What to know before using the weights of each kind."""
+"""How to use the weights of each kind."""
+
+_WORDS = "Qformer.bert.embeddings.word_embeddings.weight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,10 @@ class ImportReport:
 
     Attributes:
         kind: Whose file it is.
-        mapped: Tensors taken from the file, by part of the model.
-        from_base: Tensors taken from the base, by part.
-        ignored: Names in the file that are known and not needed.
-        note: What to know before using it.
+        mapped: Number of tensors taken from the file, by part of the model.
+        from_base: Number of tensors taken from the base, by part.
+        ignored: Names in the file that are not needed, or were to be ignored.
+        note: How to use the weights.
     """
 
     kind: Kind
@@ -65,19 +68,24 @@ def import_reranker(
     kind: Kind | Literal["auto"] = "auto",
     base: Path | None = None,
     tokenizer: Path | None = None,
+    ignore: Sequence[str] = (),
 ) -> ImportReport:
-    """Returns the report of writing `file` as a fusion encoder's folder, weights in the precision that they have.
+    """Writes `file` as the folder of a Q-Former encoder; weights keep their precision.
 
     Args:
-        file: A checkpoint of PyTorch; nothing but tensors and plain values is unpickled.
+        file: A PyTorch checkpoint; nothing but tensors and plain values is unpickled.
         out: The folder to write.
-        kind: Whose file it is; `auto` tells LAVIS's from the others by their form.
-        base: For what the file lacks: folder of a whole model (ours or `Salesforce/blip2-itm-vit-g`), or LAVIS's
-            `eva_vit_g.pth` for the image tower, which its `blip2_pretrained.pth` does not hold.
-        tokenizer: Folder of BERT's tokenizer; left out, that of the base's folder.
+        kind: Whose file it is; `auto` recognizes LAVIS's by its form.
+        base: Source of what the file lacks: the folder of a complete model (ours or `Salesforce/blip2-itm-vit-g`), or
+            LAVIS's `eva_vit_g.pth` for the image tower, which its `blip2_pretrained.pth` does not contain.
+        tokenizer: Folder of BERT's tokenizer; by default the base's.
+        ignore: Patterns of tensor names in the file to ignore (`text_decoder.*`).
+
+    Returns:
+        What was taken from where, and what was ignored.
 
     Raises:
-        ValueError: The file is no such checkpoint, or something needed is missing, unexpected or of a wrong shape.
+        ValueError: The file is no such checkpoint, or a tensor is missing, unexpected or of a wrong shape.
     """
     state, wrapped = read_checkpoint(file)
     found = tell_kind(file, state, wrapped) if kind == "auto" else kind
@@ -89,16 +97,22 @@ def import_reranker(
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
     settings["vision_norm_eps"] = VISION_NORM_EPS
+    if _WORDS in state:  # a base may have a row for one more added word than the file
+        settings["qformer"] = {**settings["qformer"], "vocab_size": len(state[_WORDS])}
     pixels = _pixels(settings, found)
     empty = _empty_model(settings, words, pixels)
-    if len(words) != (rows := len(empty["embeddings.word_embeddings.weight"])):
-        raise ValueError(f"tokenizer: has {len(words)} words, the model {rows}; is it bert-base-uncased?")
+    _check_words(words, len(empty["embeddings.word_embeddings.weight"]))
 
     own = _mapped(empty, state)
     used = {part for name in own for part in lavis_sources(name)}
-    ignored = sorted(name for name in state if name not in used and is_ignored(name))
-    if unexpected := set(state) - used - set(ignored):
-        raise ValueError(f"{file}: unexpected: {some(unexpected)}; is it a BLIP-2 with ViT-g and a Q-Former?")
+    unused = set(state) - used
+    ignored = sorted(name for name in unused if is_ignored(name) or any(fnmatchcase(name, one) for one in ignore))
+    if unexpected := unused - set(ignored):
+        first = min(unexpected)
+        raise ValueError(
+            f"{file}: unexpected: {some(unexpected)}; if it is a BLIP-2 with ViT-g and a Q-Former that does not need "
+            f"them, pass --ignore with each name or a pattern, such as --ignore '{first.partition('.')[0]}*'"
+        )
     check_shapes(file, own, empty)
     missing = set(empty) - set(own)
     added = _mapped(missing, tower) if base is None or layout is None else _from_folder(base, layout, missing)
@@ -111,43 +125,43 @@ def import_reranker(
 
 
 def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], bool]:
-    """Returns the tensors of a checkpoint by name, and whether they were wrapped in `{"model": ...}`, as LAVIS does.
+    """Reads the tensors of a checkpoint by name, and whether they were wrapped in `{"model": ...}` as LAVIS does.
 
     Raises:
-        ValueError: It cannot be read, holds other objects than tensors and plain values, or no tensors by name.
+        ValueError: It cannot be read, contains objects other than tensors and plain values, or no named tensors.
     """
     try:
         state: Any = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
         reason = str(error).partition("\n")[0]
-        raise ValueError(f"{file}: cannot be read as a checkpoint of tensors alone: {reason}") from error
+        raise ValueError(f"{file}: not readable as a checkpoint of tensors alone: {reason}") from error
     wrapped = isinstance(state, dict) and isinstance(state.get("model"), dict)
     state = state["model"] if wrapped else state
     if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):
         raise ValueError(
-            f"{file}: expected names with a tensor each, maybe in 'model'; is it an optimizer's checkpoint?"
+            f"{file}: expected a dictionary of tensors by name, or one under 'model'; is it an optimizer's checkpoint?"
         )
     return {name.removeprefix("module."): tensor for name, tensor in state.items()}, wrapped
 
 
 def read_tower(file: Path) -> dict[str, Tensor]:
-    """Returns the tensors of EVA's ViT-g as LAVIS names them in a whole model; its last block is not used by BLIP-2.
+    """Reads the tensors of EVA's ViT-g under LAVIS's names in a complete model, without those that BLIP-2 leaves out.
 
     Raises:
         ValueError: The file is no such checkpoint.
     """
     state, _ = read_checkpoint(file)
     if "pos_embed" not in state:
-        raise ValueError(f"{file}: holds no pos_embed; as a base, eva_vit_g.pth or the folder of a whole model is due")
+        raise ValueError(f"{file}: has no pos_embed; --base must be eva_vit_g.pth or the folder of a complete model")
     unused = (f"blocks.{TOWER_BLOCKS}.", "norm.", "fc_norm.", "head.")
     return {f"visual_encoder.{name}": tensor for name, tensor in state.items() if not name.startswith(unused)}
 
 
 def tell_kind(file: Path, state: Mapping[str, Tensor], wrapped: bool) -> Kind:
-    """Returns whose file it is.
+    """Recognizes LAVIS's files by their form.
 
     Raises:
-        ValueError: That cannot be told: OMGM and EchoSight save the same names.
+        ValueError: It is not LAVIS's, and OMGM's and EchoSight's have the same names.
     """
     if wrapped and "prompt_tokens" not in state:
         return "lavis"
@@ -156,15 +170,27 @@ def tell_kind(file: Path, state: Mapping[str, Tensor], wrapped: bool) -> Kind:
 
 def _tokenizer(folder: Path | None) -> PreTrainedTokenizerBase:
     if folder is None:
-        raise ValueError("--tokenizer: pass the folder of bert-base-uncased's tokenizer; checkpoints have none")
+        raise ValueError("--tokenizer: pass the folder of bert-base-uncased's tokenizer; a checkpoint has none")
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
     if tokenizer.bos_token is None:
-        tokenizer.add_special_tokens({"bos_token": "[DEC]"})  # BLIP-2 adds it, so there is a row of weights for it
+        tokenizer.add_special_tokens({"bos_token": "[DEC]"})  # BLIP-2 adds it, so the weights have a row for it
     return tokenizer
 
 
+def _check_words(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
+    """Checks that every row of the word embeddings has its word; added words beyond them are read as unknown.
+
+    Raises:
+        ValueError: A row has no word, or a word that was not added has no row.
+    """
+    added = set(tokenizer.get_added_vocab().values())
+    ids = set(tokenizer.get_vocab().values())
+    if not set(range(rows)) <= ids or {one for one in ids - added if one >= rows}:
+        raise ValueError(f"tokenizer: has {len(tokenizer)} words, the model {rows}; is it bert-base-uncased?")
+
+
 def _pixels(settings: Mapping[str, Any], kind: Kind) -> PixelPreparation:
-    """Returns how pictures were prepared: LAVIS squashes them, OMGM and EchoSight pad to a ratio and cut."""
+    """Returns the preparation of images in training: LAVIS squashes them, OMGM and EchoSight pad and crop."""
     size = settings["vision"]["config"].get("image_size", 224)
     if kind == "lavis":
         return PixelPreparation(size, exact=True)
@@ -174,10 +200,10 @@ def _pixels(settings: Mapping[str, Any], kind: Kind) -> PixelPreparation:
 def _empty_model(
     settings: dict[str, Any], tokenizer: PreTrainedTokenizerBase, pixels: PixelPreparation
 ) -> dict[str, Tensor]:
-    """Returns the model's tensors by name, with shapes and without memory."""
+    """Returns the model's tensors by name, on the meta device: shapes without memory."""
     layout = Layout(settings)
     if settings["vision"]["kind"] != "blip2":
-        raise ValueError("--base: its image tower is not BLIP-2's, so no such checkpoint fits it")
+        raise ValueError("--base: its image tower is not BLIP-2's ViT-g, so such a checkpoint does not fit")
     with torch.device("meta"):
         model = QFormerFusion(
             layout.vision(),
@@ -192,7 +218,7 @@ def _empty_model(
 
 
 def _mapped(names: Iterable[str], state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Returns those of our tensors that a LAVIS checkpoint has."""
+    """Builds those of our tensors that a LAVIS checkpoint has."""
     sources = {name: lavis_sources(name) for name in names}
     return {name: from_lavis(parts, state) for name, parts in sources.items() if all(part in state for part in parts)}
 

@@ -1,4 +1,4 @@
-"""The names that LAVIS, and with it OMGM and EchoSight, give to BLIP-2's weights, in both directions."""
+"""The names of BLIP-2's weights in LAVIS, and so in OMGM and EchoSight, in both directions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from retriever.models.weights import some
 
 VISION_HEAD, TEXT_HEAD = 88, 64
-"""Width of an attention head in ViT-g and in BERT: what a checkpoint does not tell."""
+"""Width of an attention head in ViT-g and in BERT, which a checkpoint does not tell."""
 
 IGNORED = ("Qformer.cls.", "vision_proj.", "text_proj.", "itm_head.", "temp", "prompt_tokens")
-"""Heads, temperature and prompts: they score or write text in other ways and are not needed here."""
+"""Heads, temperature and prompts: they score in other ways, or generate text, and are not needed here."""
 
-FROM_BASE = "pass --base with LAVIS's eva_vit_g.pth for an image tower, or with the folder of a whole model"
-"""What to do about weights that a checkpoint lacks."""
+FROM_BASE = "pass --base with LAVIS's eva_vit_g.pth for an image tower, or with a complete model"
+"""Advice about weights that a checkpoint lacks."""
 
 _COUNTING = "Qformer.bert.embeddings.position_ids"
 _PARTS = {
@@ -43,7 +43,7 @@ _QKV_BIAS = ".attn.qkv.bias"
 
 
 def lavis_name(name: str) -> str:
-    """Returns what LAVIS calls our tensor `name`."""
+    """Returns LAVIS's name of our tensor `name`."""
     for ours, theirs in _PARTS.items():
         if name.startswith(ours):
             name = theirs + name.removeprefix(ours)
@@ -54,7 +54,7 @@ def lavis_name(name: str) -> str:
 
 
 def lavis_sources(name: str) -> tuple[str, ...]:
-    """Returns the LAVIS tensors that our tensor `name` is made of: one, or the biases of queries and values."""
+    """Returns the LAVIS tensors that make up our tensor `name`: one, or the biases of queries and values."""
     theirs = lavis_name(name)
     if theirs.endswith(_QKV_BIAS):
         stem = theirs.removesuffix("qkv.bias")
@@ -63,7 +63,7 @@ def lavis_sources(name: str) -> tuple[str, ...]:
 
 
 def from_lavis(sources: tuple[str, ...], state: Mapping[str, Tensor]) -> Tensor:
-    """Returns our tensor of its LAVIS tensors; LAVIS's image tower has no bias for keys, so ours is zero."""
+    """Builds our tensor from its LAVIS tensors; LAVIS's image tower has no bias for keys, so ours is zero."""
     if len(sources) == 1:
         return state[sources[0]]
     queries, values = (state[source] for source in sources)
@@ -73,7 +73,7 @@ def from_lavis(sources: tuple[str, ...], state: Mapping[str, Tensor]) -> Tensor:
 def export_lavis(model: nn.Module) -> dict[str, Tensor]:
     """Returns the weights of a `QFormerFusion` with a ViT-g tower under LAVIS's names, on the CPU.
 
-    A bias for keys is left out: it adds the same to all scores of a query, which softmax takes away again.
+    The bias for keys is left out: it adds the same amount to all scores of a query, and softmax cancels it.
     """
     state: dict[str, Tensor] = {}
     for name, tensor in model.state_dict().items():
@@ -90,10 +90,10 @@ def is_ignored(name: str) -> bool:
 
 
 def lavis_settings(state: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Returns our settings for a whole checkpoint: sizes from its tensors, head widths those of ViT-g and BERT.
+    """Returns our settings for a complete checkpoint: sizes from its tensors, head widths of ViT-g and BERT.
 
     Raises:
-        ValueError: A tensor that tells a size is missing, or the sizes are not those of ViT-g and BERT.
+        ValueError: A tensor that tells a size is missing, or the widths do not divide into such heads.
     """
     vision, text = "visual_encoder.", "Qformer.bert."
     needed = (
@@ -111,8 +111,8 @@ def lavis_settings(state: Mapping[str, Tensor]) -> dict[str, Any]:
     width, hidden, grid = patches[0], words[1], math.isqrt(positions[1] - 1)
     if width % VISION_HEAD or hidden % TEXT_HEAD:
         raise ValueError(
-            f"widths {width} and {hidden} are not those of ViT-g and BERT, so the number of attention heads is not "
-            "known; pass --base with the folder of a model of these sizes"
+            f"widths {width} and {hidden} are not those of ViT-g and BERT, so the number of attention heads is "
+            "unknown; pass --base with the folder of a model of these sizes"
         )
     layers = _count(state, f"{text}encoder.layer.")
     crossed = [i for i in range(layers) if f"{text}encoder.layer.{i}.crossattention.self.query.weight" in state]
@@ -145,5 +145,5 @@ def lavis_settings(state: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def _count(state: Mapping[str, Tensor], prefix: str) -> int:
-    """Returns how many numbered layers there are below `prefix`."""
+    """Counts the numbered layers below `prefix`."""
     return len({name.removeprefix(prefix).partition(".")[0] for name in state if name.startswith(prefix)})

@@ -178,7 +178,10 @@ class QFormerFusion(nn.Module):
         """Returns token ids and their mask, int64 [N, T], padded to the longest and cut at `max_tokens`."""
         limit = min(max_tokens or self.max_text_tokens, self.max_text_tokens)
         encoded = self.tokenizer(list(texts), padding=True, truncation=True, max_length=limit, return_tensors="pt")
-        return self._moved(encoded["input_ids"]), self._moved(encoded["attention_mask"])
+        ids = encoded["input_ids"]
+        if len(self.tokenizer) > self.config.vocab_size:  # an added word such as <image> may have no row of weights
+            ids = ids.masked_fill(ids >= self.config.vocab_size, self.tokenizer.unk_token_id)
+        return self._moved(ids), self._moved(encoded["attention_mask"])
 
     def vision_features(self, pixels: Tensor) -> Tensor:
         """Returns the image tower's output, [B, cells, width] of the model's dtype, of pixel values [B, 3, H, W]."""

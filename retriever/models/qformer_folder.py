@@ -1,4 +1,4 @@
-"""What a fusion encoder's folder holds: our own layout, or that of a BLIP-2 checkpoint of transformers."""
+"""The folder of a Q-Former encoder: our own layout, or that of a BLIP-2 checkpoint of transformers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from transformers import Blip2QFormerConfig, PreTrainedTokenizerBase
 from retriever.models import blip2
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
-from retriever.models.weights import WEIGHTS_NAME
+from retriever.models.weights import WEIGHTS_NAME, stored_names
 
 CONFIG_NAME = "config.json"
 
@@ -23,7 +23,7 @@ VISION_KINDS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {
     "small_clip": lambda config: SmallVision(SmallCLIPConfig(**config)),
     "blip2": blip2.vision_tower,
 }
-"""How the image tower of each kind is built from its settings; it gives `last_hidden_state` [B, cells, width]."""
+"""Builds the image tower of each kind from its settings; a tower returns `last_hidden_state` [B, cells, width]."""
 
 _SMALL_SETTINGS = ("image_size", "channels", "vision_heads")
 
@@ -34,9 +34,9 @@ class Layout:
 
     Attributes:
         settings: `qformer` (of a `Blip2QFormerConfig`), `vision` (`kind`, a key of `VISION_KINDS`, and `config`),
-            `queries`, `max_text_tokens`, and maybe `vision_norm_eps`.
-        stored_name: Gives what the folder calls our tensor.
-        ignored: Tells which of the folder's tensors are known and not needed.
+            `queries`, `max_text_tokens`, and optionally `vision_norm_eps`.
+        stored_name: Maps the name of our tensor to its name in the folder.
+        ignored: Tells whether a tensor of the folder is known and not needed.
     """
 
     settings: dict[str, Any]
@@ -44,7 +44,7 @@ class Layout:
     ignored: Callable[[str], bool] = lambda name: False
 
     def vision(self) -> nn.Module:
-        """Returns the image tower, not filled."""
+        """Returns an image tower with random weights."""
         return VISION_KINDS[self.settings["vision"]["kind"]](self.settings["vision"]["config"])
 
     def qformer(self) -> Blip2QFormerConfig:
@@ -53,23 +53,25 @@ class Layout:
 
 
 def read_layout(folder: Path) -> Layout:
-    """Returns what `config.json` in `folder` says.
+    """Reads `config.json` in `folder`.
 
     Raises:
-        ValueError: There is none, or the model is of a kind that is not known.
+        ValueError: The file is missing, or its model is of an unknown kind or too old a revision.
     """
     path = folder / CONFIG_NAME
     if not path.is_file():
-        raise ValueError(f"{path}: not found; a fusion model's folder needs it")
+        raise ValueError(f"{path}: not found; the folder of a Q-Former needs it")
     settings = json.loads(path.read_text(encoding="utf-8"))
     if settings.get("model_type") == blip2.MODEL_TYPE:
         try:
-            return Layout(blip2.settings_of(settings), blip2.stored_name, blip2.ignored)
+            layout = Layout(blip2.settings_of(settings), blip2.stored_name, blip2.ignored)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
+        blip2.check_revision(folder, stored_names(folder))
+        return layout
     kind = settings.get("vision", {}).get("kind")
     if kind not in VISION_KINDS:
-        raise ValueError(f"{path}: vision.kind: {kind!r} is not known; known are {', '.join(VISION_KINDS)}")
+        raise ValueError(f"{path}: vision.kind: must be one of {', '.join(VISION_KINDS)}, got {kind!r}")
     return Layout(settings)
 
 
@@ -80,7 +82,7 @@ def write_folder(
     tokenizer: PreTrainedTokenizerBase,
     pixels: PixelPreparation,
 ) -> None:
-    """Writes a folder of our layout; the weights come last."""
+    """Writes a folder in our layout; the weights come last."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(folder)
     pixels.save(folder)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import BertTokenizerFast
+from transformers import AutoTokenizer, BertTokenizerFast
 
 from omgm.__main__ import main
+from omgm.profile import load_profile
 from retriever.models.lavis import from_lavis, lavis_settings, lavis_sources
 from retriever.models.qformer import QFormerFusion
 from tests.lavis.ours import tiny_model, tiny_tokenizer
@@ -127,7 +130,7 @@ def test_the_tower_may_come_from_its_own_checkpoint(tmp_path: Path, base: Path, 
     assert report["from_base"] == {"vision": 28}
     assert bool((QFormerFusion.load(tmp_path / "out").vision.embeddings.position_embedding == 1).all())
     torch.save({"other": torch.zeros(1)}, tmp_path / "eva_vit_g.pth")
-    assert "holds no pos_embed" in refused(capsys, *args, "--base", tmp_path / "eva_vit_g.pth")
+    assert "has no pos_embed" in refused(capsys, *args, "--base", tmp_path / "eva_vit_g.pth")
 
 
 def test_a_base_that_lacks_something_too_is_refused(tmp_path: Path, base: Path, capsys: Capture) -> None:
@@ -153,7 +156,11 @@ def test_a_whole_checkpoint_needs_no_base(tmp_path: Path, base: Path, capsys: Ca
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"language_model.weight": torch.zeros(1)}, "unexpected: language_model.weight"),
+        (
+            {"language_model.weight": torch.zeros(1)},
+            "unexpected: language_model.weight; if it is a BLIP-2 with ViT-g and a Q-Former that does not need them, "
+            "pass --ignore with each name or a pattern, such as --ignore 'language_model*'",
+        ),
         ({"query_tokens": torch.zeros(1, 31, 24)}, "query_tokens: expected [1, 32, 24], got [1, 31, 24]"),
     ],
 )
@@ -171,14 +178,73 @@ def test_another_vocabulary_is_refused(base: Path, tmp_path: Path, capsys: Captu
     assert "has 27 words, the model 28" in refused(capsys, *args)
 
 
+def test_a_word_added_to_the_tokenizer_alone_is_accepted(base: Path, tmp_path: Path, capsys: Capture) -> None:
+    # Newer revisions of the published tokenizer have <image>, for which neither LAVIS nor OMGM has a row of weights.
+    shutil.copytree(base, tmp_path / "base")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "base")
+    tokenizer.add_tokens(["<image>"], special_tokens=True)
+    tokenizer.save_pretrained(tmp_path / "base")
+    file = checkpoint(tmp_path, {"model": STATE})
+    run(capsys, file, "--base", tmp_path / "base", "--out", tmp_path / "out")
+    encoder = QFormerFusion.load(tmp_path / "out")
+    assert len(encoder.tokenizer) == 29
+    ids, _ = encoder.tokenize(["a <image> b"])
+    assert ids.tolist() == [[2, 5, 1, 6, 3]]  # [CLS] a [UNK] b [SEP]
+    assert encoder.encode([Image.new("RGB", (16, 16))], ["a <image> b"]).isfinite().all()
+
+
+def test_a_base_with_a_row_for_one_more_word_is_accepted(base: Path, tmp_path: Path, capsys: Capture) -> None:
+    shutil.copytree(base, tmp_path / "base")
+    settings = json.loads((base / "config.json").read_text())
+    settings["qformer"]["vocab_size"] += 1
+    (tmp_path / "base" / "config.json").write_text(json.dumps(settings))
+    file = checkpoint(tmp_path, {"model": STATE})
+    run(capsys, file, "--base", tmp_path / "base", "--out", tmp_path / "out")
+    assert QFormerFusion.load(tmp_path / "out").config.vocab_size == 28
+
+
+@pytest.mark.parametrize("kind", ["omgm", "echosight"])
+def test_stray_weights_are_named_and_can_be_ignored(kind: str, base: Path, tmp_path: Path, capsys: Capture) -> None:
+    # OMGM and EchoSight read their files with strict=False, so such keys may be in them.
+    stray = {"proj_head.0.weight": torch.zeros(2), "proj_head.0.bias": torch.zeros(2), "epoch_loss": torch.zeros(1)}
+    args = (checkpoint(tmp_path, STATE | stray), "--kind", kind, "--base", base, "--out", tmp_path / "out")
+    assert "unexpected: epoch_loss, proj_head.0.bias, proj_head.0.weight; " in refused(capsys, *args)
+    assert "unexpected: epoch_loss; " in refused(capsys, *args, "--ignore", "proj_head.*")
+    report = run(capsys, *args, "--ignore", "proj_head.*", "--ignore", "epoch_loss")
+    assert set(stray) < set(report["ignored"])
+    # A tensor that the model needs is taken all the same.
+    assert run(capsys, *args, "--ignore", "*")["mapped"]["query_tokens"] == 1
+
+
+def test_the_model_of_the_profile_is_the_base(
+    base: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = checkpoint(tmp_path, {"model": {name: tensor for name, tensor in STATE.items() if name not in TOWER}})
+    out = tmp_path / "out"
+    assert run(capsys, file, "--set", f"fusion.model={base}", "--out", out)["from_base"] == {"vision": 28}
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    pinned = load_profile("paper").fusion.model
+    expected = (
+        f"; the default base is {pinned}: not on this machine, or not all of it; run: omgm download --profile paper"
+    )
+    for more in ((), ("--tokenizer", base)):
+        assert expected in refused(capsys, file, *more, "--out", out)
+    assert expected not in refused(capsys, file, "--base", "none", "--out", out)
+    # Downloaded under its commit, as the profile has it, it is found without naming it.
+    commit = pinned.partition("@")[2]
+    shutil.copytree(base, tmp_path / "cache" / "models--Salesforce--blip2-itm-vit-g" / "snapshots" / commit)
+    assert run(capsys, file, "--out", out)["from_base"] == {"vision": 28}
+
+
 def test_files_of_other_kinds_are_refused(base: Path, tmp_path: Path, capsys: Capture) -> None:
     rest = ("--base", base, "--out", tmp_path / "out")
     optimizer = checkpoint(tmp_path, {"epoch": 1, "optimizer_state_dict": {"state": {}}})
     assert "optimizer's checkpoint" in refused(capsys, optimizer, *rest)
     pickled = checkpoint(tmp_path, {"model": {"path": tmp_path}})
-    assert "cannot be read as a checkpoint of tensors alone" in refused(capsys, pickled, *rest)
+    assert "not readable as a checkpoint of tensors alone" in refused(capsys, pickled, *rest)
     (tmp_path / "text.pth").write_text("no checkpoint")
-    assert "cannot be read" in refused(capsys, tmp_path / "text.pth", *rest)
+    assert "not readable" in refused(capsys, tmp_path / "text.pth", *rest)
     assert "does not exist" in refused(capsys, tmp_path / "absent.pth", *rest)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -151,6 +152,35 @@ def test_a_buffer_of_older_checkpoints_is_passed_over(folder: Path) -> None:
     index["weight_map"]["embeddings.position_ids"] = "model-extra.safetensors"
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     assert torch.equal(QFormerFusion.load(folder).embeddings.position_ids, torch.arange(20)[None])
+
+
+def renamed(folder: Path, rename: Callable[[str], str]) -> None:
+    """Renames the tensors of a checkpoint in shards."""
+    weight_map = {}
+    for shard in folder.glob("model-*.safetensors"):
+        tensors = {rename(name): tensor for name, tensor in load_file(shard).items()}
+        save_file(tensors, shard, {"format": "pt"})
+        weight_map |= dict.fromkeys(tensors, shard.name)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
+def test_an_older_revision_has_other_names_for_its_heads(folder: Path, kept: Path) -> None:
+    renamed(
+        folder,
+        lambda name: name.replace("vision_projection.", "vision_proj.").replace("text_projection.", "text_proj."),
+    )
+    assert torch.equal(
+        QFormerFusion.load(folder).encode(pictures(), TEXTS), QFormerFusion.load(kept).encode(pictures(), TEXTS)
+    )
+
+
+def test_one_of_the_first_revisions_is_recognized(folder: Path) -> None:
+    renamed(folder, lambda name: f"qformer.{name}" if name.startswith("embeddings.") else name)
+    expected = (
+        r"the weights have qformer\.embeddings\.\S+, as in the first revisions .* use the revision that configs/paper"
+    )
+    with pytest.raises(ValueError, match=expected):
+        QFormerFusion.load(folder)
 
 
 def test_missing_and_unexpected_weights_are_named(folder: Path) -> None:

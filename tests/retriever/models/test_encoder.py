@@ -3,15 +3,18 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from packaging.requirements import Requirement
 from PIL import Image
 from safetensors.torch import save_file
 from transformers import (
+    AutoTokenizer,
     BertConfig,
     BertModel,
     CLIPConfig,
@@ -29,6 +32,7 @@ from retriever.models.eva_clip import EvaCLIP
 from retriever.models.eva_weights import eva_config, eva_sources
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
+from tests.paths import ROOT
 from training.tokenizer import train_tokenizer
 
 TEXTS = ["a red flag", "three bands of blue, white and red", "green"]
@@ -217,6 +221,19 @@ def test_transformers_own_pipeline_for_siglip_gives_the_same_vectors(tmp_path: P
     windowed = ClipEncoder.load(tmp_path, long_texts="windows")
     torch.testing.assert_close(windowed.encode_texts(texts)[:3], words[:3], atol=1e-5, rtol=0)  # these are short
     assert not torch.allclose(windowed.encode_texts(texts)[3], words[3], atol=1e-2)
+
+
+def test_the_extra_for_siglip_has_what_its_tokenizer_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {Requirement(one).name for one in extras["sentencepiece"]} == {"sentencepiece", "protobuf"}
+    small_encoder().save(tmp_path)
+
+    def without_protobuf(folder: Path) -> None:
+        raise ImportError("SiglipTokenizer requires protobuf")
+
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", without_protobuf)
+    with pytest.raises(ValueError, match=r"pip install 'omgm\[sentencepiece\]': SiglipTokenizer requires protobuf"):
+        ClipEncoder.load(tmp_path)
 
 
 def eva_folder(folder: Path) -> EvaCLIP:
