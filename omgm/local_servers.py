@@ -59,7 +59,7 @@ def local_server_findings(ports: Mapping[int, str] = PORTS, seconds: float = SEC
     servers = asyncio.run(find_servers(ports, seconds))
     if not servers:
         asked = ", ".join(map(str, sorted(ports)))
-        return [Finding("local chat servers", "ok", f"none on ports {asked}; docs/generators.md starts one")]
+        return [Finding("local chat servers", "ok", f"none on ports {asked}; see docs/generators.md to start one")]
     findings = []
     for server in servers:
         name = f"port {server.port}, {ports[server.port]}"
