@@ -158,13 +158,13 @@ def from_json(row: Mapping[str, Any]) -> QueryRecord:
     return QueryRecord(**{name: value for name, value in {**row, **typed}.items() if name in _FIELDS})
 
 
-def read_records(path: Path) -> Iterator[QueryRecord]:
+def read_records(path: Path | str) -> Iterator[QueryRecord]:
     """Yields the records of a run, one at a time.
 
     Raises:
         ValueError: A line is not a record; the message names file and line.
     """
-    with path.open(encoding="utf-8") as file:
+    with Path(path).open(encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
             try:
                 yield from_json(json.loads(line))

@@ -41,7 +41,7 @@ LOADERS: dict[str, Loader] = {
 """The loader of each data set's question file, by the name of the data set."""
 
 
-def load(dataset: str, path: Path) -> list[Question]:
+def load(dataset: str, path: Path | str) -> list[Question]:
     """Loads the questions of a file in the format of `dataset`, a key of `LOADERS`.
 
     Raises:
@@ -56,7 +56,7 @@ def load(dataset: str, path: Path) -> list[Question]:
     return questions
 
 
-def read(dataset: str, path: Path) -> Iterator[Item]:
+def read(dataset: str, path: Path | str) -> Iterator[Item]:
     """Reads a file row by row: yields the question of each row, the reason to skip the row, or its error.
 
     Raises:
@@ -64,4 +64,4 @@ def read(dataset: str, path: Path) -> Iterator[Item]:
     """
     if dataset not in LOADERS:
         raise ValueError(f"unknown data set {dataset!r}; known are {', '.join(LOADERS)}")
-    return LOADERS[dataset](path)
+    return LOADERS[dataset](Path(path))
