@@ -1,6 +1,6 @@
-"""Models of a profile's true sizes with random weights, and an index that exists in memory alone: nothing to download.
+"""Models of full size with random weights and a synthetic index in memory, so that nothing has to be downloaded.
 
-What they answer is noise; what they cost is what the real ones cost, but for pictures and texts that are made up.
+Their output is noise, but they cost as much as the real ones on made-up images and texts.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import retriever.models  # noqa: F401  # isort: skip  # before transformers
@@ -44,17 +45,17 @@ leaf tree plant bird island lake temple bridge castle museum tower garden forest
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is measured.
+    """The sizes of models and index.
 
     Attributes:
         encoder: Step 1's model.
-        vision: Step 2's image tower, as BLIP-2's configuration says it.
+        vision: Step 2's image tower, in terms of BLIP-2's configuration.
         qformer: Step 2's Q-Former.
         reranker: Step 3's model.
-        entities: Vectors that step 1 searches.
-        stored: Sections in the token store; entities share them.
-        most_sections: An entity has 1 to so many sections.
-        section_words: Median words of a section.
+        entities: Number of vectors that step 1 searches.
+        stored: Number of sections in the token store; entities share them.
+        most_sections: Largest number of sections of an entity.
+        section_words: Median number of words of a section.
     """
 
     encoder: EvaCLIPConfig
@@ -97,17 +98,19 @@ TINY = Sizes(
     most_sections=6,
     section_words=12,
 )
-"""The same code on a machine without a GPU, in seconds."""
+"""Small sizes, to run the same code without a GPU in seconds."""
 
 
 class SyntheticIndex:
-    """Entities with random vectors, sections with random tokens (fulfils `retriever.protocols.EntityIndex`).
+    """An `EntityIndex` with random vectors and tokens.
 
     Args:
-        sizes: How many.
-        token_shape: Tokens of a section and their length.
-        device: Where vectors and tokens are.
+        sizes: Number of entities and sections.
+        token_shape: Number of tokens of a section and their length.
+        device: The device of vectors and tokens.
     """
+
+    name = "synthetic"
 
     def __init__(self, sizes: Sizes, token_shape: tuple[int, int], device: str) -> None:
         self._sizes, self._entities = sizes, sizes.entities
@@ -127,13 +130,21 @@ class SyntheticIndex:
         return self.search_on_device.search(vectors, k)
 
     def entity(self, row: int) -> Entity:
-        """Returns made-up sections; always the same for one row."""
+        """Returns made-up sections, always the same ones for a row."""
         rng = random.Random(row)
         sections = tuple(
             Section(f"Section {i}", words(rng, self._sizes.section_words), i)
             for i in range(len(self.section_rows(row)))
         )
         return Entity(str(row), f"Entity {row}", sections)
+
+    def row_of(self, entity_id: str) -> int | None:
+        """Returns the row of an entity, which is its id."""
+        return int(entity_id)
+
+    def image_path(self, row: int) -> Path | None:
+        """Returns `None`: there are no images."""
+        return None
 
     def section_rows(self, row: int) -> range:
         """Returns 1 to `most_sections` rows, few for most entities (the square of a uniform draw)."""
@@ -143,18 +154,18 @@ class SyntheticIndex:
         return range(start, start + count)
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
-        """Returns the whole store and where the spans begin."""
+        """Returns the whole store and where the spans begin, like a store in GPU memory."""
         return StoredTokens(self.values, self.scales, np.array([span.start for span in spans], np.int64))
 
 
 def tokenizer() -> PreTrainedTokenizerBase:
-    """Returns a fast tokenizer of the made-up words."""
+    """Trains a fast tokenizer on the made-up words."""
     rng = random.Random(0)
     return train_tokenizer([words(rng, 50) for _ in range(200)], 3000, 512)
 
 
 def build_encoder(sizes: Sizes, device: str, dtype: torch.dtype) -> ClipEncoder:
-    """Returns step 1's model with random weights."""
+    """Builds step 1's model with random weights."""
     with _placed(device, dtype):
         model = EvaCLIP(sizes.encoder)
     pixels = PixelPreparation(sizes.encoder.image_size, crop=True)
@@ -162,7 +173,7 @@ def build_encoder(sizes: Sizes, device: str, dtype: torch.dtype) -> ClipEncoder:
 
 
 def build_fusion(sizes: Sizes, device: str, dtype: torch.dtype) -> QFormerFusion:
-    """Returns step 2's model with random weights."""
+    """Builds step 2's model with random weights."""
     vision = Blip2VisionConfig(**sizes.vision).to_diff_dict()
     qformer = Blip2QFormerConfig(use_qformer_text_input=True, **sizes.qformer)
     pixels = PixelPreparation(sizes.vision.get("image_size", 224))
@@ -174,28 +185,29 @@ def build_fusion(sizes: Sizes, device: str, dtype: torch.dtype) -> QFormerFusion
 
 
 def build_reranker(sizes: Sizes, device: str, dtype: torch.dtype) -> CrossEncoderReranker:
-    """Returns step 3's model with random weights."""
+    """Builds step 3's model with random weights."""
     with _placed(device, dtype):
-        model = XLMRobertaForSequenceClassification(XLMRobertaConfig(num_labels=1, **sizes.reranker))
+        config = XLMRobertaConfig(num_labels=1, **sizes.reranker)  # type: ignore[call-arg]  # set from keywords
+        model = XLMRobertaForSequenceClassification(config)
     return CrossEncoderReranker(model, tokenizer(), max_tokens=1024)
 
 
 def queries(count: int) -> list[Query]:
-    """Returns made-up photographs of 640 x 480 with questions of ten words."""
+    """Returns made-up photographs of 640 x 480 pixels with questions of ten words."""
     rng = np.random.default_rng(0)
     noise = rng.integers(0, 256, (count, 60, 80, 3), dtype=np.uint8)
-    pictures = [Image.fromarray(pixels).resize((640, 480), Image.Resampling.BICUBIC) for pixels in noise]
-    return [Query(picture, words(random.Random(i), 10) + "?", str(i)) for i, picture in enumerate(pictures)]
+    images = [Image.fromarray(pixels).resize((640, 480), Image.Resampling.BICUBIC) for pixels in noise]
+    return [Query(image, words(random.Random(i), 10) + "?", str(i)) for i, image in enumerate(images)]
 
 
 def words(rng: random.Random, median: int) -> str:
-    """Returns a made-up text, its length log-normal around a median in words."""
+    """Returns a made-up text with a log-normal number of words around a median."""
     return " ".join(rng.choices(WORDS, k=max(3, round(median * rng.lognormvariate(0, 0.6 if median > 20 else 0.2)))))
 
 
 @contextmanager
 def _placed(device: str, dtype: torch.dtype) -> Iterator[None]:
-    """Makes new tensors on a device and of a type."""
+    """Creates new tensors on a device and with a dtype."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:

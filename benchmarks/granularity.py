@@ -1,12 +1,12 @@
-r"""What step 1 should search (the paper's Table 5): Recall@K of the picture against four candidates for an entity.
+r"""Compares what step 1 can search (the paper's Table 5): Recall@K of images against four candidates for an entity.
 
     python benchmarks/granularity.py --profile embedded --kb kb_wiki.json --images . \
         --queries dev.csv --query-images queries [--kb-filter images/flag/] [--entity-filter images/flag/]
 
-Builds an index each of summaries, titles, whole articles and main images with the profile's encoder (no tokens), and
-searches it with the picture of every question. A question counts as wrong when its picture cannot be read, and so does
-one about an entity without a picture where main images are searched. `--kb-filter` cuts the knowledge base, and the
-questions with it; `--entity-filter` the questions alone. With `--out` the indexes are kept and found again.
+Builds one index each of summaries, titles, whole articles and main images with the profile's encoder (no tokens), and
+searches it with the image of every question. A question counts as wrong if its image cannot be read, and, when main
+images are searched, if its entity has none. `--kb-filter` selects entities of the knowledge base and their questions,
+`--entity-filter` only questions. With `--out`, the indexes are kept and reused.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _BATCH = 64
 def granularity(
     profile: Profile, kb: Path, images: Path, questions: Sequence[Question], query_images: Path, out: Path
 ) -> list[dict[str, float | str]]:
-    """Returns a row for each kind of candidate, with Recall@K of step 1."""
+    """Computes Recall@K of step 1 for each kind of candidate."""
     encoder = build_encoder(profile)
-    vectors = encode_pictures(encoder, questions, query_images)
+    vectors = encode_images(encoder, questions, query_images)
     rows: list[dict[str, float | str]] = []
     for candidates in get_args(Candidates):
         index = build_index(
             kb,
             images,
             out / candidates,
-            # Only summaries are worth asking a server for: the other kinds never read them.
+            # Only summaries are worth asking a server for; the other candidates never read them.
             summarizer=build_summarizer(profile) if candidates == "summary" else ExtractiveSummarizer(),
             encoder=encoder,
             fusion=None,
@@ -63,38 +63,38 @@ def granularity(
     return rows
 
 
-def encode_pictures(encoder: DualEncoder, questions: Sequence[Question], query_images: Path) -> dict[str, torch.Tensor]:
-    """Returns the vector of every picture by its id; those that cannot be read are left out and logged."""
+def encode_images(encoder: DualEncoder, questions: Sequence[Question], query_images: Path) -> dict[str, torch.Tensor]:
+    """Returns the vector of every image by its id; unreadable ones are logged and left out."""
     vectors: dict[str, torch.Tensor] = {}
     ids = list(dict.fromkeys(question.image_id for question in questions))
     for start in range(0, len(ids), _BATCH):
-        pictures = {}
+        images = {}
         for image_id in ids[start : start + _BATCH]:
             path = find_query_image(query_images, image_id)
             try:
                 if path is None:
-                    raise ValueError(f"{query_images}: no picture {image_id!r}")
-                pictures[image_id] = load_image(path)
+                    raise ValueError(f"{query_images}: no image {image_id!r}")
+                images[image_id] = load_image(path)
             except ValueError as error:
                 logger.warning("%s: counts as wrong", error)
-        vectors |= zip(pictures, encoder.encode_images(list(pictures.values())), strict=True)
+        vectors |= zip(images, encoder.encode_images(list(images.values())), strict=True)
     return vectors
 
 
 def recalls(index: Index, questions: Sequence[Question], vectors: Mapping[str, torch.Tensor]) -> dict[str, float]:
     """Returns Recall@K of the questions over an index."""
     k = max(CUTOFFS)
-    found: dict[str, list[tuple[str, float]]] = {}
+    rankings: dict[str, list[tuple[str, float]]] = {}
     if vectors:
         scores, rows = index.search(torch.stack(list(vectors.values())), k)
         for image_id, row, score in zip(vectors, rows.tolist(), scores.tolist(), strict=True):
-            found[image_id] = [(index.entity(r).id, s) for r, s in zip(row, score, strict=True) if r >= 0]
-    ranks = [rank_of(question.entity_ids, found.get(question.image_id, [])) for question in questions]
+            rankings[image_id] = [(index.entity(r).id, s) for r, s in zip(row, score, strict=True) if r >= 0]
+    ranks = [rank_of(question.entity_ids, rankings.get(question.image_id, [])) for question in questions]
     return {f"recall@{cutoff}": recall_at_k(ranks, cutoff) for cutoff in CUTOFFS}
 
 
 def as_markdown(rows: Sequence[Mapping[str, float | str]]) -> str:
-    """Returns the table, shares in percent."""
+    """Returns the table in Markdown, in percent."""
     lines = ["| step 1 searches | " + " | ".join(f"R@{k}" for k in CUTOFFS) + " |", "| --- " * (len(CUTOFFS) + 1) + "|"]
     for row in rows:
         figures = " | ".join(f"{100 * float(row[f'recall@{k}']):.1f}" for k in CUTOFFS)
@@ -107,14 +107,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--profile", default="embedded", metavar="P", help="a name from configs/ or a file")
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="SECTION.KEY=VALUE")
     parser.add_argument("--kb", type=Path, required=True, metavar="FILE", help="the knowledge base")
-    parser.add_argument("--images", type=Path, required=True, metavar="DIR", help="its pictures")
+    parser.add_argument("--images", type=Path, required=True, metavar="DIR", help="the folder of its images")
     parser.add_argument("--dataset", default="evqa", metavar="NAME", help="evqa or infoseek (%(default)s)")
     parser.add_argument("--queries", type=Path, required=True, metavar="FILE", help="the questions")
-    parser.add_argument("--query-images", type=Path, required=True, metavar="DIR", help="their pictures")
+    parser.add_argument("--query-images", type=Path, required=True, metavar="DIR", help="the folder of their images")
     parser.add_argument("--kb-filter", metavar="TEXT", help="search only entities whose main image or id contains it")
-    parser.add_argument("--entity-filter", metavar="TEXT", help="ask only about entities whose main image or id does")
+    parser.add_argument("--entity-filter", metavar="TEXT", help="ask only about such entities")
     parser.add_argument("--limit", type=int, metavar="N", help="at most N questions, spread over the file")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where to keep the indexes; by default nowhere")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to keep the indexes; by default they are deleted"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(argv)
     profile = load_profile(args.profile, args.overrides)

@@ -2,10 +2,10 @@
 
     python benchmarks/ingestion.py --entities 100000 --folder /tmp/ingestion
 
-Writes a knowledge base of E-VQA's form (made-up words, always the same; 3 to 9 sections and 2 to 4 picture URLs an
-article; about 10 KB each, as the published one has), unless the folder holds it, with one small picture for every tenth
-article. Then each part runs in a process of its own, whose largest memory the system counts: reading alone; articles,
-ids and picture look-up as `build_index` does them; and the whole of `build_index` with models that cost nothing.
+Writes a knowledge base in E-VQA's format unless the folder has it: made-up words, always the same; 3 to 9 sections and
+2 to 4 image URLs per article; about 10 KB each, like the published one; a small image for every tenth article. Then
+each part runs in its own process, for which the system reports the peak memory: reading alone; articles, ids and images
+as `build_index` handles them; and all of `build_index` with models that cost nothing.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from indexes.stages import read_pictures, write_articles
 from retriever.files import replace_with
 from retriever.types import Entity
 
-_PICTURE_EVERY = 10
+_IMAGE_EVERY = 10
 _DIMENSION, _TOKENS = 64, (32, 8)
 
 
 def write_knowledge_base(folder: Path, entities: int) -> tuple[Path, Path]:
-    """Returns a knowledge base of so many entities and its folder of pictures, written unless they are there."""
+    """Writes a knowledge base and its images unless they exist; returns the file and the image folder."""
     kb, images = folder / f"kb_{entities}.json", folder / "images"
     images.mkdir(parents=True, exist_ok=True)
     if kb.exists():
@@ -57,7 +57,7 @@ def write_knowledge_base(folder: Path, entities: int) -> tuple[Path, Path]:
             file.write("}")
 
     replace_with(kb, write)
-    for number in range(0, entities, _PICTURE_EVERY):
+    for number in range(0, entities, _IMAGE_EVERY):
         color = tuple(hashlib.blake2b(str(number).encode(), digest_size=3).digest())
         Image.new("RGB", (32, 32), color).save(images / f"{number}_1.jpg")
     return kb, images
@@ -69,23 +69,23 @@ def _entries(words: Sequence[str], entities: int) -> Iterator[tuple[str, dict[st
         title = f"Entity {number} {chance.choice(words)}"
         url = f"https://en.wikipedia.org/wiki/{title.replace(' ', '_')}"
         count = chance.randint(3, 9)
-        pictures = [f"https://upload.example/{number}_{n}.jpg" for n in range(chance.randint(2, 4))]
+        images = [f"https://upload.example/{number}_{n}.jpg" for n in range(chance.randint(2, 4))]
         yield (
             url,
             {
                 "title": title,
                 "section_titles": [title, *(f"Section {n}" for n in range(1, count))],
                 "section_texts": [" ".join(chance.choices(words, k=chance.randint(100, 380))) for _ in range(count)],
-                "image_urls": pictures,
-                "image_reference_descriptions": [f"Picture {n} of {title}" for n in range(len(pictures))],
-                "image_section_indices": [n % count for n in range(len(pictures))],
+                "image_urls": images,
+                "image_reference_descriptions": [f"Picture {n} of {title}" for n in range(len(images))],
+                "image_section_indices": [n % count for n in range(len(images))],
                 "url": url,
             },
         )
 
 
 class FreeModels:
-    """Summarizer, dual encoder and fusion encoder at no cost: vectors are drawn from the texts' hashes."""
+    """Summarizer, dual encoder and fusion encoder that cost nothing; vectors depend on the length of the text."""
 
     name = fingerprint = "free"
     dimension, token_shape = _DIMENSION, _TOKENS
@@ -95,12 +95,12 @@ class FreeModels:
         return [entity.title for entity in entities]
 
     def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
-        """Returns a vector for each length of text."""
+        """Returns one vector for each length of text."""
         drawn = [np.random.default_rng(len(text)).normal(size=_DIMENSION) for text in texts]
         return torch.nn.functional.normalize(torch.tensor(np.array(drawn), dtype=torch.float32), dim=-1)
 
     def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
-        """Returns one vector for all pictures."""
+        """Returns the same vector for all images."""
         return self.encode_texts(["image"] * len(images))
 
     def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
@@ -130,11 +130,11 @@ def build(kb: Path, images: Path, out: Path) -> int:
 
 
 PARTS = {"start": lambda kb, images, out: 0, "read": read, "ingest": ingest, "build": build}
-"""What is measured; `start` is a process that only imports."""
+"""The measured parts; `start` only imports."""
 
 
 def measure(part: str, kb: Path, images: Path, out: Path) -> dict[str, Any]:
-    """Returns what a part costs, measured in this process: entities, seconds, the largest resident memory."""
+    """Measures a part in this process: entities, seconds, peak resident memory."""
     started = time.perf_counter()
     count = PARTS[part](kb, images, out)
     seconds = time.perf_counter() - started
@@ -152,7 +152,7 @@ def measure(part: str, kb: Path, images: Path, out: Path) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--entities", type=int, default=100_000)
-    parser.add_argument("--folder", type=Path, required=True, help="where the knowledge base and the index go")
+    parser.add_argument("--folder", type=Path, required=True, help="where knowledge base and index go")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--here", action="store_true", help="measure one part in this process")
     args = parser.parse_args()

@@ -1,15 +1,15 @@
-r"""Step 2's late interaction over stored tokens: this project's kernels against plain ways to do the same.
+r"""Benchmarks step 2's late interaction over stored tokens: this project's kernels against simpler implementations.
 
     python benchmarks/maxsim.py [--out maxsim.json]
     python benchmarks/maxsim.py --device cpu --batches 1 4 --lengths 128 768 --rows 2000
 
-A batch has 20 candidates a query, each with 1 to 60 sections of 32 tokens, somewhere in a store of random unit tokens.
-On a GPU the Triton kernel, by the number of sections that a program takes, stands against PyTorch as it is usually
-written: candidates gathered into a padded tensor, one batched product, maximum, sum. All are captured in CUDA graphs
-and timed by events, so Python does not count. On a CPU the PyTorch path stands against the same and against maxsim-cpu
-(`pip install maxsim-cpu==0.1.0`), which reads float32 alone. Batches take turns over `--sets` lists of candidates, so
-that tokens come from memory and not from a cache. `difference` is the largest one to a float64 computation of a
-section's score, as a mean over query tokens. GB/s counts the sections that have to be read, whatever a method moves.
+A batch has 20 candidates per query, each with 1 to 60 sections of 32 tokens, at random places in a store of random unit
+tokens. On a GPU, the Triton kernel (with 1 to 8 sections per program) is compared with the usual PyTorch code: gather
+the candidates into a padded tensor, one batched product, maximum, sum. All are captured in CUDA graphs and timed by
+events, without Python's overhead. On a CPU, the PyTorch path is compared with the same code and with maxsim-cpu (`pip
+install maxsim-cpu==0.1.0`), which only supports float32. Batches cycle through `--sets` lists of candidates, so that
+tokens come from memory and not from a cache. `difference` is the largest difference from a float64 computation of a
+section's score, as a mean over query tokens. GB/s counts the sections that have to be read, whatever a method reads.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,26 +46,26 @@ _WARM_UP = 3
 _MAXSIM_CPU_LENGTH = 256
 """maxsim-cpu 0.1.0 gave wrong scores for longer tokens (512, 768), and crashed once."""
 
-Run = Callable[[], Tensor]
+Kernel = Callable[[], Tensor]
 
 
 @dataclass(frozen=True)
-class Store:
-    """Section tokens [R, M, H], with scales [R, M] where they are int8."""
+class RandomStore:
+    """Section tokens [R, M, H], with scales [R, M] if they are int8."""
 
     name: str
     values: Tensor
     scales: Tensor | None
 
     def bytes_of(self, sections: int) -> int:
-        """Returns what that many sections take."""
+        """Returns the bytes of a number of sections."""
         parts = [self.values] if self.scales is None else [self.values, self.scales]
         return sections * sum(part[0].nbytes for part in parts)
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Queries [B, 32, H] and their pairs, as `max_sim_pairs` takes them."""
+class PairBatch:
+    """Queries [B, 32, H] and their pairs, the arguments of `max_sim_pairs`."""
 
     queries: Tensor
     query_of: Tensor
@@ -74,8 +75,11 @@ class Batch:
     most: int
 
 
-def make_store(rows: int, length: int, dtype: torch.dtype, device: torch.device) -> Store:
-    """Returns a store of random unit tokens."""
+Method = Callable[[PairBatch, RandomStore], Kernel]
+
+
+def make_store(rows: int, length: int, dtype: torch.dtype, device: torch.device) -> RandomStore:
+    """Builds a store of random unit tokens."""
     values = torch.empty(rows, TOKENS, length, dtype=dtype, device=device)
     scales = torch.empty(rows, TOKENS, dtype=torch.float16, device=device) if dtype == torch.int8 else None
     for at in range(0, rows, _CHUNK):
@@ -85,32 +89,33 @@ def make_store(rows: int, length: int, dtype: torch.dtype, device: torch.device)
             values[part] = unit
         else:
             values[part], scales[part] = quantize_tokens(unit)
-    return Store(str(dtype).removeprefix("torch."), values, scales)
+    return RandomStore(str(dtype).removeprefix("torch."), values, scales)
 
 
-def make_batch(size: int, entities: int, most: int, store: Store, rng: np.random.Generator) -> Batch:
-    """Returns queries with ragged candidates anywhere in the store."""
+def make_batch(size: int, entities: int, most: int, store: RandomStore, rng: np.random.Generator) -> PairBatch:
+    """Builds queries with ragged candidates at random places in the store."""
     device, length = store.values.device, store.values.shape[2]
     counts = rng.integers(1, most + 1, size * entities)
     first = rng.integers(0, len(store.values) - counts + 1)
     queries = torch.nn.functional.normalize(torch.randn(size, TOKENS, length, device=device), dim=-1)
-    pairs = (torch.from_numpy(array).to(device) for array in (np.arange(size).repeat(entities), first, counts))
-    return Batch(queries, *pairs, int(counts.sum()), int(counts.max()))
+    arrays = (np.arange(size).repeat(entities), first, counts)
+    query_of, starts, lengths = (torch.from_numpy(array).to(device) for array in arrays)
+    return PairBatch(queries, query_of, starts, lengths, int(counts.sum()), int(counts.max()))
 
 
-def kernel(batch: Batch, store: Store, tile: int | None = None) -> Run:
-    """Returns this project's way; `tile` is for Triton alone."""
-    function, options = max_sim_pairs, {}
-    if tile is not None:
-        from retriever.kernels import maxsim_triton
-
-        function, options = maxsim_triton.max_sim_pairs, {"tile": tile}
+def kernel(batch: PairBatch, store: RandomStore, tile: int | None = None) -> Kernel:
+    """Returns this project's kernel; `tile` is for Triton only."""
     given = (batch.queries, store.values, store.scales, batch.query_of, batch.first, batch.counts)
-    return lambda: function(*given, total=batch.total, most=batch.most, **options)[0]
+    if tile is None:
+        return lambda: max_sim_pairs(*given, total=batch.total, most=batch.most)[0]
+
+    from retriever.kernels import maxsim_triton
+
+    return lambda: maxsim_triton.max_sim_pairs(*given, total=batch.total, most=batch.most, tile=tile)[0]
 
 
-def padded(batch: Batch, store: Store) -> Run:
-    """Returns the usual way: gather, pad, one batched product. Where to gather from is worked out beforehand."""
+def padded(batch: PairBatch, store: RandomStore) -> Kernel:
+    """Returns the usual code: gather, pad, one batched product. The places to gather from are computed beforehand."""
     device, work = store.values.device, torch.float16 if store.values.is_cuda else torch.float32
     size, pairs = len(batch.queries), batch.query_of.tolist()
     lists: list[list[int]] = [[] for _ in range(size)]
@@ -136,46 +141,46 @@ def padded(batch: Batch, store: Store) -> Run:
     return run
 
 
-def maxsim_cpu(batch: Batch, store: Store) -> Run:
-    """Returns maxsim-cpu's way, a call a pair: its sections are neighbors, so nothing is copied."""
+def maxsim_cpu(batch: PairBatch, store: RandomStore) -> Kernel:
+    """Returns maxsim-cpu's code with one call per pair: its sections are adjacent, so nothing is copied."""
     library = importlib.import_module("maxsim_cpu")
 
     values, queries = store.values.numpy(), batch.queries.numpy()
     pairs = list(zip(batch.query_of.tolist(), batch.first.tolist(), batch.counts.tolist(), strict=True))
 
     def run() -> Tensor:
-        found = [library.maxsim_scores(queries[q], values[first : first + count]) for q, first, count in pairs]
-        scores = torch.from_numpy(np.concatenate(found))
-        scores.new_tensor([part.max() for part in found])
+        parts = [library.maxsim_scores(queries[q], values[first : first + count]) for q, first, count in pairs]
+        scores = torch.from_numpy(np.concatenate(parts))
+        scores.new_tensor([part.max() for part in parts])
         return scores
 
     return run
 
 
-def exact(batch: Batch, store: Store) -> Tensor:
-    """Returns the sections' scores in float64."""
-    found = []
+def exact(batch: PairBatch, store: RandomStore) -> Tensor:
+    """Computes the sections' scores in float64."""
+    scores = []
     for query, first, count in zip(batch.query_of.tolist(), batch.first.tolist(), batch.counts.tolist(), strict=True):
         tokens = store.values[first : first + count].double()
         if store.scales is not None:
             tokens *= store.scales[first : first + count, :, None]
-        found.append((tokens @ batch.queries[query].double().T).amax(dim=1).sum(dim=-1))
-    return torch.cat(found)
+        scores.append((tokens @ batch.queries[query].double().T).amax(dim=1).sum(dim=-1))
+    return torch.cat(scores)
 
 
-def methods(store: Store) -> dict[str, Callable[[Batch, Store], Run]]:
-    """Returns what can run on the store's device with its dtype."""
+def methods(store: RandomStore) -> dict[str, Method]:
+    """Returns the methods that support the store's device and dtype, by name."""
     if store.values.is_cuda:
-        tiles = {f"triton, {tile} a program": lambda b, s, t=tile: kernel(b, s, t) for tile in TILES}
+        tiles: dict[str, Method] = {f"triton, {tile} per program": partial(kernel, tile=tile) for tile in TILES}
         return tiles | {"padded bmm": padded}
-    found: dict[str, Callable[[Batch, Store], Run]] = {"torch, a product a pair": kernel, "padded bmm": padded}
+    supported: dict[str, Method] = {"torch, a product per pair": kernel, "padded bmm": padded}
     if store.name == "float32" and store.values.shape[2] <= _MAXSIM_CPU_LENGTH and _version("maxsim-cpu"):
-        found["maxsim-cpu"] = maxsim_cpu
-    return found
+        supported["maxsim-cpu"] = maxsim_cpu
+    return supported
 
 
-def milliseconds(runs: Sequence[Run], rounds: int, cuda: bool) -> list[float]:
-    """Returns the time of each run of each of `runs`, in turns."""
+def milliseconds(runs: Sequence[Kernel], rounds: int, cuda: bool) -> list[float]:
+    """Times the kernels in turns and returns the milliseconds of every run."""
     for run in list(runs)[:_WARM_UP]:
         run()
     timed = [_captured(run) for run in runs] if cuda else [_clocked(run) for run in runs]
@@ -184,7 +189,7 @@ def milliseconds(runs: Sequence[Run], rounds: int, cuda: bool) -> list[float]:
     return [once() for _ in range(rounds) for once in timed]
 
 
-def _clocked(run: Run) -> Callable[[], float]:
+def _clocked(run: Kernel) -> Callable[[], float]:
     def once() -> float:
         started = time.perf_counter()
         run()
@@ -193,7 +198,7 @@ def _clocked(run: Run) -> Callable[[], float]:
     return once
 
 
-def _captured(run: Run) -> Callable[[], float]:
+def _captured(run: Kernel) -> Callable[[], float]:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         run()
@@ -211,15 +216,17 @@ def _captured(run: Run) -> Callable[[], float]:
 
 
 def copy_bandwidth(device: torch.device) -> float:
-    """Returns GB/s of a large copy, bytes read and written."""
+    """Measures a large copy in GB/s, with reads and writes counted."""
     source = torch.ones((2**30 if device.type == "cuda" else 2**27) // 4, device=device)
     target = torch.empty_like(source)
     taken = milliseconds([lambda: target.copy_(source)], 20, device.type == "cuda")
     return 2 * source.nbytes / float(np.median(taken)) / 1e6
 
 
-def measure(store: Store, batches: Sequence[Batch], rounds: int, bandwidth: float) -> Iterator[dict[str, Any]]:
-    """Yields a row for each method."""
+def measure(
+    store: RandomStore, batches: Sequence[PairBatch], rounds: int, bandwidth: float
+) -> Iterator[dict[str, Any]]:
+    """Measures each method and yields its row."""
     one, sections = batches[0], float(np.mean([batch.total for batch in batches]))
     reference = exact(one, store)
     useful = store.bytes_of(1) * sections + one.queries.numel() * 2
@@ -245,7 +252,7 @@ def measure(store: Store, batches: Sequence[Batch], rounds: int, bandwidth: floa
 
 
 def as_markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """Returns the rows as a table."""
+    """Returns the rows as a Markdown table."""
     names = list(rows[0])
     lines = [[name.replace("_", " ") for name in names], ["---"] * len(names)]
     lines += [[str(row[name]) for name in names] for row in rows]
@@ -263,12 +270,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     cuda = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if cuda else "cpu", help="(%(default)s)")
-    parser.add_argument("--batches", type=int, nargs="+", metavar="B", help="queries at once (GPU: 1 8 32, CPU: 1 4)")
-    parser.add_argument("--lengths", type=int, nargs="+", metavar="H", help="of a token (GPU: 768, CPU: 128 768)")
+    parser.add_argument("--batches", type=int, nargs="+", metavar="B", help="queries per batch (GPU: 1 8 32, CPU: 1 4)")
+    parser.add_argument("--lengths", type=int, nargs="+", metavar="H", help="token lengths (GPU: 768, CPU: 128 768)")
     parser.add_argument("--rows", type=int, metavar="R", help="sections in the store (GPU: 200000, CPU: 2000)")
-    parser.add_argument("--entities", type=int, default=20, metavar="K", help="candidates a query (%(default)s)")
-    parser.add_argument("--most", type=int, default=60, metavar="S", help="a candidate has 1 to S (%(default)s)")
-    parser.add_argument("--sets", type=int, default=8, metavar="N", help="lists of candidates in turns (%(default)s)")
+    parser.add_argument("--entities", type=int, default=20, metavar="K", help="candidates per query (%(default)s)")
+    parser.add_argument("--most", type=int, default=60, metavar="S", help="most sections of a candidate (%(default)s)")
+    parser.add_argument(
+        "--sets", type=int, default=8, metavar="N", help="lists of candidates to cycle through (%(default)s)"
+    )
     parser.add_argument("--rounds", type=int, metavar="N", help="turns (GPU: 25, CPU: 4)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write JSON")
     args = parser.parse_args(argv)
@@ -281,8 +290,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     rows, rounds = args.rows or (200_000 if on_gpu else 2_000), args.rounds or (25 if on_gpu else 4)
     if min(*sizes, *lengths, args.entities, args.most, args.sets, rounds) < 1 or rows < args.most:
-        parser.error("all numbers are 1 or more, and --rows is at least --most")
-    # maxsim-cpu reads it when it is imported: as many threads as PyTorch uses.
+        parser.error("all numbers must be at least 1, and --rows at least --most")
+    # maxsim-cpu reads it on import; use as many threads as PyTorch.
     os.environ.setdefault("RAYON_NUM_THREADS", str(torch.get_num_threads()))
     torch.manual_seed(0)
     bandwidth = copy_bandwidth(device)
@@ -297,7 +306,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     versions = {package: _version(package) for package in ("torch", "triton", "maxsim-cpu", "numpy")}
     print(f"{name}, copy {bandwidth:.1f} GB/s, PyTorch {versions['torch']}\n\n{as_markdown(table)}")
     if not on_gpu and not versions["maxsim-cpu"]:
-        print("\nmaxsim-cpu is not installed: not compared.")
+        print("\nmaxsim-cpu is not installed, so it is not compared.")
     if args.out:
         command = ["python", "benchmarks/maxsim.py", *(sys.argv[1:] if argv is None else argv)]
         report: dict[str, Any] = {

@@ -1,9 +1,9 @@
-"""Accuracy of the extractive reader given the gold evidence, per wording, by InfoSeek's rules.
+"""Measures the extractive reader on the gold evidence, per wording, by rules like InfoSeek's.
 
     python -m benchmarks.reader --evqa questions.csv [--half seen|unseen] [--errors 3]
 
-`questions.csv` has the columns of Encyclopedic-VQA with `evidence` filled. An answer counts when it equals a reference
-after normalization, or, for a reference that is a number, when its first number lies within 10 % of it.
+`questions.csv` has the columns of Encyclopedic-VQA with `evidence` filled. An answer is right if it equals a reference
+after normalization or, for a reference that is a number, if its first number is within 10 % of it.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def half_of(wording: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--evqa", type=Path, required=True, help="question file with evidence")
-    parser.add_argument("--half", choices=["seen", "unseen"], help="only wordings of one half")
-    parser.add_argument("--errors", type=int, default=0, help="wrong answers to print for each wording")
+    parser.add_argument("--half", choices=["seen", "unseen"], help="only the wordings of one half")
+    parser.add_argument("--errors", type=int, default=0, help="wrong answers to print per wording")
     args = parser.parse_args()
     with args.evqa.open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["evidence"]]

@@ -1,12 +1,12 @@
-"""Retrieval latency, and what stored tokens save step 2.
+"""Measures retrieval latency, and how much time stored tokens save in step 2.
 
     python benchmarks/retrieval.py --profile embedded --index INDEX --queries test.csv --query-images queries
 
-Times are wall clock with the decoded pictures at hand, as `omgm evaluate` counts them; at batch 1 every question is
-asked once, so what steps cache about articles is filled on the way. Step 2 is then run on the same candidates in three
-ways: with the index's stored tokens, computing them with each candidate's picture encoded once, and computing them as
-the paper's published code does, with the picture encoded anew for every section. All three go through one
-`FusionRerank`. Candidates' pictures are decoded beforehand, from the index's thumbnails.
+Times are wall clock once the images are decoded, as in `omgm evaluate`; at batch size 1 every question is asked once,
+so the steps' caches of articles fill on the way. Step 2 then runs on the same candidates in three ways: with the
+index's stored tokens, computing them with each candidate's image encoded once, and computing them like the paper's
+published code, with the image encoded again for every section. All three use `FusionRerank`. Candidates' images are
+decoded beforehand, from the index's thumbnails.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from retriever.images import load_image
 from retriever.pipeline import Retriever
 from retriever.protocols import FusionEncoder
 from retriever.step2_rerank import FusionRerank
-from retriever.types import Entity, Query, StoredTokens
+from retriever.types import Query, StoredTokens
 
 Encode = Callable[[Image.Image, list[str]], torch.Tensor]
 _WARM_UP = 2
@@ -47,7 +47,7 @@ _FEWEST_BATCHES = 20
 
 
 def latency(retriever: Retriever[Index], queries: Sequence[Query], batch: int) -> dict[str, Any]:
-    """Returns median and 95th percentile of a batch in milliseconds, of retrieval and of each step."""
+    """Measures median and 95th percentile of a batch in milliseconds, for retrieval and each step."""
     count = max(_FEWEST_BATCHES, -(-len(queries) // batch))
     timings: dict[str, list[float]] = {}
     for number in range(-_WARM_UP, count):
@@ -64,68 +64,65 @@ def latency(retriever: Retriever[Index], queries: Sequence[Query], batch: int) -
 
 
 class RecomputedTokens:
-    """An index whose section tokens are computed whenever they are asked for.
+    """An `EntityIndex` that computes section tokens whenever they are requested.
 
     Args:
-        index: Everything else is taken from it.
-        encode: Gives the tokens of a picture with texts.
-        pictures: Main images by row, decoded.
+        index: The index that provides everything else.
+        encode: Computes the tokens of an image with texts.
+        images: Decoded main images by row.
     """
 
-    def __init__(self, index: Index, encode: Encode, pictures: dict[int, Image.Image]) -> None:
-        self._index, self._encode, self._pictures = index, encode, pictures
+    def __init__(self, index: Index, encode: Encode, images: dict[int, Image.Image]) -> None:
+        self._index, self._encode, self._images = index, encode, images
         self._owners: dict[range, int] = {}
-        self.search = index.search
+        self.name, self.search = index.name, index.search
+        self.entity, self.row_of, self.image_path = index.entity, index.row_of, index.image_path
 
     def __len__(self) -> int:
         """Number of entities."""
         return len(self._index)
 
-    def entity(self, row: int) -> Entity:
-        """Returns the article at `row`."""
-        return self._index.entity(row)
-
     def section_rows(self, row: int) -> range:
-        """Returns where the tokens of its sections lie."""
+        """Returns the token rows of the sections of an entity."""
         span = self._index.section_rows(row)
         if span:
             self._owners[span] = row
         return span
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
-        """Returns the tokens of entities for which `section_rows` was asked, normalized."""
+        """Computes the normalized tokens of spans that `section_rows` returned."""
         parts, first = [self._index.tokens(np.zeros(0, np.int64))], []
         for span in spans:
             first.append(sum(map(len, parts)))
             if span:
                 row = self._owners[span]
                 texts = section_texts(self._index.entity(row))
-                parts.append(functional.normalize(self._encode(self._pictures[row], texts), dim=-1))
+                parts.append(functional.normalize(self._encode(self._images[row], texts), dim=-1))
         return StoredTokens(torch.cat(parts), None, np.array(first, np.int64))
 
 
 def recomputation(retriever: Retriever[Index], queries: Sequence[Query]) -> dict[str, Any]:
-    """Returns what step 2 takes for one query with stored and with computed tokens, medians in milliseconds.
+    """Measures step 2 for single queries with stored and with computed tokens, medians in milliseconds.
 
     Raises:
         ValueError: The pipeline does not start with step 1 and `FusionRerank`.
     """
     first, second = retriever.steps[:2]
     if not isinstance(second, FusionRerank):
-        raise ValueError("the second step does not use stored tokens: there is nothing to compare")
+        raise ValueError("the second step does not use stored tokens, so there is nothing to compare")
     index, fusion = retriever.index, second.fusion
     candidates = [first.start([query])([[]]) for query in queries]
     rows = {candidate.row for [found] in candidates for candidate in found}
     paths = {row: path for row in rows if (path := index.image_path(row)) is not None}
-    pictures = {row: load_image(path) for row, path in paths.items()}
+    images = {row: load_image(path) for row, path in paths.items()}
     steps = {
         "stored": second,
-        "image_once": _computing(second, index, fusion.encode_sections, pictures),
-        "as_published": _computing(second, index, _once_a_section(fusion), pictures),
+        "image_once": _computing(second, index, fusion.encode_sections, images),
+        "as_published": _computing(second, index, _once_per_section(fusion), images),
     }
     times: dict[str, list[float]] = {name: [] for name in steps}
     difference = 0.0
-    second.start(queries[:1])(copy.deepcopy(candidates[0]))  # a first call pays for lazy set-up
+    second.start(queries[:1])(copy.deepcopy(candidates[0]))  # the first call pays for lazy initialization
     for query, found in zip(queries, candidates, strict=True):
         scores = {}
         for name, step in steps.items():
@@ -149,23 +146,23 @@ def recomputation(retriever: Retriever[Index], queries: Sequence[Query]) -> dict
     }
 
 
-def _computing(step: FusionRerank, index: Index, encode: Encode, pictures: dict[int, Image.Image]) -> FusionRerank:
-    return FusionRerank(step.fusion, RecomputedTokens(index, encode, pictures), step.alpha, step.mode)
+def _computing(step: FusionRerank, index: Index, encode: Encode, images: dict[int, Image.Image]) -> FusionRerank:
+    return FusionRerank(step.fusion, RecomputedTokens(index, encode, images), step.alpha, step.mode)
 
 
-def _once_a_section(fusion: FusionEncoder) -> Encode:
+def _once_per_section(fusion: FusionEncoder) -> Encode:
     return lambda image, texts: fusion.encode([image] * len(texts), texts)
 
 
 def read_queries(questions: Sequence[Question], images: Path, limit: int) -> list[Query]:
-    """Returns at most `limit` queries spread over the questions, pictures decoded; those without one are left out."""
+    """Returns up to `limit` queries, spread over the questions, with decoded images; skips questions without one."""
     queries = []
     for question in questions[:: max(1, -(-len(questions) // limit))]:
         path = find_query_image(images, question.image_id)
         if path is not None:
             queries.append(Query(load_image(path), question.question, question.id))
     if not queries:
-        raise ValueError(f"{images}: has none of the questions' pictures")
+        raise ValueError(f"{images}: has none of the questions' images")
     return queries
 
 
@@ -186,7 +183,7 @@ def as_text(report: dict[str, Any]) -> str:
     if step2 := report["step2"]:
         lines += ["", f"| step 2, {step2['candidates']:g} candidates, {step2['sections']:g} sections | ms | ratio |"]
         lines += ["| --- | --- | --- |", f"| stored tokens | {step2['p50_ms']['stored']:.1f} | 1 |"]
-        for name, what in (("image_once", "computed, each picture once"), ("as_published", "computed, as published")):
+        for name, what in (("image_once", "computed, each image once"), ("as_published", "computed, as published")):
             lines.append(f"| {what} | {step2['p50_ms'][name]:.0f} | {step2['ratio'][name]} |")
         lines += [
             "",
@@ -199,17 +196,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profile", default="embedded", metavar="P", help="a name from configs/ or a file")
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="SECTION.KEY=VALUE")
-    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="what build-index wrote")
+    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the index that build-index wrote")
     parser.add_argument("--dataset", default="evqa", metavar="NAME", help="evqa or infoseek (%(default)s)")
     parser.add_argument("--queries", type=Path, required=True, metavar="FILE", help="questions")
-    parser.add_argument("--query-images", type=Path, required=True, metavar="DIR", help="their pictures")
+    parser.add_argument("--query-images", type=Path, required=True, metavar="DIR", help="the folder of their images")
     parser.add_argument("--limit", type=int, default=100, metavar="N", help="questions to ask (%(default)s)")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 16], metavar="N", help="batch sizes (1 16)")
     parser.add_argument("--recompute", type=int, default=3, metavar="N", help="queries to compute tokens for; 0: none")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(argv)
     if min(args.limit, *args.batches) < 1 or args.recompute < 0:
-        parser.error("--limit and --batches are 1 or more, --recompute 0 or more")
+        parser.error("--limit and --batches must be at least 1, --recompute at least 0")
     profile = load_profile(args.profile, args.overrides)
     queries = read_queries(load(args.dataset, args.queries), args.query_images, args.limit)
     retriever = open_retriever(profile, args.index)

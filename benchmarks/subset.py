@@ -1,14 +1,15 @@
-"""Cut a data set to size: the entities of one kind with their questions, or training and validation by picture.
+"""Selects part of a data set: some entities with their questions, or training and validation split by image.
 
     python benchmarks/subset.py --kb kb_wiki.json --queries dev.csv --contains images/flag/ --out DIR
     python benchmarks/subset.py --queries dev.csv --split 0.67 --seed 0 --by image --out DIR
 
-The first writes `kb_wiki.json` (or `.jsonl`) and `queries.csv`: the entities whose main image or id contains the text,
-and the questions about them. The second writes `train.csv` and `validation.csv`. Both may be asked for at once. An
-InfoSeek file gives `queries.jsonl` or `train.jsonl` and `validation.jsonl`, its `_withkb` and `_qtype` beside them.
+The first command writes `kb_wiki.json` (or `.jsonl`) and `queries.csv`: the entities whose main image or id contains
+the text, and the questions about them. The second writes `train.csv` and `validation.csv`. The two can be combined. For
+an InfoSeek file the outputs are `queries.jsonl`, or `train.jsonl` and `validation.jsonl`, with their `_withkb` and
+`_qtype` files.
 
-A picture's side depends on its id and the seed alone, so the E-VQA and the InfoSeek files of one data set are split
-alike, with or without a filter. All columns are kept as they are.
+The side of an image depends on its id and the seed alone, so the E-VQA and InfoSeek files of one data set are split
+alike, with or without a filter. All columns are kept.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from retriever.files import write_whole
 from retriever.types import Entity
 
 Row = dict[str, Any]
-KEYS = {"image": "pictures", "entity": "entities"}
+KEYS = ("image", "entity")
 
 
 def about(entity: Entity, text: str) -> bool:
@@ -40,10 +41,10 @@ def about(entity: Entity, text: str) -> bool:
 
 
 def write_kb(kb: Path, contains: str, out: Path) -> set[str]:
-    """Returns the ids of the entities that `out/kb_wiki` holds: those of `kb` that are `about` the text, unchanged.
+    """Writes the entities that are `about` the text to `out/kb_wiki`, unchanged, and returns their ids.
 
     Raises:
-        ValueError: No entity is.
+        ValueError: There are none.
     """
     kept = {entity.id for entity in read_knowledge_base(kb) if about(entity, contains)}
     if not kept:
@@ -65,7 +66,7 @@ def side_of(key: str, share: float, seed: int) -> str:
 
 
 def write_questions(queries: Path, out: Path, part_of: Callable[[str, tuple[str, ...]], str | None]) -> dict[str, int]:
-    """Returns how many questions went into each part; `part_of(image id, entity ids)` names it, `None` drops one."""
+    """Writes questions by part and returns the counts; `part_of(image id, entity ids)` names the part, `None` drops."""
     write = _write_infoseek if queries.suffix == ".jsonl" else _write_evqa
     return write(queries, out, part_of)
 
@@ -117,20 +118,20 @@ def _ids(field: str) -> tuple[str, ...]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base; --contains needs it")
+    parser.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base, for --contains")
     parser.add_argument("--queries", type=Path, required=True, metavar="FILE", help="questions, E-VQA or InfoSeek")
     parser.add_argument("--contains", metavar="TEXT", help="only entities whose main image or id contains it")
-    parser.add_argument("--split", type=float, metavar="SHARE", help="share of the pictures that go into training")
+    parser.add_argument("--split", type=float, metavar="SHARE", help="share of the images for training")
     parser.add_argument("--seed", type=int, default=0, help="(%(default)s)")
-    parser.add_argument("--by", choices=KEYS, default="image", help="what stays on one side (%(default)s)")
+    parser.add_argument("--by", choices=KEYS, default="image", help="what is never on both sides (%(default)s)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the files go")
     args = parser.parse_args(argv)
     if (args.kb is None) != (args.contains is None):
-        parser.error("--kb and --contains go together")
+        parser.error("--kb and --contains must be used together")
     if args.contains is None and args.split is None:
-        parser.error("nothing to do: --contains, --split or both")
+        parser.error("nothing to do; give --contains, --split or both")
     if args.split is not None and not 0 < args.split < 1:
-        parser.error(f"--split: {args.split} where a share between 0 and 1 is due")
+        parser.error(f"--split must be between 0 and 1, got {args.split}")
     args.out.mkdir(parents=True, exist_ok=True)
     kept = None if args.kb is None else write_kb(args.kb, args.contains, args.out)
 

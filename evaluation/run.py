@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import hashlib
 import json
@@ -23,6 +22,7 @@ from evaluation.report import write_report
 from evaluation.trec import write_trec
 from indexes.growing import GrowingLines
 from indexes.progress import progress_bar
+from llm.background import BackgroundLoop
 from retriever.files import write_whole
 from retriever.protocols import Generator, QueryRetriever
 from retriever.types import Generation, GenerationRequest
@@ -98,7 +98,7 @@ def evaluate(
 
     def generate(requests: Sequence[GenerationRequest]) -> list[Generation]:
         assert generator is not None
-        return _runner().run(generator.generate(requests))
+        return _loop().submit(generator.generate(requests)).result()
 
     asker = Asker(retriever, None if generator is None else generate, query_images)
     records = out / RECORDS
@@ -113,11 +113,14 @@ def evaluate(
 
 
 @cache
-def _runner() -> asyncio.Runner:
-    """Returns the one event loop of all runs: a generator's open connections belong to the loop they began in."""
-    runner = asyncio.Runner()
-    atexit.register(runner.close)
-    return runner
+def _loop() -> BackgroundLoop:
+    """Returns the event loop of all runs, since a generator's connections belong to the loop that opened them.
+
+    It has a thread of its own: in a notebook, the caller's thread already runs a loop.
+    """
+    loop = BackgroundLoop()
+    atexit.register(loop.close)
+    return loop
 
 
 def _ask_all(

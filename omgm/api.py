@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from indexes.store import Index
 from indexes.summarize import Summarizer
+from llm.background import BackgroundLoop
 from omgm import parts
-from omgm.background import BackgroundLoop
 from omgm.profile import Profile, load_profile
 from omgm.results import Answer, Retrieval, make_answer, make_retrieval
 from retriever.images import ImageInput, load_image

@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -13,6 +14,7 @@ from evaluation.records import QueryRecord
 from indexes.build import build_index
 from retriever.models.bm25 import BM25
 from retriever.pipeline import Retriever
+from retriever.protocols import Step
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
@@ -25,12 +27,12 @@ WIKI = "https://e.example/wiki/"
 
 
 def write_questions(path: Path) -> None:
-    """Ten pictures of France with two questions each, one of Words."""
+    """Ten images of France with two questions each, one of Words."""
     asked = [("France", f"fr_{i % 10}") for i in range(20)] + [("Words", "words_0")]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow([*EVQA_COLUMNS, "extra"])
-        writer.writerows(["What?", "a|b", picture, "templated", WIKI + name, "kept"] for name, picture in asked)
+        writer.writerows(["What?", "a|b", image, "templated", WIKI + name, "kept"] for name, image in asked)
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -63,7 +65,7 @@ def test_a_filter_keeps_json_lines(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "kb_wiki.jsonl").read_text(encoding="utf-8")) == lines[0]
 
 
-def test_a_split_keeps_all_questions_of_a_picture_on_one_side(tmp_path: Path) -> None:
+def test_a_split_keeps_all_questions_of_an_image_on_one_side(tmp_path: Path) -> None:
     write_questions(tmp_path / "all.csv")
     subset.main(["--queries", str(tmp_path / "all.csv"), "--split", "0.5", "--out", str(tmp_path)])
     train, validation = rows(tmp_path / "train.csv"), rows(tmp_path / "validation.csv")
@@ -81,8 +83,8 @@ def test_infoseek_files_are_split_like_evqa_files(tmp_path: Path) -> None:
     for name in ("all.csv", "seek.jsonl"):
         subset.main(["--queries", str(tmp_path / name), "--split", "0.5", "--out", str(tmp_path)])
     for part in ("train", "validation"):
-        pictures = [question.image_id for question in load("infoseek", tmp_path / f"{part}.jsonl")]
-        assert pictures == [row["dataset_image_ids"] for row in rows(tmp_path / f"{part}.csv")]
+        images = [question.image_id for question in load("infoseek", tmp_path / f"{part}.jsonl")]
+        assert images == [row["dataset_image_ids"] for row in rows(tmp_path / f"{part}.csv")]
 
 
 def test_zero_shot_tells_known_countries_from_others() -> None:
@@ -108,18 +110,22 @@ def test_zero_shot_tells_known_countries_from_others() -> None:
 def test_recomputed_tokens_rank_as_stored_ones_do(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     encoder, fusion = ColorEncoder(), ColorFusion()
-    arguments = {"summarizer": FirstSentence(), "encoder": encoder, "progress": False}
+    arguments: dict[str, Any] = {"summarizer": FirstSentence(), "encoder": encoder, "progress": False}
     index = build_index(kb, images, tmp_path / "index", fusion=fusion, **arguments)
-    steps = [EntitySearch(encoder, index), FusionRerank(fusion, index, 0.5), SectionRerank(BM25(), index, 0.5)]
+    steps: list[Step] = [
+        EntitySearch(encoder, index),
+        FusionRerank(fusion, index, 0.5),
+        SectionRerank(BM25(), index, 0.5),
+    ]
     queries = [Query(Image.new("RGB", (60, 40), color), "How large is it?") for color in ("blue", "yellow")]
     report = retrieval.recomputation(Retriever(steps, index), queries)
-    assert (report["queries"], report["candidates"], report["sections"]) == (2, 7, 5)  # four entities have a picture
+    assert (report["queries"], report["candidates"], report["sections"]) == (2, 7, 5)  # four entities have an image
     assert report["largest_score_difference"] < 1e-2 and min(report["ratio"].values()) > 0
     figures = retrieval.latency(Retriever(steps, index), queries, batch=2)
     assert figures["batches"] == 20 and set(figures["ms"]) == {"retrieve", "step1", "step2", "step3"}
 
 
-def test_granularity_counts_an_unreadable_picture_as_wrong(tmp_path: Path) -> None:
+def test_granularity_counts_an_unreadable_image_as_wrong(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     write_questions(tmp_path / "all.csv")
     (tmp_path / "queries").mkdir()
@@ -127,10 +133,10 @@ def test_granularity_counts_an_unreadable_picture_as_wrong(tmp_path: Path) -> No
         Image.open(images / "flag" / "France.png").save(tmp_path / "queries" / f"fr_{i}.png")
     questions = load("evqa", tmp_path / "all.csv")
     encoder = ColorEncoder()
-    vectors = granularity.encode_pictures(encoder, questions, tmp_path / "queries")
+    vectors = granularity.encode_images(encoder, questions, tmp_path / "queries")
     assert set(vectors) == {f"fr_{i}" for i in range(5)}
-    arguments = {"summarizer": FirstSentence(), "encoder": encoder, "fusion": None, "progress": False}
+    arguments: dict[str, Any] = {"summarizer": FirstSentence(), "encoder": encoder, "fusion": None, "progress": False}
     index = build_index(kb, images, tmp_path / "index", candidates="image", **arguments)
-    row = {"candidates": "image"} | granularity.recalls(index, questions, vectors)
+    row: dict[str, Any] = {"candidates": "image"} | granularity.recalls(index, questions, vectors)
     assert row["recall@1"] == pytest.approx(10 / 21)
     assert "| image → image | 47.6 |" in granularity.as_markdown([row])

@@ -28,7 +28,7 @@ def test_every_part_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[st
     report = json.loads((tmp_path / "gpu.json").read_text())
     rows = {row["part"].split(",")[0]: row for row in report["rows"] if row["batch"] == 2}
     assert list(rows) == [
-        "1 pictures to the device",
+        "1 images to the device",
         "1 image tower",
         "1 search",
         "2 tower and Q-Former",

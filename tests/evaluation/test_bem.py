@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def bert(folder: Path, types: int = 3) -> None:
     from transformers import BertConfig, BertForSequenceClassification
 
     torch.manual_seed(0)
-    config = BertConfig(
+    config = BertConfig(  # type: ignore[call-arg]  # transformers sets num_labels from keywords
         vocab_size=len(WORDS),
         hidden_size=16,
         num_hidden_layers=2,
@@ -197,7 +198,12 @@ def test_folders_that_are_none(tmp_path: Path, folder: Path) -> None:
 def test_a_model_of_another_kind(tmp_path: Path) -> None:
     from transformers import BertConfig, BertModel
 
-    small = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    small: dict[str, Any] = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 8,
+    }
     BertModel(BertConfig(vocab_size=len(WORDS), **small)).save_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
     with pytest.raises(ValueError, match=r"lacks classifier\.bias"):

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import astuple
+
 import pytest
 
-from evaluation.calibration import Bin, calibrate
+from evaluation.calibration import calibrate
 
 
 def test_bins_and_error_by_hand() -> None:
     found = calibrate([0.0, 0.1, 0.2, 0.95, 0.85, None, 1.0], [0, 1, 0, 1, 1, 1, 0], bins=5)
     assert found.n == 6
-    assert found.bins[0] == Bin(0.0, 0.2, 3, pytest.approx(0.1), pytest.approx(1 / 3))  # 0.2 belongs to the first
-    assert found.bins[1] == Bin(0.2, 0.4, 0, None, None)
-    assert found.bins[4] == Bin(0.8, 1.0, 3, pytest.approx(2.8 / 3), pytest.approx(2 / 3))
+    # 0.2 belongs to the first bin
+    assert astuple(found.bins[0]) == (0.0, 0.2, 3, pytest.approx(0.1), pytest.approx(1 / 3))
+    assert astuple(found.bins[1]) == (0.2, 0.4, 0, None, None)
+    assert astuple(found.bins[4]) == (0.8, 1.0, 3, pytest.approx(2.8 / 3), pytest.approx(2 / 3))
     assert found.ece == pytest.approx((3 * abs(1 / 3 - 0.1) + 3 * abs(2 / 3 - 2.8 / 3)) / 6)
 
 

@@ -52,7 +52,8 @@ class TableModel:
     """The tokenizer and the model of a judge that looks up which (candidate, reference, question) are equivalent."""
 
     def __init__(self, yes: Sequence[tuple[str, str, str]]) -> None:
-        self.yes, self.texts, self.asked = yes, [""], []
+        self.yes, self.texts = yes, [""]
+        self.asked: list[tuple[str, ...]] = []
 
     def tokenize(self, texts: list[str]) -> list[list[int]]:
         self.texts += texts

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import importlib
+
 import pytest
 
 from evaluation.overlap import f1_recall, language_of, token_f1
@@ -60,7 +62,7 @@ def test_the_missing_tokenizer_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     overlap._tokenizer.cache_clear()
-    monkeypatch.setattr(overlap.importlib, "import_module", absent)
+    monkeypatch.setattr(importlib, "import_module", absent)
     with pytest.raises(ValueError, match=r"F1-Recall needs jieba: pip install 'omgm\[dynvqa\]'"):
         f1_recall("x", ["x"], "zh")
 

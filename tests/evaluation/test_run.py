@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -185,6 +186,13 @@ def test_a_generator_serves_run_after_run(tmp_path: Path, images: Path) -> None:
     assert len(generator.loops) >= 2 and len(set(generator.loops)) == 1
 
 
+def test_a_notebook_runs_an_event_loop_already(tmp_path: Path, images: Path) -> None:
+    async def cell() -> dict[str, Any]:
+        return run(Steps(), images, tmp_path / "run", QUESTIONS[:3])
+
+    assert asyncio.run(cell())["n_failed"] == 0
+
+
 def test_another_run_in_the_folder_is_refused(tmp_path: Path, images: Path) -> None:
     run(Steps(), images, tmp_path / "run", QUESTIONS[:2])
     with pytest.raises(ValueError, match="holds a run with another settings; choose another --out"):
@@ -216,7 +224,8 @@ def test_bem_judges_answers_without_an_exact_match(tmp_path: Path, images: Path)
     assert lines[4]["answer_scores"] == {"evqa_bem": 0, "evqa_exact_match": 0}
     assert "BEM is missing" not in (tmp_path / "run" / "report.html").read_text()
     other_bem = Bem(bem.tokenize, bem.logits, bem.marks, fingerprint="4567")
-    for other in ({}, {"bem": other_bem}):
+    refused: list[dict[str, Any]] = [{}, {"bem": other_bem}]
+    for other in refused:
         with pytest.raises(ValueError, match="holds a run with another bem; choose"):
             run(Steps(), images, tmp_path / "run", **other)
 
@@ -265,7 +274,7 @@ def test_a_question_file_in_a_notebook(tmp_path: Path, images: Path) -> None:
         for color, answer in zip([*COLORS, "absent"], ["700", "530", "999", "1"], strict=True)
     ]
     queries = write_jsonl(tmp_path / "q.jsonl", *rows)
-    options = {"generator": LastNumber(), "progress": False}
+    options: dict[str, Any] = {"generator": LastNumber(), "progress": False}
     evaluation = evaluate_file(Steps(), queries, images, tmp_path / "run", **options)
     assert evaluation.metrics["step1"]["recall@1"] == 0.75
     assert evaluation.metrics["answer"] == {"metric": "exact_match", "accuracy": 0.5, "relaxed_accuracy": 0.5}

@@ -15,7 +15,8 @@ def harmonic(first: float, second: float) -> float:
 def test_four_wins_and_no_loss_by_hand() -> None:
     # 2^4 ways to swap; only all four one way or all four the other way differ by as much: 2 / 16
     found = difference([0, 0, 0, 0, 1], [1, 1, 1, 1, 1])
-    assert (found.value, found.p_value, found.exact, found.n_differing) == (pytest.approx(0.8), 2 / 16, True, 4)
+    assert found.value == pytest.approx(0.8)
+    assert (found.p_value, found.exact, found.n_differing) == (2 / 16, True, 4)
 
 
 def test_three_wins_and_one_loss_by_hand() -> None:
@@ -58,11 +59,8 @@ def test_the_interval_is_that_of_resampled_questions() -> None:
     places = rng.integers(0, 80, size=(20_000, 80))
     for found, column in ((figure(first), first), (difference(first, second), second - first)):
         low, high = np.quantile(column[places].mean(axis=1), [0.025, 0.975])
-        assert (found.value, found.low, found.high) == (
-            pytest.approx(column.mean()),
-            pytest.approx(low, abs=0.013),
-            pytest.approx(high, abs=0.013),
-        )
+        assert found.value == pytest.approx(column.mean())
+        assert (found.low, found.high) == pytest.approx((low, high), abs=0.013)
     wide = figure(first, level=0.99)
     assert wide.low < figure(first).low < figure(first, level=0.5).low < first.mean() < figure(first).high < wide.high
 
@@ -83,7 +81,7 @@ def test_groups_are_joined_by_their_harmonic_mean() -> None:
 
 def test_drawn_and_exact_agree_on_groups() -> None:
     rng = np.random.default_rng(1)
-    first, second = rng.integers(0, 2, 28), rng.integers(0, 2, 28)
+    first, second = rng.integers(0, 2, 28).astype(float), rng.integers(0, 2, 28).astype(float)
     groups = [place % 2 for place in range(28)]
     fewer = difference(first, second, groups)
     assert fewer.exact is (fewer.n_differing <= 14)

@@ -52,7 +52,7 @@ class ColorIndex:
         return len(ENTITIES)
 
     def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        scores = vectors.numpy() @ (np.array(list(COLORS.values()), np.float32) / 255).T
+        scores: FloatArray = (vectors.numpy() @ (np.array(list(COLORS.values())) / 255).T).astype(np.float32)
         rows = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(scores, rows, axis=1), rows
 
