@@ -31,7 +31,7 @@ def decode_image(data: bytes, settings: ServingSettings) -> Image.Image:
     if len(data) > settings.max_image_bytes:
         raise too_many_bytes(settings)
     try:
-        return load_image(data, "the image", max_pixels=settings.max_image_pixels, max_side=settings.max_image_side)
+        return load_image(data, "image", max_pixels=settings.max_image_pixels, max_side=settings.max_image_side)
     except ImageError as error:
         status, code = _ERRORS[error.problem]
         raise ApiError(status, code, str(error), param="image") from error

@@ -3,7 +3,6 @@
 const FIRST_CANDIDATES = 5; // shown before "Show all"
 const LARGE = 4 * 2 ** 20; // bytes above which an image is shrunk before it is sent
 const MAX_SIDE = 2048; // pixels of a shrunk image
-const IDEAS = 3; // example questions
 
 const byId = (id) => document.getElementById(id);
 const [form, file, question, ask, drop] = ["form", "file", "question", "ask", "drop"].map(byId);
@@ -85,13 +84,6 @@ question.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
   submit();
-});
-
-byId("ideas").addEventListener("click", (event) => {
-  if (!event.target.matches("button")) return;
-  question.value = event.target.textContent;
-  if (image) submit();
-  else question.focus();
 });
 
 async function submit() {
@@ -282,10 +274,6 @@ async function loadExamples() {
     return make("li", "", button);
   });
   byId("examples").querySelector("ul").replaceChildren(...items);
-  const questions = [...new Set(examples.map((example) => example.question))].sort((a, b) => a.length - b.length);
-  const ideas = questions.slice(0, IDEAS).map((text) => make("li", "", make("button", "", text, { type: "button" })));
-  byId("ideas").replaceChildren(...ideas);
-  byId("ideas").hidden = !ideas.length;
   byId("examples").hidden = !items.length;
 }
 

@@ -400,7 +400,7 @@ def test_malformed_bodies(client: httpx.Client) -> None:
         "question",
     )
     assert fault(client.post("/answer", files=files)) == (422, "missing_question", "question")
-    both = [("image", picture(RED)), ("image", picture(RED)), ("question", (None, WHEN))]
+    both: Any = [("image", picture(RED)), ("image", picture(RED)), ("question", (None, WHEN))]
     assert fault(client.post("/answer", files=both)) == (422, "duplicate_field", "image")
     assert fault(client.post("/answer", files=files | {"question": ("q", b"When?")})) == (422, "wrong_type", "question")
     assert fault(client.post("/answer", files={"question": ("q.txt", b"When?")})) == (422, "wrong_type", "question")

@@ -132,6 +132,7 @@ def test_a_file_that_changes(page: Browser, tmp_path: Path) -> None:
     wait(page, lambda: by_id(page, "found").is_displayed())
     assert by_id(page, "entity").text.startswith("Greenland")
     assert not by_id(page, "error").is_displayed()
+    page.get_log("browser")  # Chromium logs the changed file
 
 
 def test_example(page: Browser) -> None:
@@ -139,7 +140,6 @@ def test_example(page: Browser) -> None:
     by_id(page, "examples").find_element("tag name", "button").click()
     wait(page, lambda: by_id(page, "found").is_displayed())
     assert by_id(page, "question").get_attribute("value") == "When was the treaty?"
-    assert by_id(page, "ideas").text == "When was the treaty?"
     assert by_id(page, "entity").text.startswith("Greenland")
 
 
