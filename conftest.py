@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.examples import write_examples
-
 
 @pytest.fixture(scope="session")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a small index, its knowledge base, an image and questions; see tests/examples.py."""
+    from tests.examples import write_examples  # here, because it imports PyTorch, which many tests do without
+
     folder = tmp_path_factory.mktemp("examples")
     write_examples(folder)
     return folder

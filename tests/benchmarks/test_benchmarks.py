@@ -19,9 +19,9 @@ from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from retriever.types import Query
+from tests.fakes.knowledge_base import write_kb
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.records import record
-from tests.fakes.small_kb import write_kb
-from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
 
 WIKI = "https://e.example/wiki/"
 
@@ -109,8 +109,8 @@ def test_zero_shot_tells_known_countries_from_others() -> None:
 
 def test_recomputed_tokens_rank_as_stored_ones_do(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
-    encoder, fusion = ColorEncoder(), ColorFusion()
-    arguments: dict[str, Any] = {"summarizer": FirstSentence(), "encoder": encoder, "progress": False}
+    encoder, fusion = FakeEncoder(), FakeFusion()
+    arguments: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": encoder, "progress": False}
     index = build_index(kb, images, tmp_path / "index", fusion=fusion, **arguments)
     steps: list[Step] = [
         EntitySearch(encoder, index),
@@ -132,10 +132,10 @@ def test_granularity_counts_an_unreadable_image_as_wrong(tmp_path: Path) -> None
     for i in range(5):
         Image.open(images / "flag" / "France.png").save(tmp_path / "queries" / f"fr_{i}.png")
     questions = load("evqa", tmp_path / "all.csv")
-    encoder = ColorEncoder()
+    encoder = FakeEncoder()
     vectors = granularity.encode_images(encoder, questions, tmp_path / "queries")
     assert set(vectors) == {f"fr_{i}" for i in range(5)}
-    arguments: dict[str, Any] = {"summarizer": FirstSentence(), "encoder": encoder, "fusion": None, "progress": False}
+    arguments: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": encoder, "fusion": None, "progress": False}
     index = build_index(kb, images, tmp_path / "index", candidates="image", **arguments)
     row: dict[str, Any] = {"candidates": "image"} | granularity.recalls(index, questions, vectors)
     assert row["recall@1"] == pytest.approx(10 / 21)

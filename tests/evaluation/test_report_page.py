@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tests.browser import by_id, screenshot
-from tests.fakes.color_world import Steps, run, write_images
+from tests.fakes.questions import run
+from tests.fakes.world import FakeRetriever, write_images
 
 pytestmark = pytest.mark.browser
 
@@ -19,7 +20,7 @@ def listed(page: Any) -> list[str]:
 
 
 def test_search(chromium: Any, tmp_path: Path) -> None:
-    run(Steps(), write_images(tmp_path / "images"), tmp_path / "run")
+    run(FakeRetriever(), write_images(tmp_path / "images"), tmp_path / "run")
     chromium.get((tmp_path / "run" / "report.html").as_uri())
     assert listed(chromium) == [f"q{number}" for number in range(10)]
     assert by_id(chromium, "count").text == "6 of 6 shown"
@@ -33,6 +34,6 @@ def test_search(chromium: Any, tmp_path: Path) -> None:
     for verdict, ids in expected.items():  # what failed or was not answered counts as wrong
         chromium.find_element("css selector", f"[data-show={verdict}]").click()
         assert listed(chromium) == ids
-    assert by_id(chromium, "queries").text.endswith("no answer 1 Blue: Blue templated · val · colors")
+    assert by_id(chromium, "queries").text.endswith("no answer 1 Blueland: Blueland templated · val · colors")
     faults = [entry["message"] for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"]
     assert faults == []

@@ -17,8 +17,9 @@ from evaluation.datasets import load
 from evaluation.notebook import evaluate_file
 from evaluation.run import evaluate
 from retriever.types import Generation, GenerationRequest
-from tests.fakes.color_world import COLORS, QUESTIONS, WAVE, LastNumber, Steps, ask, lines_of, run, write_images
 from tests.fakes.question_files import write_jsonl
+from tests.fakes.questions import QUESTIONS, WAVE, ask, lines_of, run
+from tests.fakes.world import COLORS, FakeGenerator, FakeRetriever, write_images
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def images(tmp_path: Path) -> Path:
 
 def test_a_whole_run(tmp_path: Path, images: Path) -> None:
     out = tmp_path / "run"
-    metrics = run(Steps(), images, out)
+    metrics = run(FakeRetriever(), images, out)
     assert metrics == json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     assert [metrics[key] for key in ("dataset", "profile", "settings", "index")] == [
         "evqa",
@@ -42,7 +43,8 @@ def test_a_whole_run(tmp_path: Path, images: Path) -> None:
     assert metrics["step1"] == metrics["step2"] == recalls
     # the answers of five stand in the first section read, q9's in that of another entity; "999" and "1" stand nowhere
     sections = {f"section_recall@{k}": 5 / 9 for k in (1, 5, 10, 20)} | {"n_with_section": 9}
-    assert metrics["step3"] == sections | {f"pseudo_recall@{k}": 0.5 for k in (1, 5, 10, 20)}
+    pseudo = {f"pseudo_recall@{k}": share for k, share in ((1, 0.5), (5, 0.6), (10, 0.6), (20, 0.6))}
+    assert metrics["step3"] == sections | pseudo
     assert (metrics["answer"]["metric"], metrics["answer"]["accuracy"]) == ("evqa_exact_match", 0.4)
     assert "BEM is missing" in metrics["answer"]["note"]
     assert metrics["by_category"]["other"] == {
@@ -62,20 +64,20 @@ def test_a_whole_run(tmp_path: Path, images: Path) -> None:
     assert metrics["unanswered"] == ["q6"]
     assert set(metrics["latency_ms"]) >= {"retrieve_p50", "retrieve_p95", "answer_p50", "answer_p95"}
     assert metrics["latency_ms"]["n"] == 6
-    assert metrics["latency_ms"]["stages_p50"]["step2"] == metrics["latency_ms"]["stages_p95"]["step2"] == 2.0
-    # every answer has a confidence of 0.5; of the five answers one is wrong, the abstention is none of them
-    assert (metrics["calibration"]["n"], metrics["calibration"]["ece"]) == (5, pytest.approx(0.8 - 0.5))
-    assert metrics["calibration"]["bins"][4] == {"low": 0.4, "high": 0.5, "n": 5, "confidence": 0.5, "accuracy": 0.8}
+    assert metrics["latency_ms"]["stages_p50"]["step2"] == metrics["latency_ms"]["stages_p95"]["step2"] == 2.25
+    # every answer has a confidence of 0.75; of the five answers one is wrong, the abstention is none of them
+    assert (metrics["calibration"]["n"], metrics["calibration"]["ece"]) == (5, pytest.approx(0.8 - 0.75))
+    assert metrics["calibration"]["bins"][7] == {"low": 0.7, "high": 0.8, "n": 5, "confidence": 0.75, "accuracy": 0.8}
 
 
 def test_every_score_is_on_record(tmp_path: Path, images: Path) -> None:
-    run(Steps(), images, tmp_path / "run")
+    run(FakeRetriever(), images, tmp_path / "run")
     lines = lines_of(tmp_path / "run")
     assert [line["id"] for line in lines] == [question.id for question in QUESTIONS]
     first = lines[0]
     assert first["gold"] == {
         "entities": ["https://kb/red"],
-        "titles": ["Red"],
+        "titles": ["Redland"],
         "missing": False,
         "section": 2,
         "section_title": "Wave",
@@ -84,12 +86,12 @@ def test_every_score_is_on_record(tmp_path: Path, images: Path) -> None:
     # "what is the wave length b here b" are 7 words; "is" is one of the lead's, "is the wave length" are the other's
     assert first["candidates"][0] == {
         "entity": "https://kb/red",
-        "title": "Red",
+        "title": "Redland",
         "sim_c": 1.0,
         "sim_m": 4 / 7,
         "score": pytest.approx(0.9 + 0.1 * 4 / 7),
         "lead": 0,
-        "sections": [[2, 4 / 7, 4 / 7, 4 / 7], [0, 1 / 7, 1 / 7, 1 / 7]],
+        "sections": [[index, n / 7, n / 7, n / 7] for index, n in ((2, 4), (4, 2), (0, 1), (3, 1))],
     }
     assert first["rankings"]["step1"] == [["https://kb/red", 1.0], ["https://kb/green", 0.0]]
     assert first["ranks"] == {"step1": 1, "step2": 1, "step3": 1}
@@ -102,7 +104,11 @@ def test_every_score_is_on_record(tmp_path: Path, images: Path) -> None:
     )
     assert first["timings_ms"].keys() == {"batch", "retrieve", "generate", "step1", "step2", "step3"}
     failed = lines[4]
-    assert (failed["failed"], failed["candidates"], failed["ranks"]) == ("retrieval: RuntimeError: stumbled", [], {})
+    assert (failed["failed"], failed["candidates"], failed["ranks"]) == (
+        "retrieval: RuntimeError: secret internals",
+        [],
+        {},
+    )
     assert (failed["answer_correct"], failed["section_correct"], failed["unanswered"]) == (False, False, False)
     broken = lines[5]
     assert (broken["ranks"]["step2"], broken["section_correct"], broken["answer_correct"]) == (1, True, False)
@@ -110,7 +116,7 @@ def test_every_score_is_on_record(tmp_path: Path, images: Path) -> None:
 
 def test_run_files(tmp_path: Path, images: Path) -> None:
     questions = [QUESTIONS[0], ask(1, "blue", WAVE, "470"), QUESTIONS[3]]
-    run(Steps(), images, tmp_path / "run", questions)
+    run(FakeRetriever(), images, tmp_path / "run", questions)
     # blue shares nothing with red and green: the search returns red, equal scores then stand in the order of their ids
     assert (tmp_path / "run" / "step1.run").read_text() == (
         "q0 Q0 https://kb/red 1 1.0 omgm-colors\n"
@@ -125,7 +131,7 @@ def test_run_files(tmp_path: Path, images: Path) -> None:
     assert (
         (tmp_path / "run" / "sections.run")
         .read_text()
-        .startswith("q0 Q0 https://kb/red#2 1 1.0 omgm-colors\nq0 Q0 https://kb/red#0 2 0.5 omgm-colors\n")
+        .startswith("q0 Q0 https://kb/red#2 1 1.0 omgm-colors\nq0 Q0 https://kb/red#4 2 0.5 omgm-colors\n")
     )
     assert (tmp_path / "run" / "qrels.sections.txt").read_text() == (
         "q0 0 https://kb/red#2 1\nq1 0 https://kb/blue#2 1\nq3 0 https://kb/absent#2 1\n"
@@ -144,8 +150,8 @@ def without_times(out: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("torn", [b"", b'{"id":"q4","que'])
 def test_resumed_equals_uninterrupted(tmp_path: Path, images: Path, torn: bytes) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    run(Steps(), images, whole)
-    first = Steps()
+    run(FakeRetriever(), images, whole)
+    first = FakeRetriever()
     first.stop_after = 3
     with pytest.raises(KeyboardInterrupt):
         run(first, images, killed)
@@ -153,22 +159,22 @@ def test_resumed_equals_uninterrupted(tmp_path: Path, images: Path, torn: bytes)
     assert [line["id"] for line in lines_of(killed)] == ["q0", "q1", "q2", "q3"]
     with (killed / "queries.jsonl").open("ab") as file:
         file.write(torn)
-    second = Steps()
+    second = FakeRetriever()
     run(second, images, killed)
     assert second.asked[:3] == ["q5", "q6", "q8"]  # the rest is the sample that latency is measured on
     assert without_times(killed) == without_times(whole)
 
 
 def test_a_finished_run_asks_nothing_again(tmp_path: Path, images: Path) -> None:
-    run(Steps(), images, tmp_path / "run", batch_size=1)
+    run(FakeRetriever(), images, tmp_path / "run", batch_size=1)
     before = without_times(tmp_path / "run")
-    again = Steps()
+    again = FakeRetriever()
     run(again, images, tmp_path / "run", batch_size=1)
     assert again.asked == []
     assert without_times(tmp_path / "run") == before
 
 
-class LoopRecorder(LastNumber):
+class LoopRecorder(FakeGenerator):
     """Notes the event loop that it runs in: an open connection cannot move to another."""
 
     def __init__(self) -> None:
@@ -182,23 +188,23 @@ class LoopRecorder(LastNumber):
 def test_a_generator_serves_run_after_run(tmp_path: Path, images: Path) -> None:
     generator = LoopRecorder()
     for out in ("first", "second"):
-        run(Steps(), images, tmp_path / out, QUESTIONS[:3], generator=generator)
+        run(FakeRetriever(), images, tmp_path / out, QUESTIONS[:3], generator=generator)
     assert len(generator.loops) >= 2 and len(set(generator.loops)) == 1
 
 
 def test_a_notebook_runs_an_event_loop_already(tmp_path: Path, images: Path) -> None:
     async def cell() -> dict[str, Any]:
-        return run(Steps(), images, tmp_path / "run", QUESTIONS[:3])
+        return run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:3])
 
     assert asyncio.run(cell())["n_failed"] == 0
 
 
 def test_another_run_in_the_folder_is_refused(tmp_path: Path, images: Path) -> None:
-    run(Steps(), images, tmp_path / "run", QUESTIONS[:2])
+    run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:2])
     with pytest.raises(ValueError, match="holds a run with another settings; choose another --out"):
-        run(Steps(), images, tmp_path / "run", QUESTIONS[:2], settings={"alpha": 0.5})
+        run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:2], settings={"alpha": 0.5})
     with pytest.raises(ValueError, match="holds a run with another questions_sha256"):
-        run(Steps(), images, tmp_path / "run", QUESTIONS[:3])
+        run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:3])
 
 
 class YesModel:
@@ -214,7 +220,7 @@ class YesModel:
 def test_bem_judges_answers_without_an_exact_match(tmp_path: Path, images: Path) -> None:
     model = YesModel()
     bem = Bem(lambda texts: [[5]] * len(texts), model.logits, marks=(1, 2), fingerprint="0123")
-    metrics = run(Steps(), images, tmp_path / "run", bem=bem)
+    metrics = run(FakeRetriever(), images, tmp_path / "run", bem=bem)
     # of ten answers four fail, one abstains, four match; BEM is asked for "470" against "999" alone, not for latency
     assert model.judged == 1
     assert metrics["answer"] == {"metric": "evqa_bem", "accuracy": 0.5, "evqa_exact_match": 0.4}
@@ -227,36 +233,36 @@ def test_bem_judges_answers_without_an_exact_match(tmp_path: Path, images: Path)
     refused: list[dict[str, Any]] = [{}, {"bem": other_bem}]
     for other in refused:
         with pytest.raises(ValueError, match="holds a run with another bem; choose"):
-            run(Steps(), images, tmp_path / "run", **other)
+            run(FakeRetriever(), images, tmp_path / "run", **other)
 
 
 def test_bad_calls(tmp_path: Path, images: Path) -> None:
     out = tmp_path / "run"
     with pytest.raises(ValueError, match="no questions"):
-        run(Steps(), images, out, [])
+        run(FakeRetriever(), images, out, [])
     with pytest.raises(ValueError, match="share an id"):
-        run(Steps(), images, out, QUESTIONS[:1] * 2)
+        run(FakeRetriever(), images, out, QUESTIONS[:1] * 2)
     with pytest.raises(ValueError, match="no such folder"):
-        run(Steps(), tmp_path / "absent", out)
+        run(FakeRetriever(), tmp_path / "absent", out)
     with pytest.raises(ValueError, match="batch_size"):
-        run(Steps(), images, out, batch_size=0)
+        run(FakeRetriever(), images, out, batch_size=0)
     assert not out.exists()
 
 
 def test_retrieval_alone(tmp_path: Path, images: Path) -> None:
-    metrics = run(Steps(), images, tmp_path / "run", generator=None)
+    metrics = run(FakeRetriever(), images, tmp_path / "run", generator=None)
     assert (metrics["answer"]["accuracy"], metrics["n_unanswered"], metrics["n_failed"]) == (None, 0, 3)
     assert (metrics["latency_ms"]["answer_p50"], metrics["latency_ms"]["retrieve_p50"] is None) == (None, False)
 
 
 def test_all_fail(tmp_path: Path, images: Path) -> None:
-    metrics = run(Steps(), images, tmp_path / "run", [QUESTIONS[3]])
+    metrics = run(FakeRetriever(), images, tmp_path / "run", [QUESTIONS[3]])
     assert (metrics["n_failed"], metrics["answer"]["accuracy"], metrics["latency_ms"]["retrieve_p50"]) == (1, 0.0, None)
     assert (tmp_path / "run" / "report.html").is_file()
 
 
 def test_few_arguments_are_enough(tmp_path: Path, images: Path) -> None:
-    metrics = evaluate(Steps(), None, QUESTIONS[:2], str(images), str(tmp_path / "run"), progress=False)
+    metrics = evaluate(FakeRetriever(), None, QUESTIONS[:2], str(images), str(tmp_path / "run"), progress=False)
     described = {"name": "colors", "counts": {"entities": 3}}
     assert [metrics[key] for key in ("dataset", "profile", "settings", "index")] == ["evqa", "custom", {}, described]
 
@@ -274,8 +280,8 @@ def test_a_question_file_in_a_notebook(tmp_path: Path, images: Path) -> None:
         for color, answer in zip([*COLORS, "absent"], ["700", "530", "999", "1"], strict=True)
     ]
     queries = write_jsonl(tmp_path / "q.jsonl", *rows)
-    options: dict[str, Any] = {"generator": LastNumber(), "progress": False}
-    evaluation = evaluate_file(Steps(), queries, images, tmp_path / "run", **options)
+    options: dict[str, Any] = {"generator": FakeGenerator(), "progress": False}
+    evaluation = evaluate_file(FakeRetriever(), queries, images, tmp_path / "run", **options)
     assert evaluation.metrics["step1"]["recall@1"] == 0.75
     assert evaluation.metrics["answer"] == {"metric": "exact_match", "accuracy": 0.5, "relaxed_accuracy": 0.5}
     assert evaluation.rows[0] == {
@@ -288,13 +294,13 @@ def test_a_question_file_in_a_notebook(tmp_path: Path, images: Path) -> None:
         "gold_entities": ["https://kb/red"],
         "gold_answers": ["700"],
         "entity": "https://kb/red",
-        "title": "Red",
+        "title": "Redland",
         "sim_c": 1.0,
         "sim_m": 4 / 7,
         "score": pytest.approx(0.9 + 0.1 * 4 / 7),
         "section": "Wave",
         "answer": "700",
-        "confidence": 0.5,
+        "confidence": 0.75,
         "step1_rank": 1,
         "step2_rank": 1,
         "step3_rank": 1,
@@ -307,14 +313,14 @@ def test_a_question_file_in_a_notebook(tmp_path: Path, images: Path) -> None:
     }
     assert [row["answer_correct"] for row in evaluation.rows] == [True, True, False, False]
     assert (evaluation.rows[3]["entity"], evaluation.rows[3]["failed"][:6]) == (None, "image:")
-    first = evaluate_file(Steps(), queries, images, tmp_path / "first", limit=1, **options)
+    first = evaluate_file(FakeRetriever(), queries, images, tmp_path / "first", limit=1, **options)
     assert [row["id"] for row in first.rows] == ["red"] == [q.id for q in load("plain", queries)[:1]]
     with pytest.raises(ValueError, match="no questions"):
-        evaluate_file(Steps(), write_jsonl(tmp_path / "none.jsonl"), images, tmp_path / "none")
+        evaluate_file(FakeRetriever(), write_jsonl(tmp_path / "none.jsonl"), images, tmp_path / "none")
 
 
 def test_rows_make_a_data_frame(tmp_path: Path, images: Path) -> None:
     pandas = pytest.importorskip("pandas")
     queries = write_jsonl(tmp_path / "q.jsonl", {"id": "a", "image": "red", "question": WAVE, "answers": ["700"]})
-    table = pandas.DataFrame(evaluate_file(Steps(), queries, images, tmp_path / "run", progress=False).rows)
-    assert list(table["id"]) == ["a"] and list(table["title"]) == ["Red"]
+    table = pandas.DataFrame(evaluate_file(FakeRetriever(), queries, images, tmp_path / "run", progress=False).rows)
+    assert list(table["id"]) == ["a"] and list(table["title"]) == ["Redland"]

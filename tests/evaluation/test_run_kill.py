@@ -18,14 +18,14 @@ from fastapi.responses import Response
 from evaluation.report import write_report
 from omgm.__main__ import main
 from tests.evaluation.test_bem import bert
-from tests.fakes.chat_server import Server
-from tests.fakes.small_kb import write_kb
+from tests.fakes.chat_server import FakeChatServer
+from tests.fakes.knowledge_base import write_kb
 from tests.paths import ROOT
 
 QUESTIONS = 12
 
 
-class ClosingServer(Server):
+class ClosingServer(FakeChatServer):
     """A server that closes every connection, since clients in this process never do."""
 
     async def answer(self, request: Request) -> Response:
@@ -46,7 +46,7 @@ def write_questions(folder: Path) -> Path:
     return folder / "questions.csv"
 
 
-def asked(server: Server) -> list[str]:
+def asked(server: FakeChatServer) -> list[str]:
     """Returns the questions that the server was asked, in order, and forgets them."""
     prompts = [body["messages"][-1]["content"] for body in server.bodies]
     server.bodies.clear()
@@ -79,7 +79,7 @@ def test_a_killed_run_ends_with_the_same_bytes(tmp_path: Path) -> None:
     bert(tmp_path / "bem")
     assert main(["build-index", "--kb", str(kb), "--images", str(kb_images), "--out", str(index)]) == 0
 
-    def command(out: Path, server: Server) -> list[str]:
+    def command(out: Path, server: FakeChatServer) -> list[str]:
         inputs = {"--index": index, "--queries": queries, "--query-images": images, "--bem": tmp_path / "bem"}
         named = [str(part) for pair in inputs.items() for part in pair]
         # one query at a time, so that none is asked again for its latency

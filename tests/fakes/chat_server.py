@@ -1,4 +1,4 @@
-"""A chat server on loopback whose model names say how it behaves, for tests of whoever asks it."""
+"""A fake chat server on loopback, for tests of its clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
 
-class Server:
+class FakeChatServer:
     """An OpenAI-like server whose model names say how it behaves; it keeps what it was sent."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Server:
         self._uvicorn = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none"))
         self._thread = threading.Thread(target=self._uvicorn.run, daemon=True)
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> FakeChatServer:
         self._thread.start()
         while not self._uvicorn.started:
             time.sleep(0.01)

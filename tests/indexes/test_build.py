@@ -18,9 +18,9 @@ from indexes.build import build_index
 from indexes.store import Index
 from indexes.summarize import summarize_all
 from retriever.types import Entity, Section
-from tests.fakes.small_kb import contents, write_kb
-from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
-from tests.paths import ROOT
+from tests.fakes.knowledge_base import write_kb
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.paths import ROOT, contents
 
 KILLED = "killed on purpose"
 
@@ -39,7 +39,7 @@ class Fuse:
             raise RuntimeError(KILLED)
 
 
-class FusedEncoder(ColorEncoder):
+class FusedEncoder(FakeEncoder):
     fuse = Fuse(-1)
 
     def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
@@ -51,7 +51,7 @@ class FusedEncoder(ColorEncoder):
         return super().encode_images(images)
 
 
-class FusedFusion(ColorFusion):
+class FusedFusion(FakeFusion):
     fuse = Fuse(-1)
 
     def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> torch.Tensor:
@@ -59,7 +59,7 @@ class FusedFusion(ColorFusion):
         return super().encode_sections(image, texts)
 
 
-class FusedSummarizer(FirstSentence):
+class FusedSummarizer(FakeSummarizer):
     fuse = Fuse(-1)
 
     def summarize(self, entities: Sequence[Entity]) -> list[str]:
@@ -69,9 +69,9 @@ class FusedSummarizer(FirstSentence):
 
 def build(kb: Path, images: Path | None, out: Path, **changes: Any) -> Index:
     options: dict[str, Any] = {
-        "summarizer": FirstSentence(),
-        "encoder": ColorEncoder(),
-        "fusion": ColorFusion(),
+        "summarizer": FakeSummarizer(),
+        "encoder": FakeEncoder(),
+        "fusion": FakeFusion(),
         "batch_size": 2,
         "progress": False,
     }
@@ -107,7 +107,7 @@ def test_stored_tokens_are_the_fusion_encoders(tmp_path: Path) -> None:
     with Image.open(images / "flag" / "France.png") as image:
         # the text spelled out: lower case, and "#", ":" and "." become spaces, which are then run together
         text = "wiki article france\n section title area\nit covers 643,801 km²"
-        expected = ColorFusion().encode([image], [text])[0]
+        expected = FakeFusion().encode([image], [text])[0]
     expected = expected / expected.norm(dim=-1, keepdim=True)
     stored = index.tokens(np.array(index.section_rows(0)))
     assert stored.dtype == torch.float32 and stored.shape == (2, 32, 8)
@@ -119,7 +119,7 @@ def test_what_step_1_searches(tmp_path: Path, candidates: str, expected: int | N
     kb, images = write_kb(tmp_path)
     index = build(kb, images, tmp_path / "index", candidates=candidates)
     with Image.open(images / "flag" / "France.png") as image:
-        scores, rows = index.search(ColorEncoder().encode_images([image]), 7)
+        scores, rows = index.search(FakeEncoder().encode_images([image]), 7)
     if expected is not None:
         assert rows[0, 0] == expected
     else:  # no title has a color word: every vector is the same
@@ -140,20 +140,20 @@ def test_without_pictures_or_fusion_encoder(tmp_path: Path) -> None:
     assert step1.manifest.inputs.fusion is None and step1.section_rows(0) == range(0)
     assert step1.image_path(0) is not None
     with pytest.raises(ValueError, match=r"fusion encoder 'color-fusion-1' now, None when it was built"):
-        Index.open(tmp_path / "step1", fusion=ColorFusion())
+        Index.open(tmp_path / "step1", fusion=FakeFusion())
 
 
 def test_no_entity_and_one(tmp_path: Path) -> None:
     (tmp_path / "none.jsonl").write_text("")
     index = build(tmp_path / "none.jsonl", None, tmp_path / "none")
     assert len(index) == 0
-    scores, rows = index.search(ColorEncoder().encode_texts(["red"]), 3)
+    scores, rows = index.search(FakeEncoder().encode_texts(["red"]), 3)
     assert rows.tolist() == [[-1, -1, -1]] and np.isneginf(scores).all()
     assert index.tokens(np.array([], dtype=np.int64)).shape == (0, 32, 8)
     assert index.row_of("x") is None
     (tmp_path / "one.jsonl").write_text('{"id": "x", "title": "Red", "sections": []}\n')
     index = build(tmp_path / "one.jsonl", None, tmp_path / "one")
-    assert index.search(ColorEncoder().encode_texts(["red"]), 3)[1].tolist() == [[0, -1, -1]]
+    assert index.search(FakeEncoder().encode_texts(["red"]), 3)[1].tolist() == [[0, -1, -1]]
     assert index.row_of("x") == 0
 
 
@@ -234,7 +234,7 @@ def test_same_inputs_are_not_built_again_and_others_need_overwrite(tmp_path: Pat
     encoder.fuse = Fuse(1)
     build(kb, images, out, encoder=encoder)
     assert contents(out) == before
-    other = ColorEncoder(fingerprint="color-encoder-2")
+    other = FakeEncoder(fingerprint="color-encoder-2")
     with pytest.raises(ValueError, match=r"encoder: 'color-encoder-1' there, 'color-encoder-2' now.*--overwrite"):
         build(kb, images, out, encoder=other)
     assert contents(out) == before
@@ -370,7 +370,7 @@ def test_killed_while_reading_articles(tmp_path: Path) -> None:
 
 
 def test_values_that_are_not_finite_stop_the_build(tmp_path: Path) -> None:
-    class Broken(ColorEncoder):
+    class Broken(FakeEncoder):
         def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
             return super().encode_texts(texts) * float("nan")
 
@@ -385,30 +385,30 @@ def articles(count: int) -> list[Entity]:
 
 def test_summaries_resume_after_the_last_whole_batch(tmp_path: Path) -> None:
     path, entities = tmp_path / "summaries.jsonl", articles(7)
-    assert summarize_all(entities, FirstSentence(), path, 2) == 7
+    assert summarize_all(entities, FakeSummarizer(), path, 2) == 7
     whole = path.read_bytes()
     assert json.loads(whole.splitlines()[3]) == {"id": "3", "summary": "Title 3. Text 3"}
-    assert summarize_all(entities, FirstSentence(), path, 2) == 0
+    assert summarize_all(entities, FakeSummarizer(), path, 2) == 0
     third = len(b"".join(whole.splitlines(keepends=True)[:3]))
     path.write_bytes(whole[: third + 5])  # three whole lines and a truncated one: the first batch of two is kept
-    assert summarize_all(entities, FirstSentence(), path, 2) == 5
+    assert summarize_all(entities, FakeSummarizer(), path, 2) == 5
     assert path.read_bytes() == whole
 
 
 def test_summaries_of_other_entities_are_refused(tmp_path: Path) -> None:
     path, entities = tmp_path / "summaries.jsonl", articles(4)
-    summarize_all(entities, FirstSentence(), path, 2)
+    summarize_all(entities, FakeSummarizer(), path, 2)
     with pytest.raises(ValueError, match=r"summaries\.jsonl: line 1: entity '0' where '3' is due"):
-        summarize_all(entities[::-1], FirstSentence(), path, 2)
+        summarize_all(entities[::-1], FakeSummarizer(), path, 2)
     with pytest.raises(ValueError, match=r"summaries\.jsonl: holds 4 lines where 3 are due"):
-        summarize_all(entities[:3], FirstSentence(), path, 2)
+        summarize_all(entities[:3], FakeSummarizer(), path, 2)
     path.write_text("[]\n" * 4)
     with pytest.raises(ValueError, match=r"summaries\.jsonl: line 1: not a summary"):
-        summarize_all(entities, FirstSentence(), path, 2)
+        summarize_all(entities, FakeSummarizer(), path, 2)
 
 
 def test_a_summarizer_must_answer_for_every_entity(tmp_path: Path) -> None:
-    class Lazy(FirstSentence):
+    class Lazy(FakeSummarizer):
         def summarize(self, entities: Sequence[Entity]) -> list[str]:
             return super().summarize(entities)[1:]
 

@@ -14,8 +14,8 @@ from indexes.build import build_index
 from indexes.search import save_search
 from indexes.store import Index
 from retriever.protocols import EntityIndex
-from tests.fakes.small_kb import write_kb
-from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
+from tests.fakes.knowledge_base import write_kb
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +26,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         kb,
         images,
         folder / "index",
-        summarizer=FirstSentence(),
-        encoder=ColorEncoder(),
-        fusion=ColorFusion(),
+        summarizer=FakeSummarizer(),
+        encoder=FakeEncoder(),
+        fusion=FakeFusion(),
         progress=False,
     )
     return folder / "index"
@@ -40,8 +40,8 @@ def folder(built: Path, tmp_path: Path) -> Path:
 
 
 def test_it_is_an_entity_index(built: Path) -> None:
-    index: EntityIndex = Index.open(built, encoder=ColorEncoder(), fusion=ColorFusion(), verify=True)
-    vectors = ColorEncoder().encode_texts(["green white", "yellow"])
+    index: EntityIndex = Index.open(built, encoder=FakeEncoder(), fusion=FakeFusion(), verify=True)
+    vectors = FakeEncoder().encode_texts(["green white", "yellow"])
     scores, rows = index.search(vectors, 3)
     assert scores.dtype == np.float32 and rows.dtype == np.int64 and rows.shape == (2, 3)
     # summaries: Ireland's says "green and white"; Words' "Black and yellow" gives cos 45°
@@ -52,7 +52,7 @@ def test_it_is_an_entity_index(built: Path) -> None:
 
 def test_one_query_of_a_batch_or_alone(built: Path) -> None:
     index = Index.open(built)
-    vectors = ColorEncoder().encode_texts(["red", "blue white", "yellow black", "nothing"])
+    vectors = FakeEncoder().encode_texts(["red", "blue white", "yellow black", "nothing"])
     scores, rows = index.search(vectors, 7)
     for query in range(4):
         alone = index.search(vectors[query : query + 1], 7)
@@ -62,7 +62,7 @@ def test_one_query_of_a_batch_or_alone(built: Path) -> None:
 
 
 def test_more_asked_than_there_are(built: Path) -> None:
-    scores, rows = Index.open(built).search(ColorEncoder().encode_texts(["red"]), 9)
+    scores, rows = Index.open(built).search(FakeEncoder().encode_texts(["red"]), 9)
     assert sorted(rows[0, :7].tolist()) == list(range(7))
     assert rows[0, 7:].tolist() == [-1, -1] and np.isneginf(scores[0, 7:]).all()
 
@@ -109,12 +109,12 @@ def test_threads_read_the_same(built: Path) -> None:
 
 def test_models_that_do_not_fit(built: Path) -> None:
     with pytest.raises(ValueError, match=r"encoder 'other' now, 'color-encoder-1' when it was built.*build-index"):
-        Index.open(built, encoder=ColorEncoder(fingerprint="other"))
+        Index.open(built, encoder=FakeEncoder(fingerprint="other"))
     with pytest.raises(ValueError, match=r"fusion encoder 'other' now, 'color-fusion-1' when it was built"):
-        Index.open(built, fusion=ColorFusion(fingerprint="other"))
+        Index.open(built, fusion=FakeFusion(fingerprint="other"))
     with pytest.raises(ValueError, match=r"fusion token shape \(32, 9\) now, \(32, 8\) when it was built"):
-        Index.open(built, fusion=ColorFusion(width=9))
-    wide = ColorEncoder()
+        Index.open(built, fusion=FakeFusion(width=9))
+    wide = FakeEncoder()
     wide.dimension = 8
     with pytest.raises(ValueError, match="encoder dimension 8 now, 7 when"):
         Index.open(built, encoder=wide)

@@ -12,8 +12,8 @@ from indexes.tokens import TokenStore, copied
 from retriever.pipeline import Retriever
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
-from tests.fakes.small_kb import write_kb
-from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
+from tests.fakes.knowledge_base import write_kb
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.retriever.test_pipeline import FRANCE, IRELAND, YELLOW
 
 
@@ -48,7 +48,7 @@ def test_int8_rows_are_read_with_their_scales() -> None:
 def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Index]:
     folder = tmp_path_factory.mktemp("tokens")
     kb, images = write_kb(folder)
-    models = {"summarizer": FirstSentence(), "encoder": ColorEncoder(), "fusion": ColorFusion(), "progress": False}
+    models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion(), "progress": False}
     return {
         tokens: build_index(kb, images, folder / tokens, tokens=tokens, **models)  # type: ignore[arg-type]
         for tokens in ("float16", "int8")
@@ -62,7 +62,7 @@ def test_an_int8_index_keeps_scores_within_the_rounding(both: dict[str, Index]) 
     assert (exact - rounded).abs().max() <= 0.5 / 127 + 1e-3
     results = {
         tokens: Retriever(
-            [EntitySearch(ColorEncoder(), index, k=7), FusionRerank(ColorFusion(), index, alpha=0.2)], index
+            [EntitySearch(FakeEncoder(), index, k=7), FusionRerank(FakeFusion(), index, alpha=0.2)], index
         ).retrieve([FRANCE, IRELAND, YELLOW])
         for tokens, index in both.items()
     }
@@ -85,8 +85,8 @@ def test_a_build_of_the_other_type_is_told_apart(both: dict[str, Index], tmp_pat
             kb,
             images,
             both["int8"].folder,
-            summarizer=FirstSentence(),
-            encoder=ColorEncoder(),
-            fusion=ColorFusion(),
+            summarizer=FakeSummarizer(),
+            encoder=FakeEncoder(),
+            fusion=FakeFusion(),
             progress=False,
         )

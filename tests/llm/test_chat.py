@@ -14,16 +14,16 @@ from PIL import Image
 from generators.chat import ChatGenerator
 from llm.chat import ChatClient, ChatError, image_part
 from retriever.types import Evidence, Generation, GenerationRequest
-from tests.fakes.chat_server import Server
+from tests.fakes.chat_server import FakeChatServer
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    with Server() as running:
+def server() -> Iterator[FakeChatServer]:
+    with FakeChatServer() as running:
         yield running
 
 
-def ask(server: Server, model: str, text: str = "hello", **settings: Any) -> str:
+def ask(server: FakeChatServer, model: str, text: str = "hello", **settings: Any) -> str:
     async def run() -> str:
         async with ChatClient(server.url, model, backoff=0.02, **settings) as client:
             return await client.complete([{"role": "user", "content": text}], 16)
@@ -31,7 +31,7 @@ def ask(server: Server, model: str, text: str = "hello", **settings: Any) -> str
     return asyncio.run(run())
 
 
-def pieces(server: Server, model: str) -> list[str]:
+def pieces(server: FakeChatServer, model: str) -> list[str]:
     async def run() -> list[str]:
         async with ChatClient(server.url, model, backoff=0.02) as client:
             return [piece async for piece in client.stream([{"role": "user", "content": "hello"}], 16)]
@@ -39,7 +39,7 @@ def pieces(server: Server, model: str) -> list[str]:
     return asyncio.run(run())
 
 
-def test_complete(server: Server) -> None:
+def test_complete(server: FakeChatServer) -> None:
     assert ask(server, "good", api_key="secret") == "heard: hello"
     assert server.bodies == [
         {"model": "good", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 16, "temperature": 0.0,
@@ -48,7 +48,7 @@ def test_complete(server: Server) -> None:
     assert server.headers[0]["authorization"] == "Bearer secret"
 
 
-def test_a_base_url_may_end_in_v1(server: Server) -> None:
+def test_a_base_url_may_end_in_v1(server: FakeChatServer) -> None:
     assert (
         ChatClient(server.url + "/v1/", "m").url
         == ChatClient(server.url, "m").url
@@ -56,48 +56,48 @@ def test_a_base_url_may_end_in_v1(server: Server) -> None:
     )
 
 
-def test_tries_again_after_500(server: Server) -> None:
+def test_tries_again_after_500(server: FakeChatServer) -> None:
     assert ask(server, "flaky") == "heard: hello"
     assert len(server.bodies) == 2
 
 
-def test_waits_as_long_as_retry_after_says(server: Server) -> None:
+def test_waits_as_long_as_retry_after_says(server: FakeChatServer) -> None:
     assert ask(server, "busy") == "heard: hello"
     assert server.times[1] - server.times[0] >= 0.3
 
 
-def test_gives_up_after_the_last_try(server: Server) -> None:
+def test_gives_up_after_the_last_try(server: FakeChatServer) -> None:
     with pytest.raises(ChatError, match=r"/v1/chat/completions: status 503: out of memory \(tried 3 times\)") as caught:
         ask(server, "down", retries=2)
     assert caught.value.status == 503 and caught.value.url.startswith(server.url)
     assert len(server.bodies) == 3
 
 
-def test_a_refusal_is_not_tried_again(server: Server) -> None:
+def test_a_refusal_is_not_tried_again(server: FakeChatServer) -> None:
     with pytest.raises(ChatError, match="no such model") as caught:
         ask(server, "strict")
     assert caught.value.status == 404 and len(server.bodies) == 1
 
 
-def test_a_slow_server_times_out(server: Server) -> None:
+def test_a_slow_server_times_out(server: FakeChatServer) -> None:
     with pytest.raises(ChatError, match="ReadTimeout") as caught:
         ask(server, "slow", timeout=0.2, retries=0)
     assert caught.value.status is None
 
 
-def test_nobody_listens(server: Server) -> None:
+def test_nobody_listens(server: FakeChatServer) -> None:
     server.url = "http://127.0.0.1:9"
     with pytest.raises(ChatError, match="ConnectError"):
         ask(server, "good", retries=1)
 
 
 @pytest.mark.parametrize("model", ["broken", "empty"])
-def test_not_a_completion(server: Server, model: str) -> None:
+def test_not_a_completion(server: FakeChatServer, model: str) -> None:
     with pytest.raises(ChatError, match="not a chat completion"):
         ask(server, model)
 
 
-def test_stream(server: Server) -> None:
+def test_stream(server: FakeChatServer) -> None:
     assert pieces(server, "good") == ["Mount ", "Véll"]
     assert server.bodies[0]["stream"] is True
 
@@ -105,17 +105,17 @@ def test_stream(server: Server) -> None:
 @pytest.mark.parametrize(
     ("model", "message"), [("garbled", "not a piece"), ("troubled", "out of memory"), ("broken", "ended before")]
 )
-def test_a_stream_that_goes_wrong(server: Server, model: str, message: str) -> None:
+def test_a_stream_that_goes_wrong(server: FakeChatServer, model: str, message: str) -> None:
     with pytest.raises(ChatError, match=message):
         pieces(server, model)
 
 
-def test_an_answer_that_breaks_off_is_asked_for_again(server: Server) -> None:
+def test_an_answer_that_breaks_off_is_asked_for_again(server: FakeChatServer) -> None:
     assert ask(server, "torn") == "heard: hello"
     assert len(server.bodies) == 2
 
 
-def test_a_stream_may_end_without_done(server: Server) -> None:
+def test_a_stream_may_end_without_done(server: FakeChatServer) -> None:
     assert pieces(server, "terse") == ["Mount ", "Véll"]
 
 
@@ -127,7 +127,7 @@ def check(url: str, model: str) -> str:
     return asyncio.run(run())
 
 
-def test_check(server: Server) -> None:
+def test_check(server: FakeChatServer) -> None:
     assert check(server.url, "good") == f"{server.url}/v1/models offers good"
     with pytest.raises(ChatError, match="offers good, busy, not 'better'"):
         check(server.url, "better")
@@ -137,7 +137,7 @@ def test_check(server: Server) -> None:
         check("http://127.0.0.1:9", "good")
 
 
-def test_without_a_system_role(server: Server) -> None:
+def test_without_a_system_role(server: FakeChatServer) -> None:
     async def run(content: Any) -> None:
         async with ChatClient(server.url, "good", system_role=False) as client:
             await client.complete([{"role": "system", "content": "Be brief."}, {"role": "user", "content": content}], 1)
@@ -153,7 +153,7 @@ def test_without_a_system_role(server: Server) -> None:
     assert (said["text"], image["type"], asked["text"]) == ("Be brief.", "image_url", "Who?")
 
 
-def test_concurrency_is_limited(server: Server) -> None:
+def test_concurrency_is_limited(server: FakeChatServer) -> None:
     async def run() -> list[str]:
         async with ChatClient(server.url, "counted", concurrency=3) as client:
             return await asyncio.gather(*(client.complete([{"role": "user", "content": str(i)}], 1) for i in range(9)))
@@ -181,7 +181,7 @@ def test_settings_out_of_range(settings: dict[str, Any]) -> None:
 EVIDENCE = Evidence("e", "Velland", "Geography", "The highest point is Mount Vell.")
 
 
-def test_generator(server: Server) -> None:
+def test_generator(server: FakeChatServer) -> None:
     async def run() -> None:
         async with ChatClient(server.url, "good") as client:
             generator = ChatGenerator(client, max_context_tokens=5)
@@ -204,7 +204,7 @@ def test_generator(server: Server) -> None:
     asyncio.run(run())
 
 
-def test_multimodal_generator_sends_the_picture(server: Server) -> None:
+def test_multimodal_generator_sends_the_picture(server: FakeChatServer) -> None:
     async def run() -> None:
         async with ChatClient(server.url, "good") as client:
             generator = ChatGenerator(client, style="infoseek", multimodal=True)

@@ -18,8 +18,8 @@ from indexes.store import Index
 from omgm import OMGM
 from retriever.images import ImageInput
 from retriever.types import Generation, GenerationRequest
-from tests.fakes.small_kb import write_kb
-from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
+from tests.fakes.knowledge_base import write_kb
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.paths import ROOT
 
 QUESTION = "What is the flag of this country?"
@@ -59,9 +59,9 @@ def omgm(images: Path) -> Iterator[OMGM]:
         images.parent / "index",
         images=images,
         progress=False,
-        summarizer=FirstSentence(),
-        encoder=ColorEncoder(),
-        fusion=ColorFusion(),
+        summarizer=FakeSummarizer(),
+        encoder=FakeEncoder(),
+        fusion=FakeFusion(),
         generator=LastWord(),
     )
     with door:
@@ -159,7 +159,7 @@ def test_works_inside_a_running_loop(omgm: OMGM, images: Path) -> None:
 
 def test_open_finds_what_build_wrote(omgm: OMGM, images: Path) -> None:
     again = OMGM.open(
-        omgm.index.folder, encoder=ColorEncoder(), fusion=ColorFusion(), generator=LastWord(), settings={"search.k": 3}
+        omgm.index.folder, encoder=FakeEncoder(), fusion=FakeFusion(), generator=LastWord(), settings={"search.k": 3}
     )
     path = images / "flag" / "France.png"
     assert isinstance(again.index, Index)

@@ -9,7 +9,7 @@ import pytest
 
 from omgm.__main__ import COMMANDS, main, parser
 from omgm.commands.sweep import grid
-from tests.fakes.small_kb import write_kb
+from tests.fakes.knowledge_base import write_kb
 from tests.paths import ROOT
 
 WEIGHTS = ROOT / "weights" / "embedded"

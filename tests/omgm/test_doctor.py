@@ -13,9 +13,9 @@ from omgm import doctor, machine
 from omgm.machine import Device, Finding
 from omgm.profile import Profile, load_profile
 from retriever.models.encoder import folder_fingerprint
+from tests.fakes.knowledge_base import write_kb
 from tests.fakes.local_chat_servers import ScriptedServer, llama_models
-from tests.fakes.small_kb import write_kb
-from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.paths import ROOT
 
 WEIGHTS = ROOT / "weights" / "embedded"
@@ -200,9 +200,9 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
         kb,
         images,
         folder / "index",
-        summarizer=FirstSentence(),
-        encoder=ColorEncoder(folder_fingerprint(WEIGHTS / "encoder")),
-        fusion=ColorFusion(width=128, fingerprint=folder_fingerprint(WEIGHTS / "fusion")),
+        summarizer=FakeSummarizer(),
+        encoder=FakeEncoder(folder_fingerprint(WEIGHTS / "encoder")),
+        fusion=FakeFusion(width=128, fingerprint=folder_fingerprint(WEIGHTS / "fusion")),
         progress=False,
     )
     return folder / "index"

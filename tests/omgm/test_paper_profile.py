@@ -21,8 +21,8 @@ import httpx
 from PIL import Image
 from transformers import CLIPTokenizer
 
-from tests.fakes.small_hub import COMMIT, SmallHub, serving
-from tests.fakes.small_kb import write_kb
+from tests.fakes.hub import COMMIT, FakeHub, serve_hub
+from tests.fakes.knowledge_base import write_kb
 from tests.generators.test_openai_server import pytestmark, served  # noqa: F401  a fixture, and when it can run
 from tests.paths import ROOT
 from tests.retriever.models.test_blip2 import kept, published  # noqa: F401  fixtures
@@ -93,7 +93,7 @@ def test_from_an_empty_cache_to_an_answer(
             command, cwd=ROOT, env=environment | more, capture_output=True, text=True, timeout=120, check=False
         )
 
-    with serving(SmallHub(repositories)) as hub:
+    with serve_hub(FakeHub(repositories)) as hub:
         done = omgm("download", "--profile", profile, HF_ENDPOINT=hub.url)
         assert done.returncode == 0, done.stderr
         # weights of the three models, and of the generator the tokenizer alone

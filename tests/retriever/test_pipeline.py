@@ -15,8 +15,8 @@ from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from retriever.texts import blip_caption
 from retriever.types import Candidate, Options, Query, RetrievalResult, ScoredSection
-from tests.fakes.small_kb import write_kb
-from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
+from tests.fakes.knowledge_base import write_kb
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +27,9 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
         kb,
         images,
         folder / "index",
-        summarizer=FirstSentence(),
-        encoder=ColorEncoder(),
-        fusion=ColorFusion(),
+        summarizer=FakeSummarizer(),
+        encoder=FakeEncoder(),
+        fusion=FakeFusion(),
         progress=False,
     )
 
@@ -38,8 +38,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 def retriever(index: Index) -> Retriever[Index]:
     return Retriever(
         [
-            EntitySearch(ColorEncoder(), index, k=4),
-            FusionRerank(ColorFusion(), index, alpha=0.5),
+            EntitySearch(FakeEncoder(), index, k=4),
+            FusionRerank(FakeFusion(), index, alpha=0.5),
             SectionRerank(BM25(), index, beta=0.5),
         ],
         index,
@@ -86,7 +86,7 @@ def test_three_steps_find_the_section(retriever: Retriever[Index], index: Index)
 
 def test_equations_5_and_7_by_hand(retriever: Retriever[Index], index: Index) -> None:
     [found] = retriever.retrieve([FRANCE])
-    query = ColorFusion().encode([FRANCE.image], [blip_caption(FRANCE.question)])[0].double()
+    query = FakeFusion().encode([FRANCE.image], [blip_caption(FRANCE.question)])[0].double()
     query /= query.norm(dim=-1, keepdim=True)
     lowest = min(c.sim_m for c in found.candidates if c.sim_m is not None)
     for candidate in found.candidates:
@@ -142,7 +142,7 @@ def test_options_out_of_range_name_themselves(retriever: Retriever[Index]) -> No
     with pytest.raises(ValueError, match="between 0 and 1"):
         retriever.retrieve([Query(FRANCE.image, "?", options=Options(alpha=2.0))])
     with pytest.raises(ValueError, match="k must be at least 1, got 0"):
-        EntitySearch(ColorEncoder(), retriever.index, k=0)
+        EntitySearch(FakeEncoder(), retriever.index, k=0)
 
 
 def test_an_entity_without_image_is_ranked_by_what_it_has(retriever: Retriever[Index], index: Index) -> None:
@@ -159,13 +159,13 @@ def test_an_entity_without_image_is_ranked_by_what_it_has(retriever: Retriever[I
 
 def test_only_entities_without_tokens(index: Index) -> None:
     rows = [row for row in range(len(index)) if index.entity(row).title in ("Words", "Lost")]
-    step = FusionRerank(ColorFusion(), index, alpha=0.2)
+    step = FusionRerank(FakeFusion(), index, alpha=0.2)
     [found] = step.start([FRANCE])([[Candidate(rows[0], sim_c=0.1), Candidate(rows[1], sim_c=0.3)]])
     assert [(c.row, c.score) for c in found] == [(rows[1], 0.3), (rows[0], 0.1)]
 
 
 def test_lists_of_length_0_and_1(index: Index) -> None:
-    rerank = FusionRerank(ColorFusion(), index, alpha=0.5)
+    rerank = FusionRerank(FakeFusion(), index, alpha=0.5)
     sections = SectionRerank(BM25(), index, beta=0.5)
     row = next(row for row in range(len(index)) if index.entity(row).title == "France")
     found = rerank.start([FRANCE, FRANCE])([[], [Candidate(row, sim_c=0.4)]])
@@ -177,7 +177,7 @@ def test_lists_of_length_0_and_1(index: Index) -> None:
 
 def test_step_3_works_without_step_2(index: Index) -> None:
     [found] = Retriever(
-        [EntitySearch(ColorEncoder(), index, k=2), SectionRerank(BM25(), index, beta=0.9)], index
+        [EntitySearch(FakeEncoder(), index, k=2), SectionRerank(BM25(), index, beta=0.9)], index
     ).retrieve([FRANCE])
     best = found.candidates[0]
     assert index.entity(best.row).sections[best.sections[0].position].title == "Area"
@@ -186,7 +186,7 @@ def test_step_3_works_without_step_2(index: Index) -> None:
 
 def test_equal_scores_keep_their_order(index: Index) -> None:
     row = next(row for row in range(len(index)) if index.entity(row).title == "France")
-    step = FusionRerank(ColorFusion(), index, alpha=0.5)
+    step = FusionRerank(FakeFusion(), index, alpha=0.5)
     twins = [Candidate(row, sim_c=0.4, sections=[ScoredSection(9)]) for _ in range(3)]
     [found] = step.start([FRANCE])([list(twins)])
     assert [id(c) for c in found] == [id(c) for c in twins]
@@ -199,7 +199,7 @@ def test_a_new_step_needs_nothing_of_the_others(index: Index) -> None:
         def start(self, queries: object) -> Finish:
             return lambda candidates: [found[::-1] for found in candidates]
 
-    search = EntitySearch(ColorEncoder(), index, k=3)
+    search = EntitySearch(FakeEncoder(), index, k=3)
     [found] = Retriever([search, Reverse()], index).retrieve([FRANCE])
     assert [row for row, _ in found.rankings["reverse"]] == [row for row, _ in found.rankings["step1"]][::-1]
     with pytest.raises(ValueError, match="a name of its own, got step1, step1"):
@@ -217,7 +217,7 @@ class Sign:
 
 
 def test_a_step_is_swapped_added_and_dropped(index: Index) -> None:
-    search = EntitySearch(ColorEncoder(), index, k=2)
+    search = EntitySearch(FakeEncoder(), index, k=2)
     retriever = Retriever([search, Sign("a")], index)
     retriever.steps = [Sign("b") if step.name == "a" else step for step in retriever.steps]
     retriever.steps = [*retriever.steps, Sign("c")]

@@ -19,9 +19,11 @@ import pytest
 from PIL import Image
 
 from serving.settings import ServingSettings
-from tests.fakes.serving_world import COLORS, World, data_uri, picture, served
+from tests.fakes.images import data_uri, image_bytes
+from tests.fakes.service import World, served
+from tests.fakes.world import COLORS
 
-RED, GREEN = COLORS["Redland"], COLORS["Greenland"]
+RED, GREEN = "red", "green"
 WHEN = "When was the treaty?"
 LIMITS = ServingSettings(max_image_bytes=100_000, max_image_pixels=1_000_000, max_question_chars=100)
 
@@ -42,11 +44,11 @@ def ask(
     client: httpx.Client, image: bytes = b"", question: str = WHEN, path: str = "/answer", **options: Any
 ) -> httpx.Response:
     data = {"question": question, "options": json.dumps(options)}
-    return client.post(path, files={"image": ("flag.png", image or picture(RED))}, data=data)
+    return client.post(path, files={"image": ("flag.png", image or image_bytes(RED))}, data=data)
 
 
 def ask_json(client: httpx.Client, path: str = "/answer", **fields: Any) -> httpx.Response:
-    return client.post(path, json={"image": data_uri(picture(RED)), "question": WHEN, **fields})
+    return client.post(path, json={"image": data_uri(image_bytes(RED)), "question": WHEN, **fields})
 
 
 def fault(response: httpx.Response) -> tuple[int, str, str | None]:
@@ -69,34 +71,39 @@ def test_answer(client: httpx.Client) -> None:
         "1848",
         0.75,
         False,
-        "year reader",
+        "last number",
     )
-    entity = {"id": "kb/Redland", "title": "Redland", "url": "https://kb.example/Redland", "image": "/entities/0/image"}
+    entity = {
+        "id": "https://kb/red",
+        "title": "Redland",
+        "url": "https://kb.example/Redland",
+        "image": "/entities/0/image",
+    }
     assert body["entity"] == entity
     evidence = body["evidence"][0]
-    assert (evidence["entity"], evidence["section"], evidence["section_index"]) == (entity, "History", 1)
+    assert (evidence["entity"], evidence["section"], evidence["section_index"]) == (entity, "History", 3)
     start, end = evidence["span"]
     assert evidence["text"][start:end] == "1848"
-    assert body["evidence"][1]["section"] == "Flag" and body["evidence"][1]["span"] is None
+    assert body["evidence"][1]["section"] == "Wave" and body["evidence"][1]["span"] is None
     assert evidence["scores"] == {
-        "sim_m": pytest.approx(0.5),
+        "sim_m": 0.75,
         "sim_t": 0.75,
         "score": 0.75,
     }  # was, the, treaty; not when
     first, last = body["candidates"][0], body["candidates"][-1]
-    assert (first["entity_id"], first["title"], first["image"]) == ("kb/Redland", "Redland", "/entities/0/image")
-    assert (first["sim_c"], first["sim_m"], first["fused"]) == (pytest.approx(1), pytest.approx(0.5), pytest.approx(1))
+    assert (first["entity_id"], first["title"], first["image"]) == ("https://kb/red", "Redland", "/entities/0/image")
+    assert (first["sim_c"], first["sim_m"], first["fused"]) == (1, 0.75, pytest.approx(0.9 + 0.1 * 0.75))
     assert (last["title"], last["sim_m"], last["image"]) == ("Blueland", None, None)
-    assert list(body["timings_ms"]) == ["decode", "queue", "search", "rerank", "generate", "total"]
-    assert (body["timings_ms"]["search"], body["timings_ms"]["rerank"]) == (1.5, 2.25)
-    assert body["index"] == {"name": "three flags", "entities": 3}
+    assert list(body["timings_ms"]) == ["decode", "queue", "step1", "step2", "step3", "generate", "total"]
+    assert (body["timings_ms"]["step1"], body["timings_ms"]["step2"]) == (1.5, 2.25)
+    assert body["index"] == {"name": "three lands", "entities": 3}
     assert body["request_id"] == response.headers["x-request-id"]
 
 
 @pytest.mark.parametrize("format", ["HEIF", "AVIF", "JPEG2000"])
 def test_what_phones_and_cameras_send_is_answered(client: httpx.Client, format: str) -> None:
     pillow_heif.register_heif_opener()
-    body = ask(client, picture(RED, (64, 64), format)).json()
+    body = ask(client, image_bytes(RED, (64, 64), format)).json()
     assert (body["answer"], body["entity"]["title"]) == ("1848", "Redland")
 
 
@@ -142,7 +149,11 @@ def test_base64_faults(client: httpx.Client) -> None:
     assert fault(ask_json(client, image="äöü=")) == (422, "bad_image_url", "image")
     assert fault(ask_json(client, image=" \n")) == (422, "missing_image", "image")
     assert fault(ask_json(client, image=base64.b64encode(b"hello").decode())) == (415, "not_an_image", "image")
-    assert fault(ask_json(client, image=base64.b64encode(picture(RED)[:60]).decode())) == (400, "broken_image", "image")
+    assert fault(ask_json(client, image=base64.b64encode(image_bytes(RED)[:60]).decode())) == (
+        400,
+        "broken_image",
+        "image",
+    )
     assert fault(ask_json(client, image="A" * 140_000)) == (413, "image_too_large", "image")
     assert fault(ask_json(client, image="A" * 1_000_000)) == (413, "image_too_large", "image")
 
@@ -155,7 +166,7 @@ def test_the_largest_image_may_be_wrapped(tmp_path: Path) -> None:
 
 
 def test_retrieve(client: httpx.Client) -> None:
-    body = ask(client, picture(GREEN), path="/retrieve").json()
+    body = ask(client, image_bytes(GREEN), path="/retrieve").json()
     assert body["entity"]["title"] == "Greenland" and body["evidence"][0]["span"] is None
     assert "answer" not in body and "generate" not in body["timings_ms"]
 
@@ -183,7 +194,7 @@ def test_stream(client: httpx.Client) -> None:
 
 
 def test_stream_that_breaks_says_so(client: httpx.Client) -> None:
-    choke = "When did the treaty choke?"
+    choke = "When did the treaty break?"
     found = events(ask(client, question=choke, stream=True, on_generator_error="fail"))
     assert [name for name, _ in found] == ["retrieval", "answer", "error"]
     assert found[-1][1]["error"]["code"] == "internal_error" and "secret" not in str(found)
@@ -195,10 +206,12 @@ def test_stream_that_breaks_says_so(client: httpx.Client) -> None:
 
 
 def test_concurrent_requests_get_their_own_answers(world: World, client: httpx.Client) -> None:
-    colors = list(COLORS.items()) * 4
+    colors = COLORS * 4
     with ThreadPoolExecutor(12) as pool:
-        responses = list(pool.map(lambda item: ask(client, picture(item[1])), colors))
-    assert [response.json()["entity"]["title"] for response in responses] == [name for name, _ in colors]
+        responses = list(pool.map(lambda color: ask(client, image_bytes(color)), colors))
+    assert [response.json()["entity"]["title"] for response in responses] == [
+        f"{color.capitalize()}land" for color in colors
+    ]
 
 
 # Faults of the picture
@@ -212,7 +225,7 @@ def test_image_faults(client: httpx.Client) -> None:
     assert fault(ask(client, data[: len(data) // 2])) == (400, "broken_image", "image")
     assert fault(ask(client, data + b"\0" * 100_000)) == (413, "image_too_large", "image")
     assert fault(ask(client, b"\0" * 1_000_000)) == (413, "image_too_large", "image")
-    assert fault(ask(client, picture(RED, (2000, 1000)))) == (413, "too_many_pixels", "image")
+    assert fault(ask(client, image_bytes(RED, (2000, 1000)))) == (413, "too_many_pixels", "image")
     assert fault(ask_json(client, image=data_uri(b"hello"))) == (415, "not_an_image", "image")
     assert fault(ask_json(client, image=data_uri(data[:5000]))) == (400, "broken_image", "image")
     assert fault(ask_json(client, image=data_uri(b"\0" * 110_000))) == (413, "image_too_large", "image")
@@ -258,7 +271,7 @@ def pictures_host() -> Iterator[str]:
             if moved:
                 self.send_header("Location", "/green.png")
             self.end_headers()
-            self.wfile.write(b"\0" * 200_000 if self.path == "/large" else picture(GREEN))
+            self.wfile.write(b"\0" * 200_000 if self.path == "/large" else image_bytes(GREEN))
 
         def log_message(self, *args: object) -> None:
             """Keeps quiet."""
@@ -343,7 +356,7 @@ def test_limits_themselves_pass(client: httpx.Client) -> None:
 def test_not_a_number(client: httpx.Client) -> None:
     for text in ("NaN", "Infinity", "-Infinity"):
         response = client.post(
-            "/answer", files={"image": picture(RED)}, data={"question": WHEN, "options": f'{{"alpha": {text}}}'}
+            "/answer", files={"image": image_bytes(RED)}, data={"question": WHEN, "options": f'{{"alpha": {text}}}'}
         )
         assert fault(response) == (422, "out_of_range", "alpha")
 
@@ -360,7 +373,7 @@ def test_unknown_options_name_the_known(client: httpx.Client) -> None:
     assert message == "unknown field 'kk'; known fields are alpha, beta, k, on_generator_error, stream"
     message = ask_json(client, kk=1).json()["error"]["message"]
     assert message == "unknown field 'kk'; known fields are alpha, beta, image, k, on_generator_error, question, stream"
-    response = client.post("/answer", files={"image": picture(RED)}, data={"question": WHEN, "k": "5"})
+    response = client.post("/answer", files={"image": image_bytes(RED)}, data={"question": WHEN, "k": "5"})
     assert fault(response) == (422, "unknown_option", "k")
     assert response.json()["error"]["message"].endswith(
         'options, question; write k into options, such as options={"k": …}'
@@ -383,7 +396,7 @@ def test_malformed_bodies(client: httpx.Client) -> None:
     assert post(b"", "multipart/form-data; boundary=b") == (400, "malformed_multipart", None)
     assert post(b"question=a", "application/x-www-form-urlencoded") == (415, "unsupported_media_type", None)
     assert fault(client.post("/answer")) == (415, "unsupported_media_type", None)
-    files = {"image": picture(RED)}
+    files = {"image": image_bytes(RED)}
     assert fault(client.post("/answer", files=files, data={"question": WHEN, "options": "{"})) == (
         400,
         "malformed_json",
@@ -400,7 +413,7 @@ def test_malformed_bodies(client: httpx.Client) -> None:
         "question",
     )
     assert fault(client.post("/answer", files=files)) == (422, "missing_question", "question")
-    both: Any = [("image", picture(RED)), ("image", picture(RED)), ("question", (None, WHEN))]
+    both: Any = [("image", image_bytes(RED)), ("image", image_bytes(RED)), ("question", (None, WHEN))]
     assert fault(client.post("/answer", files=both)) == (422, "duplicate_field", "image")
     assert fault(client.post("/answer", files=files | {"question": ("q", b"When?")})) == (422, "wrong_type", "question")
     assert fault(client.post("/answer", files={"question": ("q.txt", b"When?")})) == (422, "wrong_type", "question")
@@ -492,10 +505,10 @@ def test_request_ids(client: httpx.Client) -> None:
 # Pictures, examples, documents
 
 
-def test_entity_pictures(client: httpx.Client) -> None:
+def test_entity_images(world: World, client: httpx.Client) -> None:
     response = client.get("/entities/0/image")
     assert (response.status_code, response.headers["content-type"]) == (200, "image/png")
-    assert response.content == picture(RED)
+    assert response.content == (world.folder / "red.png").read_bytes()
     assert "sandbox" in response.headers["content-security-policy"]
     for row in ("2", "3", "-1", "99999999999999999999"):
         assert fault(client.get(f"/entities/{row}/image")) == (404, "not_found", "row")
@@ -507,7 +520,7 @@ def test_examples(tmp_path: Path, client: httpx.Client) -> None:
     folder = tmp_path / "demo"
     (folder / "queries").mkdir(parents=True)
     for name in ("a", "b"):
-        (folder / "queries" / f"{name}.jpg").write_bytes(picture(RED, format="JPEG"))
+        (folder / "queries" / f"{name}.jpg").write_bytes(image_bytes(RED, format="JPEG"))
     rows = 'question,answer,dataset_image_ids\n"When, then?",1,a|b\nWho?,2,a\nWhere?,3,b\nGone?,4,c\n'
     (folder / "test.csv").write_text(rows, encoding="utf-8")
     settings = ServingSettings(examples_dir=folder)

@@ -13,10 +13,11 @@ import pytest
 from generators.chat import ChatGenerator
 from llm.chat import ChatClient
 from serving.settings import ServingSettings
-from tests.fakes.chat_server import Server
-from tests.fakes.serving_world import COLORS, data_uri, picture, served
+from tests.fakes.chat_server import FakeChatServer
+from tests.fakes.images import data_uri, image_bytes
+from tests.fakes.service import served
 
-RED = picture(COLORS["Redland"])
+RED = image_bytes("red")
 WHEN = "When was the treaty?"
 NOBODY = "http://127.0.0.1:9"
 FAILURES = [  # model or address, code, message
@@ -29,15 +30,15 @@ FAILURES = [  # model or address, code, message
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with Server() as running:
+def server() -> Iterator[FakeChatServer]:
+    with FakeChatServer() as running:
         yield running
 
 
 class Service:
     """The service with a generator of one behavior."""
 
-    def __init__(self, folder: Path, server: Server, behavior: str, **settings: Any) -> None:
+    def __init__(self, folder: Path, server: FakeChatServer, behavior: str, **settings: Any) -> None:
         url, model = (behavior, "m") if behavior == NOBODY else (server.url, behavior)
         generator = ChatGenerator(ChatClient(url, model, retries=1, backoff=0.01), **settings)
         self._served = served(folder, ServingSettings(timeout_s=0.6 if behavior == "slow" else 20), generator)
@@ -65,7 +66,9 @@ def events(response: httpx.Response) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize(("behavior", "code", "message"), FAILURES)
-def test_degrades_or_fails_as_asked(tmp_path: Path, server: Server, behavior: str, code: str, message: str) -> None:
+def test_degrades_or_fails_as_asked(
+    tmp_path: Path, server: FakeChatServer, behavior: str, code: str, message: str
+) -> None:
     error = {"message": message, "type": "server_error", "param": None, "code": code}
     with Service(tmp_path, server, behavior) as service:
         for response in (service.ask(), service.upload(on_generator_error="degrade")):
@@ -81,7 +84,7 @@ def test_degrades_or_fails_as_asked(tmp_path: Path, server: Server, behavior: st
 
 @pytest.mark.parametrize(("behavior", "code", "message"), FAILURES)
 def test_streams_degrade_or_fail_as_asked(
-    tmp_path: Path, server: Server, behavior: str, code: str, message: str
+    tmp_path: Path, server: FakeChatServer, behavior: str, code: str, message: str
 ) -> None:
     error = {"message": message, "type": "server_error", "param": None, "code": code}
     with Service(tmp_path, server, behavior) as service:
@@ -94,14 +97,14 @@ def test_streams_degrade_or_fail_as_asked(
         assert [name for name, _ in failed] == ["retrieval", "error"] and failed[-1][1] == {"error": error}
 
 
-def test_a_stream_that_breaks_has_no_answer(tmp_path: Path, server: Server) -> None:
+def test_a_stream_that_breaks_has_no_answer(tmp_path: Path, server: FakeChatServer) -> None:
     with Service(tmp_path, server, "troubled") as service:
         found = events(service.ask(stream=True))
     assert [name for name, _ in found] == ["retrieval", "answer", "answer", "done"]
     assert found[-1][1]["answer"] is None and found[-1][1]["generator_error"]["code"] == "generator_garbled"
 
 
-def test_a_cut_section_is_reported(tmp_path: Path, server: Server) -> None:
+def test_a_cut_section_is_reported(tmp_path: Path, server: FakeChatServer) -> None:
     with Service(tmp_path, server, "good", max_context_tokens=5) as service:
         body = service.ask().json()
         done = events(service.ask(stream=True))[-1][1]

@@ -13,7 +13,7 @@ from retriever.images import FORMATS
 from serving.errors import ApiError
 from serving.images import decode_image, parse_base64, parse_data_uri
 from serving.settings import ServingSettings
-from tests.fakes.serving_world import picture
+from tests.fakes.images import image_bytes
 
 SETTINGS = ServingSettings(max_image_bytes=200_000, max_image_pixels=1_000_000)
 RED = (200, 30, 40)
@@ -43,7 +43,7 @@ def png_header(width: int, height: int) -> bytes:
 @pytest.mark.parametrize("format", FORMATS)
 def test_formats(format: str) -> None:
     pillow_heif.register_heif_opener()
-    image = decode_image(picture(RED, (64, 32), format), SETTINGS)
+    image = decode_image(image_bytes(RED, (64, 32), format), SETTINGS)
     assert (image.mode, image.size) == ("RGB", (64, 32))
     pixel = image.getpixel((10, 10))
     assert isinstance(pixel, tuple)
@@ -72,7 +72,7 @@ def test_truncated(format: str, share: float) -> None:
 
 
 def test_bytes_limit() -> None:
-    data = picture(RED)
+    data = image_bytes(RED)
     assert fault(data, ServingSettings(max_image_bytes=len(data) - 1)) == (413, "image_too_large", "image")
     assert decode_image(data, ServingSettings(max_image_bytes=len(data))).size == (60, 40)
 
@@ -97,7 +97,7 @@ def test_real_bomb_stays_small() -> None:
 
 
 def test_too_thin() -> None:
-    assert fault(picture(RED, (2000, 1))) == (422, "image_too_thin", "image")
+    assert fault(image_bytes(RED, (2000, 1))) == (422, "image_too_thin", "image")
 
 
 def test_exif_orientation() -> None:
@@ -114,8 +114,8 @@ def test_exif_orientation() -> None:
 
 
 def test_transparency_lies_on_white() -> None:
-    assert decode_image(picture((255, 0, 0, 0)), SETTINGS).getpixel((0, 0)) == (255, 255, 255)
-    assert decode_image(picture((0, 0, 0, 128)), SETTINGS).getpixel((0, 0)) == (127, 127, 127)
+    assert decode_image(image_bytes((255, 0, 0, 0)), SETTINGS).getpixel((0, 0)) == (255, 255, 255)
+    assert decode_image(image_bytes((0, 0, 0, 128)), SETTINGS).getpixel((0, 0)) == (127, 127, 127)
     palette = Image.new("P", (4, 4), 1)
     palette.putpalette([0, 0, 0, 255, 0, 0])
     buffer = io.BytesIO()
@@ -138,7 +138,7 @@ def test_gray_16_bits() -> None:
 
 def test_large_pictures_are_shrunk() -> None:
     settings = ServingSettings(max_image_side=100)
-    assert decode_image(picture(RED, (400, 200), "JPEG"), settings).size == (100, 50)
+    assert decode_image(image_bytes(RED, (400, 200), "JPEG"), settings).size == (100, 50)
 
 
 def test_data_uri() -> None:

@@ -12,8 +12,9 @@ from generators.chat import ChatGenerator
 from llm.chat import ChatClient
 from serving.settings import ServingSettings
 from tests.browser import Browser, by_id, screenshot, wait
-from tests.fakes.chat_server import Server
-from tests.fakes.serving_world import COLORS, World, picture, served
+from tests.fakes.chat_server import FakeChatServer
+from tests.fakes.images import image_bytes
+from tests.fakes.service import World, served
 
 pytestmark = pytest.mark.browser
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.browser
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("demo")
     (folder / "queries").mkdir()
-    (folder / "queries" / "g.jpg").write_bytes(picture(COLORS["Greenland"], format="JPEG"))
+    (folder / "queries" / "g.jpg").write_bytes(image_bytes("green", format="JPEG"))
     (folder / "test.csv").write_text("question,dataset_image_ids\nWhen was the treaty?,g\n", encoding="utf-8")
     with served(tmp_path_factory.mktemp("world"), ServingSettings(examples_dir=folder)) as world:
         yield world
@@ -44,7 +45,7 @@ def ask(page: Browser, path: Path, question: str) -> None:
 
 def test_upload_ask_answer(page: Browser, tmp_path: Path) -> None:
     path = tmp_path / "flag.png"
-    path.write_bytes(picture(COLORS["Redland"]))
+    path.write_bytes(image_bytes("red"))
     assert by_id(page, "idle").is_displayed()
     ask(page, path, "When was the treaty?")
     wait(page, lambda: by_id(page, "found").is_displayed())
@@ -55,12 +56,12 @@ def test_upload_ask_answer(page: Browser, tmp_path: Path) -> None:
     assert "a republic in 1848 — after the Café treaty" in evidence.text
     rows = by_id(page, "candidates").find_elements("css selector", "tbody tr")
     assert [row.text.split() for row in rows] == [
-        ["Redland", "1.000", "0.500", "1.000"],
+        ["Redland", "1.000", "0.750", "0.975"],
         [*rows[1].text.split()],
         ["Blueland", rows[2].text.split()[1], "\u2013", rows[2].text.split()[3]],
     ]
     times = by_id(page, "times").text
-    assert "search\n1.5 ms" in times and "total" in times
+    assert "step1\n1.5 ms" in times and "total" in times
     assert not by_id(page, "error").is_displayed()
     loaded = page.execute_script("return [...document.images].filter(i => i.offsetParent && !i.naturalWidth).length")
     assert loaded == 0
@@ -69,7 +70,7 @@ def test_upload_ask_answer(page: Browser, tmp_path: Path) -> None:
 
 def test_abstains(page: Browser, tmp_path: Path) -> None:
     path = tmp_path / "flag.png"
-    path.write_bytes(picture(COLORS["Redland"]))
+    path.write_bytes(image_bytes("red"))
     ask(page, path, "What is the flag of one color?")
     wait(page, lambda: by_id(page, "found").is_displayed())
     assert "No answer found in the evidence" in by_id(page, "answer").text
@@ -78,7 +79,7 @@ def test_abstains(page: Browser, tmp_path: Path) -> None:
 
 def test_without_a_generator(chromium: Browser, tmp_path: Path) -> None:
     path = tmp_path / "flag.png"
-    path.write_bytes(picture(COLORS["Redland"]))
+    path.write_bytes(image_bytes("red"))
     generator = ChatGenerator(ChatClient("http://127.0.0.1:9", "llama", retries=0))
     with served(tmp_path, generator=generator) as world:
         chromium.get(world.url)
@@ -94,8 +95,8 @@ def test_without_a_generator(chromium: Browser, tmp_path: Path) -> None:
 
 def test_a_cut_section(chromium: Browser, tmp_path: Path) -> None:
     path = tmp_path / "flag.png"
-    path.write_bytes(picture(COLORS["Redland"]))
-    with Server() as server:
+    path.write_bytes(image_bytes("red"))
+    with FakeChatServer() as server:
         generator = ChatGenerator(ChatClient(server.url, "good"), max_context_tokens=5)
         with served(tmp_path, generator=generator) as world:
             chromium.get(world.url)
@@ -121,10 +122,10 @@ def test_errors(page: Browser, tmp_path: Path) -> None:
 
 def test_a_file_that_changes(page: Browser, tmp_path: Path) -> None:
     path = tmp_path / "flag.png"
-    path.write_bytes(picture(COLORS["Redland"]))
+    path.write_bytes(image_bytes("red"))
     os.utime(path, (1e9, 1e9))
     by_id(page, "file").send_keys(str(path))
-    path.write_bytes(picture(COLORS["Greenland"]))
+    path.write_bytes(image_bytes("green"))
     by_id(page, "question").send_keys("When was the treaty?\n")
     wait(page, lambda: by_id(page, "error").is_displayed())
     assert by_id(page, "error").text == "The photo can no longer be read. Choose it again."
@@ -144,7 +145,7 @@ def test_example(page: Browser) -> None:
 
 
 def test_drop(page: Browser) -> None:
-    data = list(picture(COLORS["Greenland"]))
+    data = list(image_bytes("green"))
     script = f"""
         const carrier = new DataTransfer();
         carrier.items.add(new File([new Uint8Array({json.dumps(data)})], "dropped.png", {{type: "image/png"}}));
@@ -177,7 +178,7 @@ def test_everything_has_a_name(page: Browser) -> None:
 def test_documentation(page: Browser, world: World, tmp_path: Path) -> None:
     """The API's documentation works without another host, down to a request sent from it."""
     path = tmp_path / "flag.png"
-    path.write_bytes(picture(COLORS["Greenland"]))
+    path.write_bytes(image_bytes("green"))
     page.get(f"{world.url}/docs")
 
     def find(selector: str) -> list[Any]:

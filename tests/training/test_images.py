@@ -15,7 +15,7 @@ from indexes.formats import read_knowledge_base
 from omgm.__main__ import parser
 from omgm.commands.train_encoder import _labeled
 from retriever.types import ArticleImage, Entity
-from tests.fakes.small_models import FirstSentence
+from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
 from training.images import load_pictures, main_images
 from training.train_encoder import train_encoder
@@ -67,7 +67,7 @@ def test_an_encoder_is_trained_on_a_folder_of_articles(tmp_path: Path) -> None:
         tmp_path / "kb",
         None,
         tmp_path / "out",
-        summarizer=FirstSentence(),
+        summarizer=FakeSummarizer(),
         steps=1,
         minutes=None,
         progress=False,

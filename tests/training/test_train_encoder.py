@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 from transformers import CLIPConfig, CLIPModel
 
 from retriever.models.pixels import PixelPreparation
-from tests.fakes.small_models import FirstSentence
+from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
 from training.train_encoder import train_encoder
 
@@ -47,7 +47,7 @@ def run(world: Path, out: str, steps: int) -> Path:
         world / "kb.json",
         world / "images",
         world / out,
-        summarizer=FirstSentence(),
+        summarizer=FakeSummarizer(),
         labeled=labeled,
         steps=steps,
         minutes=None,
@@ -101,7 +101,7 @@ def test_a_picture_of_an_unknown_entity_is_refused(world: Path) -> None:
             world / "kb.json",
             world / "images",
             world / "out",
-            summarizer=FirstSentence(),
+            summarizer=FakeSummarizer(),
             labeled=[(world / "images" / "Red.png", "nowhere")],
         )
 
@@ -117,4 +117,6 @@ def test_another_kind_of_model_is_refused(world: Path, tmp_path: Path) -> None:
     tokenizer.save_pretrained(tmp_path / "clip")
     PixelPreparation(32).save(tmp_path / "clip")
     with pytest.raises(ValueError, match="a clip model cannot be adapted"):
-        train_encoder(tmp_path / "clip", world / "kb.json", world / "images", world / "out", summarizer=FirstSentence())
+        train_encoder(
+            tmp_path / "clip", world / "kb.json", world / "images", world / "out", summarizer=FakeSummarizer()
+        )

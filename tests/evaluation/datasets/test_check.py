@@ -13,9 +13,9 @@ from evaluation.datasets.coverage import QuestionGroup, coverage
 from indexes.build import build_index
 from omgm.__main__ import main
 from retriever.images import FORMATS
+from tests.fakes.knowledge_base import write_kb
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.question_files import DYNVQA, EVQA, INFOSEEK, PLAIN, TWO_HOPS, write_csv, write_infoseek, write_jsonl
-from tests.fakes.small_kb import write_kb
-from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
 
 X = "https://en.wikipedia.org/wiki/X"
 
@@ -142,7 +142,7 @@ def test_the_command_against_a_knowledge_base(tmp_path: Path, capsys: pytest.Cap
 
 def test_the_command_against_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kb, images = write_kb(tmp_path)
-    models: dict[str, Any] = {"summarizer": FirstSentence(), "encoder": ColorEncoder(), "fusion": ColorFusion()}
+    models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     build_index(kb, images, tmp_path / "index", progress=False, **models)
     france = PLAIN | {"entity": "https://e.example/wiki/France", "section": 2}
     rows = [france, france | {"id": "b", "section": 1}, france | {"id": "c", "entity": "unknown"}]

@@ -35,9 +35,9 @@ from retriever.models.bm25 import BM25
 from retriever.step1_search import EntitySearch
 from retriever.texts import blip_caption
 from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query, StoredTokens
+from tests.fakes.knowledge_base import FLAGS, write_kb
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.records import record
-from tests.fakes.small_kb import FLAGS, write_kb
-from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
 
 WIKI = "https://e.example/wiki/"
 BLIND = ("sees-T-T", "sees-T-IT")
@@ -45,7 +45,7 @@ BLIND = ("sees-T-T", "sees-T-IT")
 
 def make_index(folder: Path) -> Index:
     kb, images = write_kb(folder)
-    models: dict[str, Any] = {"encoder": ColorEncoder(), "fusion": ColorFusion(), "summarizer": FirstSentence()}
+    models: dict[str, Any] = {"encoder": FakeEncoder(), "fusion": FakeFusion(), "summarizer": FakeSummarizer()}
     return build_index(kb, images, folder / "index", progress=False, **models)
 
 
@@ -53,7 +53,7 @@ def write_questions(folder: Path, name: str, wordings: list[str]) -> Path:
     """A question for every flag and wording: what covers an area, in France's third section as published."""
     (folder / "queries").mkdir(exist_ok=True)
     for country in FLAGS:
-        with Image.open(folder / "pictures" / "flag" / f"{country}.png") as flag:
+        with Image.open(folder / "images" / "flag" / f"{country}.png") as flag:
             flag.save(folder / "queries" / f"{country}.png")
     path = folder / f"{name}.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -71,10 +71,10 @@ def runs_of(folder: Path, questions: str = "test", out: str = "out", dataset: st
     components = Components(
         profile="colors",
         settings={"k": 20},
-        encoder=ColorEncoder(),
-        fusion=ColorFusion(),
+        encoder=FakeEncoder(),
+        fusion=FakeFusion(),
         reranker=BM25(),
-        summarizer=FirstSentence(),
+        summarizer=FakeSummarizer(),
         generator=ExtractiveReader(),
         k=20,
         alpha=0.9,
@@ -88,7 +88,7 @@ def runs_of(folder: Path, questions: str = "test", out: str = "out", dataset: st
         questions=load("evqa", folder / f"{questions}.csv"),
         query_images=folder / "queries",
         kb=folder / "kb.json",
-        images=folder / "pictures",
+        images=folder / "images",
     )
     return TableRuns(components, given, folder / out, progress=False)
 
@@ -135,10 +135,10 @@ def test_similarities_by_hand() -> None:
 
 @pytest.mark.parametrize("name", ["clip", "qformer"])
 def test_first_tokens_rank_as_by_brute_force(tmp_path: Path, name: str) -> None:
-    index, fusion = make_index(tmp_path), ColorFusion()
+    index, fusion = make_index(tmp_path), FakeFusion()
     query = Query(Image.new("RGB", (30, 20), "white"), "Which flag is green and white?")
     step = FirstTokenRerank(fusion, index, {"clip": clip_itc, "qformer": qformer_itc}[name])
-    found = EntitySearch(ColorEncoder(), index, 20).start([query])([[]])
+    found = EntitySearch(FakeEncoder(), index, 20).start([query])([[]])
     [ranked] = step.start([query])(found)
 
     tokens = fusion.encode([query.image], [blip_caption(query.question)])[0].numpy().astype(np.float64)
@@ -173,7 +173,7 @@ class ResidentIndex:
 
 
 def test_first_tokens_of_a_resident_store_are_those_of_the_candidates_alone(tmp_path: Path) -> None:
-    index, fusion = make_index(tmp_path), ColorFusion()
+    index, fusion = make_index(tmp_path), FakeFusion()
     query = Query(Image.new("RGB", (30, 20), "white"), "Which flag is green and white?")
     sizes: list[int] = []
 
@@ -193,7 +193,7 @@ def test_first_tokens_of_a_resident_store_are_those_of_the_candidates_alone(tmp_
 
 
 def test_a_blinded_encoder_does_not_see_its_other_input() -> None:
-    fusion = ColorFusion()
+    fusion = FakeFusion()
     red, blue = (Image.new("RGB", (8, 8), color) for color in ("red", "blue"))
     no_image, no_text = BlindedEncoder(fusion, image=False), BlindedEncoder(fusion, text=False)
     assert torch.equal(no_image.encode([red], ["a"]), no_image.encode([blue], ["a"]))

@@ -11,8 +11,8 @@ from indexes.build import build_index
 from indexes.formats import read_knowledge_base
 from indexes.sources import ZimImages, find_main, open_images
 from retriever.types import ArticleImage, Section
-from tests.fakes.small_kb import contents
-from tests.fakes.small_models import ColorEncoder, ColorFusion, FirstSentence
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.paths import contents
 
 pytest.importorskip("libzim")
 pytest.importorskip("selectolax")
@@ -132,7 +132,7 @@ def test_pictures_come_from_the_file(zim: Path, tmp_path: Path) -> None:
 def test_an_index_of_a_zim_file(zim: Path, tmp_path: Path) -> None:
     for out in ("once", "again"):
         index = build_index(
-            zim, None, tmp_path / out, summarizer=FirstSentence(), encoder=ColorEncoder(), fusion=ColorFusion(),
+            zim, None, tmp_path / out, summarizer=FakeSummarizer(), encoder=FakeEncoder(), fusion=FakeFusion(),
             progress=False,
         )  # fmt: skip
     assert contents(tmp_path / "once") == contents(tmp_path / "again")

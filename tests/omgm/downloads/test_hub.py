@@ -14,7 +14,7 @@ import pytest
 
 from omgm.downloads.hub import HubModel, hub_model, local_folder, missing_weights, models_of, named_models
 from omgm.profile import load_profile
-from tests.fakes.small_hub import COMMIT, SmallHub, git_sha, serving
+from tests.fakes.hub import COMMIT, FakeHub, git_sha, serve_hub
 from tests.paths import ROOT
 
 WEIGHTS = bytes(range(256)) * 4096  # 1 MiB
@@ -33,9 +33,9 @@ NEEDED = ["config.json", "model.safetensors", "spiece.model", "vocab.txt"]
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallHub]:
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     """A hub that this process's client takes for the only one, and an empty cache."""
-    with serving(SmallHub({"org/clip": dict(CLIP), "org/text": {"tokenizer.json": b"{}", **CLIP}})) as hub:
+    with serve_hub(FakeHub({"org/clip": dict(CLIP), "org/text": {"tokenizer.json": b"{}", **CLIP}})) as hub:
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
@@ -54,7 +54,7 @@ def profile(folder: Path, encoder: str, tokenizer: str = "") -> Path:
     return path
 
 
-def omgm(hub: SmallHub, cache: Path, *arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
+def omgm(hub: FakeHub, cache: Path, *arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
     environment |= {"HF_ENDPOINT": hub.url, "HF_HUB_CACHE": str(cache), "HF_HUB_DISABLE_PROGRESS_BARS": "1", **more}
     command = [sys.executable, "-m", "omgm", *map(str, arguments)]
@@ -94,7 +94,7 @@ def test_a_folder_stays(tmp_path: Path) -> None:
 def test_download_and_work_offline(tmp_path: Path) -> None:
     """The whole command, as a user runs it: dry, for real, again, and without a network."""
     path, cache = profile(tmp_path, "org/clip", "org/text"), tmp_path / "cache"
-    with serving(SmallHub({"org/clip": dict(CLIP), "org/text": {"tokenizer.json": b"{}", **CLIP}})) as hub:
+    with serve_hub(FakeHub({"org/clip": dict(CLIP), "org/text": {"tokenizer.json": b"{}", **CLIP}})) as hub:
         dry = omgm(hub, cache, "download", "--profile", path, "--dry-run")
         assert dry.returncode == 0, dry.stderr
         assert f"encoder.model: org/clip@{COMMIT}: 4 files, 1.0 MB, here 0.0 MB" in dry.stdout
@@ -125,7 +125,7 @@ def test_download_and_work_offline(tmp_path: Path) -> None:
     assert offline.stdout.split() == [clip["folder"]] * 2
 
 
-def test_a_branch_is_found_under_its_name(hub: SmallHub) -> None:
+def test_a_branch_is_found_under_its_name(hub: FakeHub) -> None:
     folder = download("org/clip@refs/pr/1")
     assert folder.name == COMMIT
     assert local_folder("org/clip@refs/pr/1") == folder
@@ -133,7 +133,7 @@ def test_a_branch_is_found_under_its_name(hub: SmallHub) -> None:
         local_folder("org/clip@main")
 
 
-def test_what_is_not_here_says_how_to_get_it(hub: SmallHub) -> None:
+def test_what_is_not_here_says_how_to_get_it(hub: FakeHub) -> None:
     with pytest.raises(ValueError, match=r"org/clip: not on this machine.*; run `omgm download` with a profile"):
         local_folder("org/clip")
     with pytest.raises(ValueError, match=r"run: omgm download --profile mine\.toml$"):
@@ -147,7 +147,7 @@ def test_what_is_not_here_says_how_to_get_it(hub: SmallHub) -> None:
     assert local_folder("org/clip") == folder
 
 
-def test_another_revision_that_is_here_is_named(hub: SmallHub) -> None:
+def test_another_revision_that_is_here_is_named(hub: FakeHub) -> None:
     download(f"org/clip@{COMMIT}")
     expected = f"org/clip: not on this machine, or not all of it; revision {COMMIT} is, so name it org/clip@{COMMIT}"
     with pytest.raises(ValueError, match=expected):
@@ -171,7 +171,7 @@ def test_the_advice_repeats_the_options_of_the_profile(tmp_path: Path, monkeypat
             build(given)
 
 
-def test_missing_shards_are_named(hub: SmallHub) -> None:
+def test_missing_shards_are_named(hub: FakeHub) -> None:
     index = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
     hub.repos["org/clip"] |= {"model.safetensors.index.json": json.dumps(index).encode()}
     download("org/clip")
@@ -179,7 +179,7 @@ def test_missing_shards_are_named(hub: SmallHub) -> None:
         local_folder("org/clip")
 
 
-def test_a_tokenizer_needs_no_weights(hub: SmallHub) -> None:
+def test_a_tokenizer_needs_no_weights(hub: FakeHub) -> None:
     folder = download("org/text", weights=False)
     assert local_folder("org/text", weights=False) == folder
     assert missing_weights(folder) == ["*.safetensors"]
@@ -187,7 +187,7 @@ def test_a_tokenizer_needs_no_weights(hub: SmallHub) -> None:
         local_folder("org/text")
 
 
-def test_a_broken_connection_is_taken_up(hub: SmallHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_connection_is_taken_up(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1 << 16)
     hub.broken = {"model.safetensors"}
     folder = download("org/clip")
@@ -200,7 +200,7 @@ def test_a_broken_connection_is_taken_up(hub: SmallHub, monkeypatch: pytest.Monk
     ("name", "right"),
     [("model.safetensors", hashlib.sha256(WEIGHTS).hexdigest()), ("config.json", git_sha(CONFIG))],
 )
-def test_changed_content_is_removed(hub: SmallHub, tmp_path: Path, name: str, right: str) -> None:
+def test_changed_content_is_removed(hub: FakeHub, tmp_path: Path, name: str, right: str) -> None:
     cache = tmp_path / "cache"
     hub.corrupt = {name}
     with pytest.raises(ValueError, match=rf"{name}: sha\d+ \w+, but the hub lists {right}; the file was removed"):
@@ -211,7 +211,7 @@ def test_changed_content_is_removed(hub: SmallHub, tmp_path: Path, name: str, ri
     assert (download("org/clip") / name).read_bytes() == CLIP[name]
 
 
-def test_another_size_is_removed(hub: SmallHub) -> None:
+def test_another_size_is_removed(hub: FakeHub) -> None:
     hub.short = {"vocab.txt"}
     with pytest.raises(ValueError, match=r"vocab.txt: 4 bytes, but the hub lists 5; the file was removed"):
         download("org/clip")
@@ -219,7 +219,7 @@ def test_another_size_is_removed(hub: SmallHub) -> None:
         local_folder("org/clip")
 
 
-def test_a_license_not_accepted(hub: SmallHub) -> None:
+def test_a_license_not_accepted(hub: FakeHub) -> None:
     hub.gated = {"org/clip"}
     with pytest.raises(ValueError, match=r"encoder.model: org/clip: its license .* HF_TOKEN"):
         download("org/clip")
@@ -231,7 +231,7 @@ def test_a_gated_model_does_not_stop_the_others(tmp_path: Path) -> None:
     path, cache = profile(tmp_path, "org/clip", "org/llama"), tmp_path / "cache"
     twice = ("--set", "summarizer.tokenizer=org/llama")
     repos = {"org/clip": dict(CLIP), "org/llama": {"tokenizer.json": b"{}", **CLIP}}
-    with serving(SmallHub(repos, gated={"org/llama"})) as hub:
+    with serve_hub(FakeHub(repos, gated={"org/llama"})) as hub:
         done = omgm(hub, cache, "download", "--profile", path, *twice, "--json")
     assert done.returncode == 2
     error = done.stderr.splitlines()[-1]
@@ -244,14 +244,14 @@ def test_a_gated_model_does_not_stop_the_others(tmp_path: Path) -> None:
     assert (Path(report["models"][0]["folder"]) / "model.safetensors").read_bytes() == WEIGHTS
 
 
-def test_what_the_hub_does_not_have(hub: SmallHub) -> None:
+def test_what_the_hub_does_not_have(hub: FakeHub) -> None:
     with pytest.raises(ValueError, match="has no revision 'v9'"):
         download("org/clip@v9")
     with pytest.raises(ValueError, match="does not have it or does not show it"):
         download("org/other")
 
 
-def test_pickled_weights_are_not_fetched(hub: SmallHub) -> None:
+def test_pickled_weights_are_not_fetched(hub: FakeHub) -> None:
     from omgm.downloads.weights import make_plan
 
     del hub.repos["org/clip"]["model.safetensors"]
@@ -262,7 +262,7 @@ def test_pickled_weights_are_not_fetched(hub: SmallHub) -> None:
     assert hub.contents_asked() == []
 
 
-def test_a_full_disk(hub: SmallHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     from omgm.downloads.weights import check_disk, make_plan
 
     plan = make_plan(hub_model("org/clip"))
@@ -276,7 +276,7 @@ def test_a_full_disk(hub: SmallHub, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("endpoint", ["http://127.0.0.1:9", "http://nowhere.invalid"])
-def test_no_connection(hub: SmallHub, monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+def test_no_connection(hub: FakeHub, monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", endpoint)
     expected = rf"encoder.model: org/clip: no connection to {endpoint} \(\[Errno .*\); check the network .*HF_ENDPOINT"
     with pytest.raises(ValueError, match=expected):

@@ -21,17 +21,18 @@ from omgm.downloads.images.settings import DownloadSettings
 from omgm.downloads.images.web import retry_after
 from omgm.downloads.images.wikimedia import scaled
 from retriever.types import ArticleImage, Entity
-from tests.fakes.small_images import FILES, contents, encoded, fetch_command, missing_reasons, write_kb
-from tests.fakes.small_web import SmallWeb, closed_port, small_web
+from tests.fakes.downloads import FILES, downloaded, fetch_command, missing_reasons, write_kb_of
+from tests.fakes.images import encoded
+from tests.fakes.web import FakeWeb, closed_port, serve_web
 
 
 @pytest.fixture
-def web() -> Iterator[SmallWeb]:
-    with small_web(dict(FILES)) as server:
+def web() -> Iterator[FakeWeb]:
+    with serve_web(dict(FILES)) as server:
         yield server
 
 
-def settings_for(web: SmallWeb, **changes: Any) -> DownloadSettings:
+def settings_for(web: FakeWeb, **changes: Any) -> DownloadSettings:
     quick: dict[str, Any] = {
         "user_agent": "test/1 (test@example.org)",
         "per_second": 1000.0,
@@ -51,7 +52,7 @@ def entities_of(urls: list[str]) -> list[Entity]:
     return [Entity(str(number), f"Entity {number}", (), image=url) for number, url in enumerate(urls)]
 
 
-def fetch(web: SmallWeb, folder: Path, paths: list[str], **changes: Any) -> dict[str, Any]:
+def fetch(web: FakeWeb, folder: Path, paths: list[str], **changes: Any) -> dict[str, Any]:
     urls = [path if "://" in path else web.url(path) for path in paths]
     return fetch_images(entities_of(urls), folder, settings_for(web, **changes))
 
@@ -87,11 +88,11 @@ FAULTS = {
 FINE = ["good/1.jpg", "once500/2.jpg", "oncereset/3.jpg", "busy/4.jpg", "gzip/5.jpg", "nolength/6.jpg", "moved/7.jpg"]
 
 
-def test_every_fault_is_named_and_the_rest_arrives(web: SmallWeb, tmp_path: Path) -> None:
+def test_every_fault_is_named_and_the_rest_arrives(web: FakeWeb, tmp_path: Path) -> None:
     report = fetch(web, tmp_path, [*FAULTS, *FINE], per_host=40, retries=1)
     expected = {web.url(path): reason for path, reason in FAULTS.items()}
     assert missing_reasons(tmp_path) == expected
-    assert sorted(contents(tmp_path)) == sorted(FINE)
+    assert sorted(downloaded(tmp_path)) == sorted(FINE)
     assert report["pictures"] == {
         "named": len(FAULTS) + len(FINE),
         "there": len(FINE),
@@ -108,7 +109,7 @@ def test_every_fault_is_named_and_the_rest_arrives(web: SmallWeb, tmp_path: Path
             assert (image.format, image.mode, image.size) == ("JPEG", "RGB", (40, 30))
 
 
-def test_addresses_that_are_none(web: SmallWeb, tmp_path: Path) -> None:
+def test_addresses_that_are_none(web: FakeWeb, tmp_path: Path) -> None:
     odd = {
         "flag/jp.jpg": "not_a_url",
         "ftp://example.org/a.jpg": "not_a_url",
@@ -124,19 +125,19 @@ def test_addresses_that_are_none(web: SmallWeb, tmp_path: Path) -> None:
     }
     fetch_images(entities_of(list(odd)), tmp_path, settings_for(web))
     assert missing_reasons(tmp_path) == odd
-    assert contents(tmp_path) == {}
+    assert downloaded(tmp_path) == {}
 
 
-def test_a_refused_connection_gives_up_the_host_at_once(web: SmallWeb, tmp_path: Path) -> None:
+def test_a_refused_connection_gives_up_the_host_at_once(web: FakeWeb, tmp_path: Path) -> None:
     dead = f"127.0.0.1:{closed_port()}"
     paths = [f"http://{dead}/{number}.jpg" for number in range(5)]
     report = fetch(web, tmp_path, [*paths, "good/1.jpg"], allow_private=frozenset({"127.0.0.1"}))
     assert list(report["this_run"]["hosts_given_up"]) == [dead]
     assert missing_reasons(tmp_path) == dict.fromkeys(paths, "host_given_up")
-    assert list(contents(tmp_path)) == ["good/1.jpg"]
+    assert list(downloaded(tmp_path)) == ["good/1.jpg"]
 
 
-def test_a_host_that_keeps_failing_is_given_up_and_asked_again_next_time(web: SmallWeb, tmp_path: Path) -> None:
+def test_a_host_that_keeps_failing_is_given_up_and_asked_again_next_time(web: FakeWeb, tmp_path: Path) -> None:
     paths = [f"error/{number}.jpg" for number in range(20)] + ["good/1.jpg"]
     fetch(web, tmp_path, paths, per_host=1, retries=1, give_up_after=3)
     assert web.paths() == [f"/error/{number}.jpg" for number in (0, 0, 1, 1, 2, 2)]
@@ -144,10 +145,10 @@ def test_a_host_that_keeps_failing_is_given_up_and_asked_again_next_time(web: Sm
     web.forget()
     fetch(web, tmp_path, paths, per_host=1, retries=0)
     assert len(web.paths()) == 21
-    assert list(contents(tmp_path)) == ["good/1.jpg"]
+    assert list(downloaded(tmp_path)) == ["good/1.jpg"]
 
 
-def test_a_missing_picture_is_asked_for_once_unless_told_to_retry(web: SmallWeb, tmp_path: Path) -> None:
+def test_a_missing_picture_is_asked_for_once_unless_told_to_retry(web: FakeWeb, tmp_path: Path) -> None:
     urls = [web.url("missing/1.jpg"), web.url("good/2.jpg")]
     for retry, asked in ((False, 2), (False, 0), (True, 1)):
         web.forget()
@@ -155,27 +156,27 @@ def test_a_missing_picture_is_asked_for_once_unless_told_to_retry(web: SmallWeb,
         assert len(web.paths()) == asked
 
 
-def test_retry_after_is_kept_to_by_all_requests_of_the_host(web: SmallWeb, tmp_path: Path) -> None:
+def test_retry_after_is_kept_to_by_all_requests_of_the_host(web: FakeWeb, tmp_path: Path) -> None:
     fetch(web, tmp_path, ["busy/1.jpg", *(f"good/{number}.jpg" for number in range(2, 5))], per_host=1, robots=False)
     assert web.paths()[:2] == ["/busy/1.jpg", "/busy/1.jpg"]
     assert web.starts[1] - web.starts[0] >= 1.0
-    assert len(contents(tmp_path)) == 4
+    assert len(downloaded(tmp_path)) == 4
 
 
-def test_retry_after_as_a_date(web: SmallWeb, tmp_path: Path) -> None:
+def test_retry_after_as_a_date(web: FakeWeb, tmp_path: Path) -> None:
     fetch(web, tmp_path, ["busydate/1.jpg"], robots=False)
     assert web.starts[1] - web.starts[0] >= 0.9  # a date has whole seconds
-    assert len(contents(tmp_path)) == 1
+    assert len(downloaded(tmp_path)) == 1
 
 
-def test_a_host_that_asks_for_a_day_is_left_alone(web: SmallWeb, tmp_path: Path) -> None:
+def test_a_host_that_asks_for_a_day_is_left_alone(web: FakeWeb, tmp_path: Path) -> None:
     report = fetch(web, tmp_path, ["tomorrow/1.jpg", "good/2.jpg"], per_host=1)
     assert web.paths() == ["/tomorrow/1.jpg"]
     assert "86400" in report["this_run"]["hosts_given_up"][web.place]
     assert missing_reasons(tmp_path) == {web.url("tomorrow/1.jpg"): "busy", web.url("good/2.jpg"): "host_given_up"}
 
 
-def test_concurrency_pace_and_who_asks(web: SmallWeb, tmp_path: Path) -> None:
+def test_concurrency_pace_and_who_asks(web: FakeWeb, tmp_path: Path) -> None:
     web.pause = 0.05
     paths = [f"good/{number}.jpg" for number in range(10)]
     fetch(web, tmp_path, paths, per_host=2, per_second=20.0)
@@ -187,24 +188,24 @@ def test_concurrency_pace_and_who_asks(web: SmallWeb, tmp_path: Path) -> None:
     assert "cookie" not in headers
 
 
-def test_bandwidth_is_kept_to(web: SmallWeb, tmp_path: Path) -> None:
+def test_bandwidth_is_kept_to(web: FakeWeb, tmp_path: Path) -> None:
     """Four pictures of 480 054 bytes at 8 Mbit/s, of which a second's worth may run ahead: 1.92 s less 1 s."""
     web.files |= {f"b{number}.bmp": FILES["big.bmp"] for number in range(4)}
     start = time.monotonic()
     fetch(web, tmp_path, [f"good/b{number}.bmp" for number in range(4)], megabits=8.0, max_bytes=10**6, attempt_s=5.0)
     assert time.monotonic() - start >= 0.9
-    assert len(contents(tmp_path)) == 4
+    assert len(downloaded(tmp_path)) == 4
 
 
-def test_robots(web: SmallWeb, tmp_path: Path) -> None:
+def test_robots(web: FakeWeb, tmp_path: Path) -> None:
     web.robots = b"User-agent: *\nDisallow: /good/2\n\nUser-agent: other\nDisallow: /\n"
     fetch(web, tmp_path / "a", ["good/1.jpg", "good/2.jpg", "moved/2.jpg"])
     assert missing_reasons(tmp_path / "a") == {web.url("good/2.jpg"): "robots", web.url("moved/2.jpg"): "robots"}
     fetch(web, tmp_path / "b", ["good/1.jpg", "good/2.jpg"], robots=False)
-    assert len(contents(tmp_path / "b")) == 2
+    assert len(downloaded(tmp_path / "b")) == 2
 
 
-def test_what_is_kept_of_a_picture(web: SmallWeb, tmp_path: Path) -> None:
+def test_what_is_kept_of_a_picture(web: FakeWeb, tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # shown turned by 90 degrees clockwise
     exif[0x010E] = "SECRET"
@@ -243,14 +244,14 @@ def test_modes_of_pixels() -> None:
             assert np.abs(np.asarray(kept).astype(int) - value).max() <= 2
 
 
-def test_no_tls_where_it_is_due(web: SmallWeb, tmp_path: Path) -> None:
+def test_no_tls_where_it_is_due(web: FakeWeb, tmp_path: Path) -> None:
     url = web.url("good/1.jpg").replace("http:", "https:")
     fetch(web, tmp_path, [url], robots=False)
     # A server without TLS waits for the end of a line, which the client's greeting holds or not by chance.
     assert missing_reasons(tmp_path) in ({url: "no_connection"}, {url: "timeout"})
 
 
-def test_the_same_content_is_stored_once(web: SmallWeb, tmp_path: Path) -> None:
+def test_the_same_content_is_stored_once(web: FakeWeb, tmp_path: Path) -> None:
     web.files["again.jpg"] = web.files["copy.png"] = FILES["1.jpg"]
     report = fetch(web, tmp_path, ["good/1.jpg", "good/again.jpg", "good/copy.png", "good/2.jpg"], per_host=4)
     assert report["pictures"]["duplicates"] == 2
@@ -259,7 +260,7 @@ def test_the_same_content_is_stored_once(web: SmallWeb, tmp_path: Path) -> None:
     assert report["bytes"]["as_sent"] == 3 * len(FILES["1.jpg"]) + len(FILES["2.jpg"])
 
 
-def test_the_same_content_without_hard_links(web: SmallWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_content_without_hard_links(web: FakeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise OSError("no links here")
 
@@ -271,18 +272,18 @@ def test_the_same_content_without_hard_links(web: SmallWeb, tmp_path: Path, monk
     assert one.stat().st_ino != two.stat().st_ino
 
 
-def test_places(web: SmallWeb, tmp_path: Path) -> None:
+def test_places(web: FakeWeb, tmp_path: Path) -> None:
     long = "%D0%96" * 60 + ".jpg"  # 364 bytes as written, 124 decoded
     web.files |= {"a%20b.jpg": FILES["1.jpg"], long: FILES["2.jpg"], "x": FILES["3.jpg"], "x/y.jpg": FILES["4.jpg"]}
     urls = [f"good/{name}" for name in ("a%20b.jpg", long, "x", "x/y.jpg", "x?other", "1.jpg#part")]
     fetch(web, tmp_path, urls)
-    assert sorted(contents(tmp_path)) == sorted(["good/a%20b.jpg", f"good/{'Ж' * 60}.jpg", "good/x", "good/1.jpg"])
+    assert sorted(downloaded(tmp_path)) == sorted(["good/a%20b.jpg", f"good/{'Ж' * 60}.jpg", "good/x", "good/1.jpg"])
     assert missing_reasons(tmp_path) == {web.url("good/x/y.jpg"): "name_taken", web.url("good/x?other"): "name_taken"}
     for url in urls[:3]:
         assert find_image(tmp_path, web.url(url)) is not None
 
 
-def test_files_that_were_there_before_are_kept(web: SmallWeb, tmp_path: Path) -> None:
+def test_files_that_were_there_before_are_kept(web: FakeWeb, tmp_path: Path) -> None:
     (tmp_path / "1.jpg").write_bytes(b"mine")
     for _ in range(2):
         report = fetch(web, tmp_path, ["good/1.jpg", "good/2.jpg"])
@@ -291,10 +292,10 @@ def test_files_that_were_there_before_are_kept(web: SmallWeb, tmp_path: Path) ->
     (tmp_path / "1.jpg").unlink()
     (tmp_path / "good/2.jpg").unlink()
     fetch(web, tmp_path, ["good/1.jpg", "good/2.jpg"])
-    assert sorted(contents(tmp_path)) == ["good/1.jpg", "good/2.jpg"]
+    assert sorted(downloaded(tmp_path)) == ["good/1.jpg", "good/2.jpg"]
 
 
-def test_main_image_or_all(web: SmallWeb, tmp_path: Path) -> None:
+def test_main_image_or_all(web: FakeWeb, tmp_path: Path) -> None:
     one, two, gone = web.url("good/1.jpg"), web.url("good/2.jpg"), web.url("missing/3.jpg")
     entities = [
         Entity("a", "A", (), image=one, images=(ArticleImage(one), ArticleImage(two, section=1))),
@@ -303,15 +304,15 @@ def test_main_image_or_all(web: SmallWeb, tmp_path: Path) -> None:
         Entity("d", "D", ()),
     ]
     report = fetch_images(iter(entities), tmp_path, settings_for(web))
-    assert list(contents(tmp_path)) == ["good/1.jpg"]
+    assert list(downloaded(tmp_path)) == ["good/1.jpg"]
     assert report["entities"] == {"all": 4, "main_image_there": 2, "main_image_missing": 1, "no_image_named": 1}
     report = fetch_images(iter(entities), tmp_path, settings_for(web), every=True)
-    assert sorted(contents(tmp_path)) == ["good/1.jpg", "good/2.jpg"]
+    assert sorted(downloaded(tmp_path)) == ["good/1.jpg", "good/2.jpg"]
     assert report["entities"]["main_image_there"] == 2
     assert report["pictures"] == {"named": 3, "there": 2, "not_from_here": 0, "duplicates": 0, "missing": 1}
 
 
-def test_one_process_a_folder_and_one_size(web: SmallWeb, tmp_path: Path) -> None:
+def test_one_process_a_folder_and_one_size(web: FakeWeb, tmp_path: Path) -> None:
     from omgm.downloads.images.journal import Journal
 
     pinned = {"max_side": 1024, "thumbnails": False}
@@ -321,8 +322,8 @@ def test_one_process_a_folder_and_one_size(web: SmallWeb, tmp_path: Path) -> Non
         fetch(web, tmp_path, ["good/1.jpg"], max_side=512)
 
 
-def test_the_fetch_command(web: SmallWeb, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kb = write_kb(tmp_path / "kb.json", [web.url("good/1.jpg"), web.url("missing/2.jpg")])
+def test_the_fetch_command(web: FakeWeb, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kb = write_kb_of([web.url("good/1.jpg"), web.url("missing/2.jpg")], tmp_path / "kb.json")
     assert main(fetch_command(web, kb, tmp_path / "images")) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["entities"]["main_image_there"] == 1
@@ -338,9 +339,9 @@ def test_the_fetch_command(web: SmallWeb, tmp_path: Path, capsys: pytest.Capture
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_of_one_line(
-    web: SmallWeb, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    web: FakeWeb, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kb = write_kb(tmp_path / "kb.json", [web.url("good/1.jpg")])
+    kb = write_kb_of([web.url("good/1.jpg")], tmp_path / "kb.json")
     images = tmp_path / "images"
     images.mkdir()
     (images / "good").symlink_to("/dev/full")  # a folder cannot be made here
@@ -349,7 +350,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_of_one_line(
 
 
 def test_a_name_that_moves_to_a_private_address_is_noticed_by_who_answers(
-    web: SmallWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    web: FakeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def public(self: Host) -> None:
         """What the first look at the name would have said."""
@@ -377,12 +378,12 @@ def test_wikimedia_scales(path: str, side: int, expected: str | None) -> None:
 
 
 def test_the_original_where_there_is_no_scaled_picture(
-    web: SmallWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    web: FakeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("omgm.downloads.images.fetch.scaled", lambda url, side: url.replace("/good/", "/missing/"))
     fetch(web, tmp_path, ["good/1.jpg"], thumbnails=True)
     assert web.paths() == ["/missing/1.jpg", "/good/1.jpg"]
-    assert list(contents(tmp_path)) == ["good/1.jpg"]
+    assert list(downloaded(tmp_path)) == ["good/1.jpg"]
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,18 @@ import time
 from pathlib import Path
 
 from omgm.__main__ import main
-from tests.fakes.small_images import FILES, contents, fetch_command, missing_reasons, write_kb
-from tests.fakes.small_web import small_web
+from tests.fakes.downloads import FILES, downloaded, fetch_command, missing_reasons, write_kb_of
+from tests.fakes.web import serve_web
 
 
 def test_a_killed_run_ends_with_the_same_bytes(tmp_path: Path) -> None:
-    with small_web(dict(FILES)) as web:
+    with serve_web(dict(FILES)) as web:
         web.files["twin.jpg"] = FILES["7.jpg"]
         names = [f"good/{number}.jpg" for number in range(30)] + ["good/twin.jpg", "once500/31.jpg", "busy/32.jpg"]
         names += ["missing/33.jpg", "html/34.jpg", "good/cut.png", "oncereset/35.jpg", "moved/36.jpg"]
-        kb = write_kb(tmp_path / "kb.json", [web.url(name) for name in names])
+        kb = write_kb_of([web.url(name) for name in names], tmp_path / "kb.json")
         assert main(fetch_command(web, kb, tmp_path / "whole")) == 0
-        undisturbed = contents(tmp_path / "whole")
+        undisturbed = downloaded(tmp_path / "whole")
         assert len(undisturbed) == len(names) - 3
 
         web.forget()
@@ -27,17 +27,17 @@ def test_a_killed_run_ends_with_the_same_bytes(tmp_path: Path) -> None:
         arguments = [sys.executable, "-m", "omgm", *fetch_command(web, kb, killed)]
         for stop_at in (3, 17):
             process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            while process.poll() is None and len(contents(killed)) < stop_at:
+            while process.poll() is None and len(downloaded(killed)) < stop_at:
                 time.sleep(0.005)
             assert process.poll() is None, process.stderr and process.stderr.read()
             process.send_signal(signal.SIGKILL)
             process.wait()
             assert process.stderr is not None
             process.stderr.close()
-        found = contents(killed)
+        found = downloaded(killed)
         assert 17 <= len(found) < len(undisturbed)
         assert found.items() <= undisturbed.items()  # nothing half-written
         assert main(fetch_command(web, kb, killed)) == 0
-        assert contents(killed) == undisturbed
+        assert downloaded(killed) == undisturbed
         assert list((killed / ".omgm/partial").iterdir()) == []
         assert missing_reasons(killed) == missing_reasons(tmp_path / "whole")

@@ -1,4 +1,4 @@
-"""A small knowledge base for tests, with everything that can be odd about one."""
+"""A small knowledge base, with everything that can be odd about one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 from PIL import Image
 
 FLAGS: dict[str, list[str]] = {"France": ["blue", "white", "red"], "Ireland": ["green", "white"], "Plain": ["yellow"]}
-"""Entities with a picture: vertical bands."""
+"""Entities with an image: vertical bands."""
 
 
 def entry(title: str, sections: dict[str, str], image: str | None) -> dict[str, Any]:
+    """Returns an article in E-VQA's form."""
     url = f"https://e.example/wiki/{title}"
     return {
         "title": title,
@@ -26,7 +27,7 @@ def entry(title: str, sections: dict[str, str], image: str | None) -> dict[str, 
 
 
 def write_kb(folder: Path) -> tuple[Path, Path]:
-    """Writes an E-VQA knowledge base of seven entities and its pictures; returns both paths."""
+    """Writes an E-VQA knowledge base of seven entities and its images; returns both paths."""
     articles = [
         entry(
             "France",
@@ -48,7 +49,7 @@ def write_kb(folder: Path) -> tuple[Path, Path]:
     ]
     kb = folder / "kb.json"
     kb.write_text(json.dumps({article["url"]: article for article in articles}), encoding="utf-8")
-    images = folder / "pictures"
+    images = folder / "images"
     (images / "flag").mkdir(parents=True)
     for name, colors in FLAGS.items():
         flag = Image.new("RGB", (600, 400))
@@ -56,10 +57,5 @@ def write_kb(folder: Path) -> tuple[Path, Path]:
         for band, color in enumerate(colors):
             flag.paste(color, (band * width, 0, (band + 1) * width, 400))
         flag.save(images / "flag" / f"{name}.png")
-    (images / "flag" / "Broken.png").write_text("no picture")
+    (images / "flag" / "Broken.png").write_text("no image")
     return kb, images
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Returns every file under `folder` by its relative path."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

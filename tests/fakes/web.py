@@ -19,8 +19,8 @@ CRLF = b"\r\n"
 
 
 @dataclass
-class SmallWeb:
-    """What the server has, and what it was asked.
+class FakeWeb:
+    """A fake web: what its server has, and what it was asked.
 
     Attributes:
         files: Content by path without its leading slash and the fault, `good/a.jpg` and `slow/a.jpg` are both `a.jpg`.
@@ -82,7 +82,7 @@ def whole(content: bytes, *headers: str, status: int = 200) -> bytes:
     return head(status, f"Content-Length: {len(content)}", "Content-Type: image/jpeg", *headers) + content
 
 
-def _answer(web: SmallWeb, connection: socket.socket, path: str, asked: int) -> None:
+def _answer(web: FakeWeb, connection: socket.socket, path: str, asked: int) -> None:
     """Sends what the fault in `path` makes of its file."""
     fault, _, name = path.lstrip("/").partition("?")[0].partition("/")
     content = web.files.get(name, b"")
@@ -156,7 +156,7 @@ def _gzip_bomb() -> bytes:
     return gzip.compress(bytes(30_000_000))
 
 
-def _endless(web: SmallWeb, connection: socket.socket) -> None:
+def _endless(web: FakeWeb, connection: socket.socket) -> None:
     connection.sendall(head(200))
     while not web.closing.is_set():
         connection.sendall(bytes(1 << 16))
@@ -164,7 +164,7 @@ def _endless(web: SmallWeb, connection: socket.socket) -> None:
 
 class _Handler(socketserver.StreamRequestHandler):
     def handle(self) -> None:
-        web: SmallWeb = self.server.web  # type: ignore[attr-defined]
+        web: FakeWeb = self.server.web  # type: ignore[attr-defined]
         try:
             line = self.rfile.readline().split()
             if len(line) != 3:
@@ -191,9 +191,9 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 @contextmanager
-def small_web(files: dict[str, bytes], port: int = 0) -> Iterator[SmallWeb]:
-    """Gives a running server."""
-    web = SmallWeb(files)
+def serve_web(files: dict[str, bytes], port: int = 0) -> Iterator[FakeWeb]:
+    """Yields a running server."""
+    web = FakeWeb(files)
     with _Server(("127.0.0.1", port), _Handler) as server:
         server.web = web  # type: ignore[attr-defined]
         web.port = server.server_address[1]

@@ -1,4 +1,4 @@
-"""Small real models for tests: they look at colors and words, need no weights and always give the same vectors."""
+"""Fake models: they look at colors and words, need no weights and always return the same vectors."""
 
 from __future__ import annotations
 
@@ -30,25 +30,30 @@ def color_shares(image: Image.Image) -> FloatArray:
     return (np.bincount(nearest, minlength=len(colors)) / len(pixels)).astype(np.float32)
 
 
-class ColorEncoder:
-    """A dual encoder: an image is its colors, a text is its color words, and one number more for anything else."""
+class FakeEncoder:
+    """A dual encoder: an image is its colors, a text its color words; the last dimension is for texts without any."""
 
-    def __init__(self, fingerprint: str = "color-encoder-1") -> None:
+    def __init__(self, fingerprint: str = "fake-encoder-1") -> None:
         self.dimension = len(PALETTE) + 1
         self.fingerprint = fingerprint
 
     def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
-        return _unit([np.append(color_shares(image), 0.01) for image in images], self.dimension)
+        return self._unit([[*color_shares(image), 0] for image in images])
 
     def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
         words = [re.findall(r"\w+", text.lower()) for text in texts]
-        return _unit([[*(found.count(color) for color in PALETTE), 0.01] for found in words], self.dimension)
+        counts = [[found.count(color) for color in PALETTE] for found in words]
+        return self._unit([[*row, 0 if any(row) else 1] for row in counts])
+
+    def _unit(self, rows: Sequence[Sequence[float]]) -> torch.Tensor:
+        vectors = torch.tensor(rows, dtype=torch.float32).reshape(-1, self.dimension)
+        return torch.nn.functional.normalize(vectors, dim=-1)
 
 
-class ColorFusion:
+class FakeFusion:
     """A fusion encoder: token i is a fixed random projection of the image's colors and the hashed words of the text."""
 
-    def __init__(self, tokens: int = 32, width: int = 8, fingerprint: str = "color-fusion-1") -> None:
+    def __init__(self, tokens: int = 32, width: int = 8, fingerprint: str = "fake-fusion-1") -> None:
         self.token_shape = (tokens, width)
         self.fingerprint = fingerprint
         generator = torch.Generator().manual_seed(0)
@@ -66,8 +71,8 @@ class ColorFusion:
         return self.encode([image] * len(texts), texts)
 
 
-class FirstSentence:
-    """A summarizer: the first sentence of the article."""
+class FakeSummarizer:
+    """Summarizes an article by its title and first sentence."""
 
     name = "first-sentence"
 
@@ -75,12 +80,6 @@ class FirstSentence:
         return [
             f"{entity.title}. {entity.sections[0].text.split('.')[0] if entity.sections else ''}" for entity in entities
         ]
-
-
-def _unit(rows: Sequence[Sequence[float] | FloatArray], dimension: int) -> torch.Tensor:
-    vectors: FloatArray = np.array(rows, dtype=np.float32).reshape(-1, dimension)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return torch.from_numpy(vectors)
 
 
 def _word_counts(text: str) -> torch.Tensor:

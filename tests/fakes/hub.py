@@ -1,4 +1,4 @@
-"""A small Hugging Face hub over real HTTP: what its client asks for, with the faults that a real one can have."""
+"""A fake Hugging Face hub over real HTTP: what its client asks for, with the faults that a real one can have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def git_sha(content: bytes) -> str:
 
 
 @dataclass
-class SmallHub:
+class FakeHub:
     """What the hub holds and which faults it has.
 
     Attributes:
@@ -81,7 +81,7 @@ class SmallHub:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    hub: SmallHub
+    hub: FakeHub
 
     def log_message(self, format: str, *args: object) -> None:
         return
@@ -129,8 +129,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(hub: SmallHub) -> Iterator[SmallHub]:
-    """Serves `hub` at a free port of this machine and sets its `url`."""
+def serve_hub(hub: FakeHub) -> Iterator[FakeHub]:
+    """Serves `hub` at a free port on loopback, sets its `url` and yields it."""
     handler = type("Handler", (_Handler,), {"hub": hub})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         hub.url = f"http://127.0.0.1:{server.server_address[1]}"

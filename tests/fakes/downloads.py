@@ -1,0 +1,49 @@
+"""Images to download from a fake web, and what a download leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.fakes.images import bomb_png, encoded, noise
+from tests.fakes.web import FakeWeb
+from tests.paths import contents
+
+FILES = {f"{number}.jpg": encoded(noise(number)) for number in range(40)}
+FILES["big.bmp"] = encoded(noise(1, 400, 400), "BMP")  # 480 054 bytes
+FILES["bomb.png"] = bomb_png()
+FILES["cut.png"] = encoded(noise(2, 200, 200), "PNG")[:3000]
+
+
+def missing_reasons(folder: Path) -> dict[str, str]:
+    """Returns why each URL is missing."""
+    lines = (folder / ".omgm/missing.jsonl").read_text().splitlines()
+    return {row["url"]: row["reason"] for row in map(json.loads, lines)}
+
+
+def downloaded(folder: Path) -> dict[str, bytes]:
+    """Returns every image under `folder` by its relative path."""
+    return {name: content for name, content in contents(folder).items() if not name.startswith(".omgm/")}
+
+
+def write_kb_of(urls: list[str], path: Path) -> Path:
+    """Writes a knowledge base with an entity for each image; returns its path."""
+    entries = {
+        f"https://example.org/wiki/{number}": {
+            "title": f"Entity {number}",
+            "section_titles": ["A"],
+            "section_texts": ["Text."],
+            "image_urls": [url],
+        }
+        for number, url in enumerate(urls)
+    }
+    path.write_text(json.dumps(entries))
+    return path
+
+
+def fetch_command(web: FakeWeb, kb: Path, images: Path) -> list[str]:
+    """Returns the arguments of an `omgm images fetch` that soon gives up."""
+    return [
+        *("images", "fetch", "--kb", str(kb), "--images", str(images), "--contact", "test@example.org", "--json"),
+        *("--allow-private", web.place, "--per-second", "100", "--retries", "1", "--timeout", "1"),
+    ]
