@@ -1,0 +1,59 @@
+"""Documents list everything that they are the reference of."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from indexes.manifest import FILES, MANIFEST
+from omgm.profile import Profile
+from tests.paths import ROOT
+
+DOCS = ROOT / "docs"
+
+
+def settings(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yields every setting of a profile by its dotted name, with its default as the tables write it."""
+    for name, field in model.model_fields.items():
+        part = field.annotation
+        if isinstance(part, type) and issubclass(part, BaseModel):
+            yield from settings(part, f"{prefix}{name}.")
+        else:
+            yield prefix + name, default_of(field)
+
+
+def default_of(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    if field.default in ("", None):
+        return "none"
+    return field.default if isinstance(field.default, str) else json.dumps(field.default)
+
+
+def documented(page: str) -> dict[str, str]:
+    """Returns the first two columns of every table with rows of "| `setting` | default | meaning |"."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w.]+)` \| ([^|]*) \| [^|]+ \|$", text, re.MULTILINE)
+    return {name: default.strip("`") for name, default in rows}
+
+
+@pytest.mark.parametrize("page", ["settings.md", "serving.md"])
+def test_every_setting_is_documented_with_its_default(page: str) -> None:
+    if not (DOCS / page).is_file():
+        pytest.skip(f"docs/{page} is not written yet")
+    of_service = page == "serving.md"
+    expected = {name: value for name, value in settings(Profile) if name.startswith("serving.") == of_service}
+    found = {name: value for name, value in documented(page).items() if not of_service or name.startswith("serving.")}
+    assert found == expected
+
+
+def test_every_file_of_an_index_is_documented() -> None:
+    text = (DOCS / "data-formats.md").read_text(encoding="utf-8")
+    section = text.partition("## Index")[2].partition("\n## ")[0]
+    rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
+    assert set(re.findall(r"`([^`]+)`", " ".join(rows))) == {MANIFEST, *FILES, "images/<row>.jpg"}
