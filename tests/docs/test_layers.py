@@ -1,0 +1,73 @@
+"""Imports point one way, as docs/architecture.md draws it. The code is read, not imported."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+
+LAYERS = (
+    {"llm", "retriever"},
+    {"generators", "indexes", "demo"},
+    {"training", "evaluation", "serving"},
+    {"omgm", "demo.pretraining"},
+)
+"""From bottom to top; a package imports only from layers below its own."""
+LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
+FOREIGN_TO = {
+    "retriever": {"argparse", "faiss", "fastapi", "http", "httpx", "llm", "starlette", "tqdm", "urllib", "uvicorn"},
+    "serving": {"faiss", "torch", "transformers"},
+}
+"""Modules that a package leaves to others."""
+
+
+def package_of(module: str) -> str:
+    """Returns the package in `LAYERS` that a module belongs to, or its topmost package."""
+    return "demo.pretraining" if f"{module}.".startswith("demo.pretraining.") else module.partition(".")[0]
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yields the modules that a file imports, also inside of functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0 and node.module, f"{path}:{node.lineno}: a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def imports_of(package: str) -> set[tuple[str, str]]:
+    """Returns the packages that a package's files import, each with the file."""
+    files = sorted((ROOT / package.replace(".", "/")).rglob("*.py"))
+    assert files
+    names = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files}
+    return {
+        (package_of(module), names[path])
+        for path in files
+        if package_of(names[path]) == package
+        for module in imports(path)
+    }
+
+
+@pytest.mark.parametrize("package", LEVEL)
+def test_imports_point_down(package: str) -> None:
+    wrong = [
+        f"{file} imports {other}"
+        for other, file in imports_of(package)
+        if other != package and LEVEL.get(other, -1) >= LEVEL[package]
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("package", FOREIGN_TO)
+def test_a_package_leaves_to_others_what_is_theirs(package: str) -> None:
+    assert [f"{file} imports {other}" for other, file in imports_of(package) if other in FOREIGN_TO[package]] == []
+
+
+def test_every_package_has_a_layer() -> None:
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    assert packages == {package for package in LEVEL if "." not in package}
