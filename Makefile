@@ -48,9 +48,10 @@ test-lavis: .venv/dev.stamp .venv-lavis/stamp  ## compare step 2's model with LA
 	.venv-lavis/bin/python -W ignore -m tests.lavis.oracle artifacts/lavis
 	LAVIS_RUN=artifacts/lavis $(BIN)/python -m pytest tests/lavis $(ARGS)
 
-lint: .venv/dev.stamp  ## check style and types
+lint: .venv/dev.stamp  ## check style, spelling and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/typos
 	$(BIN)/mypy
 
 BUILD := $(OMGM) build-index --profile $(PROFILE) --kb $(KB) --images $(IMAGES) --out $(INDEX)

@@ -23,7 +23,7 @@ _CACHED_ENTITIES = 4096
 
 
 class Index:
-    """An index, read only. It fulfils `retriever.protocols.EntityIndex`; any number of threads may use it.
+    """An index, read only. It fulfills `retriever.protocols.EntityIndex`; any number of threads may use it.
 
     Only vectors are held in memory; articles, summaries and tokens are read from memory-mapped files. On a GPU the
     vectors lie there, and the tokens too where they fit.

@@ -32,7 +32,7 @@ _FORWARD_COST = {"cpu": 16, "cuda": 2048}
 
 
 class CrossEncoderReranker:
-    """Scores of any one-label sequence classifier of transformers (fulfils `retriever.protocols.TextReranker`).
+    """Scores of any one-label sequence classifier of transformers (fulfills `retriever.protocols.TextReranker`).
 
     They are those of sentence-transformers' `CrossEncoder` with a sigmoid, as bge rerankers are read. Of a pair that
     is too long the passage is cut at its end; the question only where it alone takes more than half of the room.

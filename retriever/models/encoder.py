@@ -63,7 +63,7 @@ def _sha256(path: Path) -> bytes:
 
 
 class ClipEncoder:
-    """Image and text vectors from a CLIP-type model (fulfils `retriever.protocols.DualEncoder`).
+    """Image and text vectors from a CLIP-type model (fulfills `retriever.protocols.DualEncoder`).
 
     Args:
         model: Has `get_image_features(pixel_values)`, `get_text_features(input_ids, attention_mask)`, `device`,

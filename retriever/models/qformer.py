@@ -23,7 +23,7 @@ UNSAVED = "unsaved"
 
 
 class QFormerFusion(nn.Module):
-    """Fused tokens of picture and text (fulfils `retriever.protocols.FusionEncoder`).
+    """Fused tokens of picture and text (fulfills `retriever.protocols.FusionEncoder`).
 
     Args:
         vision: The image tower; gives `last_hidden_state` [B, cells, width] of pixel values [B, 3, H, W].

@@ -115,7 +115,7 @@ def test_json_is_multipart(client: httpx.Client) -> None:
     assert bodies[0] == bodies[1]
 
 
-def noisy(color: tuple[int, int, int]) -> bytes:
+def noisy(color: str) -> bytes:
     """An image whose base64 has every character of the alphabet."""
     noise = Image.effect_noise((60, 40), 40).convert("RGB")
     Image.blend(noise, Image.new("RGB", noise.size, color), 0.9).save(buffer := io.BytesIO(), "PNG")
