@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import re
+from typing import Any
 
 import pytest
 
@@ -9,20 +10,20 @@ from demo.articles import articles
 from demo.facts import countries, grouped, join, rounded, written
 from tests.paths import SHARED
 
+KnowledgeBase = dict[str, dict[str, Any]]
+
 
 @pytest.fixture(scope="module")
-def kb() -> dict[str, dict[str, object]]:
+def kb() -> KnowledgeBase:
     return articles()
 
 
-def text_of(kb: dict[str, dict[str, object]], name: str, title: str) -> str:
+def text_of(kb: KnowledgeBase, name: str, title: str) -> str:
     entry = kb[f"https://omgm.example/wiki/{name}"]
-    titles, texts = entry["section_titles"], entry["section_texts"]
-    assert isinstance(titles, list) and isinstance(texts, list)
-    return str(texts[titles.index(title)])
+    return str(entry["section_texts"][entry["section_titles"].index(title)])
 
 
-def test_every_entry_has_the_knowledge_base_format(kb):
+def test_every_entry_has_the_knowledge_base_format(kb: KnowledgeBase) -> None:
     assert len(kb) == 196
     for url, entry in kb.items():
         assert set(entry) == {
@@ -42,14 +43,14 @@ def test_every_entry_has_the_knowledge_base_format(kb):
         assert re.fullmatch(r"https://omgm\.example/images/flag/[a-z]{2}\.png", entry["image_urls"][0])
 
 
-def test_every_section_is_made_of_whole_sentences(kb):
+def test_every_section_is_made_of_whole_sentences(kb: KnowledgeBase) -> None:
     for entry in kb.values():
         for text in entry["section_texts"]:
             assert not text[0].islower() and text.endswith((".", ".”")), text
             assert not re.search(r"[{}|]|\bNone\b|  | \.(?![a-z])|,,| a [aeiAEI]| the the ", text), text
 
 
-def test_france(kb):
+def test_france(kb: KnowledgeBase) -> None:
     assert "551,695 square kilometers" in text_of(kb, "France", "Geography")
     borders = "Andorra, Belgium, Germany, Italy, Luxembourg, Monaco, Spain and Switzerland"
     assert borders in text_of(kb, "France", "Geography")
@@ -60,7 +61,7 @@ def test_france(kb):
     assert ".fr" in text_of(kb, "France", "Economy and transport")
 
 
-def test_japan(kb):
+def test_japan(kb: KnowledgeBase) -> None:
     assert "3,776 meters" in text_of(kb, "Japan", "Geography")
     assert "Mount Fuji" in text_of(kb, "Japan", "Geography")
     assert "Tokyo" in text_of(kb, "Japan", "Government")
@@ -70,7 +71,7 @@ def test_japan(kb):
     assert "landlocked" not in text_of(kb, "Japan", "Geography")
 
 
-def test_the_flag_is_told_twice_without_invented_history(kb):
+def test_the_flag_is_told_twice_without_invented_history(kb: KnowledgeBase) -> None:
     for entry in kb.values():
         text = entry["section_texts"][1]
         assert entry["section_titles"][1] == "Flag"
@@ -78,11 +79,11 @@ def test_the_flag_is_told_twice_without_invented_history(kb):
     assert text_of(kb, "France", "Flag").lower().count("white") >= 2
 
 
-def test_the_same_words_every_time(kb):
+def test_the_same_words_every_time(kb: KnowledgeBase) -> None:
     assert articles() == kb
 
 
-def test_formal_names_take_an_article(kb):
+def test_formal_names_take_an_article(kb: KnowledgeBase) -> None:
     assert "the french republic" in text_of(kb, "France", "France").lower()
     assert "The Netherlands" in text_of(kb, "Netherlands", "Netherlands")
 
@@ -90,28 +91,28 @@ def test_formal_names_take_an_article(kb):
 @pytest.mark.parametrize(
     ("number", "text"), [("652230", "652,230"), ("66.5", "66.5"), ("0.44", "0.44"), ("1407181209", "1,407,181,209")]
 )
-def test_grouped(number, text):
+def test_grouped(number: str, text: str) -> None:
     assert grouped(number) == text
 
 
 @pytest.mark.parametrize(
     ("number", "text"), [("47735685", "47.7 million"), ("1407181209", "1.41 billion"), ("9930", ""), ("999999", "")]
 )
-def test_rounded(number, text):
+def test_rounded(number: str, text: str) -> None:
     assert rounded(number) == text
 
 
-def test_join():
+def test_join() -> None:
     assert [join([]), join(["a"]), join(["a", "b"]), join(["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
 
 
-def test_written_facts():
+def test_written_facts() -> None:
     assert written(countries()["nl"], "name") == "Netherlands"
     assert written(countries()["mc"], "area_km2") == "2.02 square kilometers"
     assert written(countries()["va"], "life_expectancy_years") == ""
 
 
-def test_facts_have_the_shapes_that_sentences_expect():
+def test_facts_have_the_shapes_that_sentences_expect() -> None:
     shapes = {
         "area_km2": r"\d+(\.\d+)?",
         "population": r"\d+",
@@ -131,7 +132,7 @@ def test_facts_have_the_shapes_that_sentences_expect():
             assert re.fullmatch(shape, row[field]), (code, field, row[field])
 
 
-def test_borders_are_mutual():
+def test_borders_are_mutual() -> None:
     by_name = {row["name"]: row for row in countries().values()}
     for row in by_name.values():
         for neighbor in filter(None, row["borders"].split("|")):
@@ -139,7 +140,7 @@ def test_borders_are_mutual():
                 assert row["name"] in by_name[neighbor]["borders"].split("|"), (row["name"], neighbor)
 
 
-def test_figures_agree_with_their_source():
+def test_figures_agree_with_their_source() -> None:
     source = SHARED / "atlas" / "facts.csv"
     if not source.exists():
         pytest.skip("the source of the figures is not here")

@@ -11,17 +11,19 @@ from demo.articles import articles
 from demo.facts import countries
 from demo.questions import COLUMNS, QUESTIONS_FILE, infoseek_rows, kinds_of, questions
 
+Rows = list[dict[str, str]]
+
 
 @pytest.fixture(scope="module")
-def rows() -> list[dict[str, str]]:
+def rows() -> Rows:
     return questions(random.Random(0), 30, ("train", "val", "test"))
 
 
-def find(rows: list[dict[str, str]], code: str, original: str) -> dict[str, str]:
+def find(rows: Rows, code: str, original: str) -> dict[str, str]:
     return next(r for r in rows if r["dataset_category_id"] == code and r["question_original"] == original)
 
 
-def test_rows_have_the_columns_of_evqa(rows):
+def test_rows_have_the_columns_of_evqa(rows: Rows) -> None:
     assert COLUMNS[0] == "question" and len(COLUMNS) == 14
     assert all(tuple(row) == COLUMNS for row in rows)
     assert all(value for row in rows for value in row.values())
@@ -30,7 +32,7 @@ def test_rows_have_the_columns_of_evqa(rows):
     assert rows[0]["dataset_image_ids"] == "af_0" and rows[31]["dataset_image_ids"] == "al_1"
 
 
-def test_every_answer_occurs_literally_in_its_evidence(rows):
+def test_every_answer_occurs_literally_in_its_evidence(rows: Rows) -> None:
     kb = articles()
     for row in rows:
         entry = kb[row["wikipedia_url"]]
@@ -44,13 +46,13 @@ def test_every_answer_occurs_literally_in_its_evidence(rows):
         assert row["question_type"] == ("multi_answer" if "&&" in first else "templated")
 
 
-def test_answers_have_no_empty_or_repeated_alternative(rows):
+def test_answers_have_no_empty_or_repeated_alternative(rows: Rows) -> None:
     for row in rows:
         parts = re.split(r"\||&&", row["answer"])
         assert all(parts) and len(set(parts)) == len(parts), row["answer"]
 
 
-def test_hand_checked_answers(rows):
+def test_hand_checked_answers(rows: Rows) -> None:
     def answer(code: str, original: str) -> str:
         return find(rows, code, original)["answer"]
 
@@ -69,7 +71,7 @@ def test_hand_checked_answers(rows):
     assert answer("bw", "From which country did this country become independent?").startswith("United Kingdom|")
 
 
-def test_no_question_without_a_fact():
+def test_no_question_without_a_fact() -> None:
     assert "borders" not in kinds_of(countries()["jp"])
     assert "coastline_km" not in kinds_of(countries()["ch"])
     assert "seat" not in kinds_of(countries()["za"])
@@ -78,7 +80,7 @@ def test_no_question_without_a_fact():
     assert {"capital", "population", "languages"} <= set(kinds_of(countries()["va"]))
 
 
-def test_wordings_are_many_and_their_test_wordings_are_kept_apart(rows):
+def test_wordings_are_many_and_their_test_wordings_are_kept_apart(rows: Rows) -> None:
     kinds = tomllib.loads(QUESTIONS_FILE.read_text(encoding="utf-8"))
     every = [wording for kind in kinds.values() for wording in kind["ask"] + kind["test"]]
     assert len(set(every)) == len(every)
@@ -89,19 +91,19 @@ def test_wordings_are_many_and_their_test_wordings_are_kept_apart(rows):
     assert 0.45 < used["test", True] / (used["test", True] + used["test", False]) < 0.55
 
 
-def test_seed_decides():
+def test_seed_decides() -> None:
     assert questions(random.Random(3), 3) == questions(random.Random(3), 3)
     assert questions(random.Random(3), 3) != questions(random.Random(4), 3)
 
 
-def test_kinds_do_not_repeat_while_others_are_left():
+def test_kinds_do_not_repeat_while_others_are_left() -> None:
     rows = questions(random.Random(1), 5)
     for code in countries():
         originals = [row["question_original"] for row in rows if row["dataset_category_id"] == code]
         assert len(set(originals)) == 5
 
 
-def test_infoseek_form(rows):
+def test_infoseek_form(rows: Rows) -> None:
     asked, entities, types = infoseek_rows(rows)
     assert len(asked) == len(entities) == len(types) == len(rows)
     assert all(a["data_id"] == e["data_id"] == t["data_id"] for a, e, t in zip(asked, entities, types, strict=True))

@@ -13,7 +13,8 @@ from tests.fakes.world import ALPHA, FakeGenerator, FakeRetriever
 
 
 def ask(number: int, color: str, question: str, answer: str = "1", **changes: Any) -> Question:
-    fields = {"question_type": "templated", "data_split": "val", "category": "colors", "section_index": 2} | changes
+    fields: dict[str, Any] = {"question_type": "templated", "data_split": "val", "category": "colors"}
+    fields |= {"section_index": 2} | changes
     return Question(f"q{number}", question, color, (answer,), (f"https://kb/{color}",), **fields)
 
 
@@ -36,7 +37,7 @@ def run(
     retriever: FakeRetriever, images: Path, out: Path, questions: Sequence[Question] = QUESTIONS, **changes: Any
 ) -> dict[str, Any]:
     """Evaluates the questions; `changes` go to `evaluate`."""
-    options = {"batch_size": 4, "generator": FakeGenerator(), "settings": {"alpha": ALPHA}} | changes
+    options: dict[str, Any] = {"batch_size": 4, "generator": FakeGenerator(), "settings": {"alpha": ALPHA}} | changes
     return evaluate(
         retriever,
         options.pop("generator"),

@@ -74,7 +74,7 @@ def _write_model(folder: Path) -> None:
 
     words = ["<s>", "</s>", "<unk>", *(f"word{i}" for i in range(61))]
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()  # type: ignore[assignment]
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
     fast.chat_template = "{% for message in messages %}{{ message['role'] }} {{ message['content'] }} {% endfor %}"
     fast.save_pretrained(folder)

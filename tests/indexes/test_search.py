@@ -7,14 +7,16 @@ import pytest
 import torch
 
 from indexes.search import DeviceSearch, FaissSearch, open_search, save_search
+from retriever.types import FloatArray, IntArray
 
 
-def unit(count: int, width: int = 48, seed: int = 0) -> np.ndarray:
+def unit(count: int, width: int = 48, seed: int = 0) -> FloatArray:
     vectors = np.random.default_rng(seed).normal(size=(count, width))
-    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    unit_vectors: FloatArray = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    return unit_vectors
 
 
-def halved(vectors: np.ndarray, rows: np.ndarray, block: int = 1 << 20) -> DeviceSearch:
+def halved(vectors: FloatArray, rows: IntArray, block: int = 1 << 20) -> DeviceSearch:
     return DeviceSearch(torch.from_numpy(vectors).half(), torch.from_numpy(rows), block)
 
 
@@ -29,7 +31,7 @@ def test_both_searches_find_what_a_full_sort_finds(tmp_path: Path, block: int) -
     for search, loss in ((FaissSearch(tmp_path / "x.faiss"), 1e-6), (on_device, 1e-3)):
         assert search.shape == (150, 48)
         scores, found = search.search(torch.from_numpy(queries), 10)
-        assert (scores.dtype, found.dtype) == (np.float32, np.int64)
+        assert scores.dtype == np.float32 and found.dtype == np.int64
         np.testing.assert_allclose(scores, np.take_along_axis(products, order, axis=1), atol=loss)
         np.testing.assert_array_equal(found, rows[order])
     read = DeviceSearch.read(tmp_path / "x.faiss", "cpu")

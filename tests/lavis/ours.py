@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import BertTokenizerFast, Blip2QFormerConfig
+from transformers import BertTokenizer, Blip2QFormerConfig
 
 from retriever.models.blip2 import vision_tower
 from retriever.models.lavis import export_lavis
@@ -22,7 +23,7 @@ VISION = {
     "patch_size": 4,
 }
 """The oracle's sizes."""
-QFORMER = {
+QFORMER: dict[str, Any] = {
     "vocab_size": 28,
     "hidden_size": 24,
     "num_hidden_layers": 3,
@@ -34,7 +35,7 @@ QFORMER = {
 }
 
 
-def tiny_model(tokenizer: BertTokenizerFast, seed: int = 1) -> QFormerFusion:
+def tiny_model(tokenizer: BertTokenizer, seed: int = 1) -> QFormerFusion:
     """Returns a fusion encoder of the oracle's sizes in which every weight counts."""
     torch.manual_seed(seed)
     model = QFormerFusion(
@@ -52,11 +53,11 @@ def tiny_model(tokenizer: BertTokenizerFast, seed: int = 1) -> QFormerFusion:
     return model
 
 
-def tiny_tokenizer(words: list[str], folder: Path) -> BertTokenizerFast:
+def tiny_tokenizer(words: list[str], folder: Path) -> BertTokenizer:
     """Returns BERT's tokenizer with a vocabulary of a few words, and BLIP-2's word beyond it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(words) + "\n")
-    tokenizer = BertTokenizerFast(str(folder / "vocab.txt"))
+    tokenizer = BertTokenizer(str(folder / "vocab.txt"))
     tokenizer.add_special_tokens({"bos_token": "[DEC]"})
     return tokenizer
 

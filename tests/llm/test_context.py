@@ -19,7 +19,7 @@ def saved(folder: Path, tokenizer: Tokenizer) -> Path:
 
 def test_words(tmp_path: Path) -> None:
     tokenizer = Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()  # type: ignore[assignment]
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.enable_truncation(2)  # a saved limit of the tokenizer's own must not matter
     cut = token_cut(saved(tmp_path, tokenizer))
     assert cut("Mount Vell, 12 km.", 6) == ("Mount Vell, 12 km.", False)  # 6: Mount Vell , 12 km .
@@ -32,7 +32,7 @@ def test_words(tmp_path: Path) -> None:
 def test_a_character_is_never_split(tmp_path: Path) -> None:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({letter: i for i, letter in enumerate(alphabet)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     cut = token_cut(saved(tmp_path, tokenizer))  # without merges a token is a byte: 1 + 2 + 4 + 1
     text = "aé😀b"
     expected = {1: "a", 2: "a", 3: "aé", 4: "aé", 6: "aé", 7: "aé😀"}
@@ -45,12 +45,10 @@ def test_a_character_is_never_split(tmp_path: Path) -> None:
 def test_trained_tokenizers_never_go_over(tmp_path: Path, kind: str) -> None:
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
     if kind == "byte-level":  # LLaMA-3, Qwen
-        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
-        tokenizer.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
     else:  # Mistral, Vicuna
-        tokenizer.normalizer = normalizers.Sequence(  # type: ignore[assignment]
-            [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-        )
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     special = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
     trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=special, show_progress=False)
     tokenizer.train_from_iterator([PROSE.replace("😀", "")], trainer)

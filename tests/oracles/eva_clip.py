@@ -85,8 +85,9 @@ def eva_cases(folder: str) -> dict[str, torch.Tensor]:
     module = imported(folder, "eva_clip.model")
     found: dict[str, torch.Tensor] = {}
     for case, settings in EVA_CASES.items():
-        config = {"embed_dim": 10, "vision_cfg": VISION | settings, "text_cfg": TEXT}
-        model = module.CustomCLIP(10, config["vision_cfg"] | {"drop_path_rate": 0}, config["text_cfg"]).eval()
+        vision = VISION | settings
+        config = {"embed_dim": 10, "vision_cfg": vision, "text_cfg": TEXT}
+        model = module.CustomCLIP(10, vision | {"drop_path_rate": 0}, TEXT).eval()
         randomize(model)
         found |= record(case, config, model, (model.encode_image, model.encode_text))
     return found
@@ -96,10 +97,11 @@ def hub_case(folder: str) -> dict[str, torch.Tensor]:
     """Returns the case that the hub's modeling file computes (a public copy of it, without RMS norms)."""
     module = imported(folder, "eva_clip.modeling_evaclip")
     shared = {"num_hidden_layers": 2, "hidden_act": "gelu", "projection_dim": 10}
-    vision = {"hidden_size": 16, "intermediate_size": 40, "num_attention_heads": 2, "image_size": SIDE, "patch_size": 7}
+    vision: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 40, "num_attention_heads": 2}
+    vision |= {"image_size": SIDE, "patch_size": 7}
     vision |= {"q_bias": True, "k_bias": False, "v_bias": True, "post_layernorm": True, "layer_norm_eps": 1e-6}
-    text = {"hidden_size": 12, "intermediate_size": 48, "num_attention_heads": 3, "vocab_size": VOCABULARY}
-    text |= {"max_position_embeddings": CONTEXT, "layer_norm_eps": 1e-5}
+    text: dict[str, Any] = {"hidden_size": 12, "intermediate_size": 48, "num_attention_heads": 3}
+    text |= {"vocab_size": VOCABULARY, "max_position_embeddings": CONTEXT, "layer_norm_eps": 1e-5}
     config = {"model_type": "clip", "architectures": ["EvaCLIPModel"], "projection_dim": 10}
     config |= {"vision_config": vision | shared, "text_config": text | shared}
     settings = module.EvaCLIPConfig(config["text_config"], config["vision_config"], 10)

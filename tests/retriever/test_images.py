@@ -56,7 +56,7 @@ def near(image: Image.Image, at: tuple[int, int], color: tuple[int, int, int], b
     return bool(np.abs(np.asarray(image)[at[1], at[0]].astype(int) - color).max() <= by)
 
 
-def reason_of(source: Any, **limits: int) -> tuple[str, str]:
+def reason_of(source: Any, **limits: Any) -> tuple[str, str]:
     with pytest.raises(ImageError) as caught:
         load_image(source, **limits)
     return caught.value.problem, str(caught.value)

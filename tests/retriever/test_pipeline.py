@@ -95,7 +95,8 @@ def test_equations_5_and_7_by_hand(retriever: Retriever[Index], index: Index) ->
         assert candidate.sim_m == (pytest.approx(max(sims), abs=1e-5) if sims else None)
         assert candidate.sim_c is not None
         assert candidate.score == pytest.approx(0.5 * candidate.sim_c + 0.5 * (max(sims) if sims else lowest), abs=1e-5)
-        assert {s.position: s.sim_m for s in candidate.sections} == pytest.approx(dict(enumerate(sims)) or {0: None})
+        expected: dict[int, float | None] = dict(enumerate(sims)) or {0: None}
+        assert {s.position: s.sim_m for s in candidate.sections} == pytest.approx(expected)
     for section in found.candidates[0].sections:
         assert section.sim_m is not None and section.sim_t is not None
         assert section.score == pytest.approx(0.5 * section.sim_m + 0.5 * section.sim_t)

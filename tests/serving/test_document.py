@@ -7,10 +7,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.service import World
-
 from serving.schemas import RequestFields
 from serving.settings import ServingSettings
+from tests.fakes.service import World
 from tests.paths import ROOT
 
 DOCUMENT = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")

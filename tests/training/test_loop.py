@@ -25,7 +25,8 @@ def run(out: Path, model: nn.Module, stop_at: int | None = None, **changes: obje
         if step == stop_at:
             raise KeyboardInterrupt
         x = torch.randn(16, 3, generator=torch.Generator().manual_seed(step))
-        return (model(x) - x @ TRUTH.T).square().mean()
+        loss: Tensor = (model(x) - x @ TRUTH.T).square().mean()
+        return loss
 
     def validate() -> dict[str, float]:
         x = torch.eye(3)

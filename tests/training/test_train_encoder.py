@@ -3,9 +3,11 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from safetensors.numpy import load_file
 from transformers import CLIPConfig, CLIPModel
@@ -13,6 +15,7 @@ from transformers import CLIPConfig, CLIPModel
 from retriever.models.pixels import PixelPreparation
 from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
+from training.augment import vary
 from training.train_encoder import train_encoder
 
 COLORS = {"Red": (220, 30, 30), "Green": (20, 160, 40), "Blue": (30, 60, 200), "White": (240, 240, 240)}
@@ -68,26 +71,24 @@ def test_the_loss_falls(world: Path) -> None:
 
 def test_a_run_that_was_cut_off_ends_with_the_same_weights(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run(world, "whole", 6)
-    import training.train_encoder as module
 
     class Cut(Exception):
         pass
 
-    real = module.vary
     calls = 0
 
-    def vary(*args: object) -> object:
+    def vary_until_cut(*arguments: Any) -> torch.Tensor:
         nonlocal calls
         calls += 1
         if calls == 5:
             raise Cut
-        return real(*args)  # type: ignore[arg-type]
+        return vary(*arguments)
 
-    monkeypatch.setattr(module, "vary", vary)
-    monkeypatch.setattr(module, "SAVE_EVERY", 2)
+    monkeypatch.setattr("training.train_encoder.vary", vary_until_cut)
+    monkeypatch.setattr("training.train_encoder.SAVE_EVERY", 2)
     with pytest.raises(Cut):
         run(world, "cut", 6)
-    monkeypatch.setattr(module, "vary", real)
+    monkeypatch.setattr("training.train_encoder.vary", vary)
     resumed = run(world, "cut", 6)
     one, other = load_file(whole / "model.safetensors"), load_file(resumed / "model.safetensors")
     for name, value in one.items():

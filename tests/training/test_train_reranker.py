@@ -18,9 +18,10 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig, SmallVision
-from retriever.types import Entity, Section, StoredTokens
+from retriever.types import Entity, FloatArray, IntArray, Section
+from tests.fakes.world import FakeIndex
 from training import loop
-from training.candidates import Pair, draw_candidates, make_samples
+from training.candidates import Pair, Sample, draw_candidates, make_samples
 from training.features import augment
 from training.mine import mine_negatives, read_negatives
 from training.tokenizer import train_tokenizer
@@ -172,7 +173,7 @@ def entities(sections: int = 8) -> dict[str, Entity]:
     return made
 
 
-def samples_of(question: Asked, found: list[str], sections: int = 8) -> list:  # type: ignore[type-arg]
+def samples_of(question: Asked, found: list[str], sections: int = 8) -> list[Sample]:
     image = Path("any.png")
     return make_samples(
         [question], entities(sections), {"q": found}, lambda e: image if e.image else None, lambda _: image
@@ -242,15 +243,12 @@ def test_augmented_pictures_stay_pictures() -> None:
     assert augment(image, random.Random(1)).tobytes() == view.tobytes()
 
 
-class Lands:
-    """An index of three entities; a search gives them in order, and -1 when asked for more."""
+class ThreeEntities(FakeIndex):
+    """A search returns the entities in order, and -1 when asked for more."""
 
-    def __len__(self) -> int:
-        return 3
-
-    def search(self, vectors, k):  # type: ignore[no-untyped-def]
-        rows = torch.tensor([0, 1, 2, -1])[:k].repeat(len(vectors), 1).numpy()
-        return rows.astype("float32"), rows
+    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        rows = np.tile(np.array([0, 1, 2, -1])[:k], (len(vectors), 1))
+        return rows.astype(np.float32), rows
 
     def entity(self, row: int) -> Entity:
         return Entity(f"e{row}", "", (), image=f"https://e.example/{row}.png")
@@ -258,18 +256,12 @@ class Lands:
     def row_of(self, entity_id: str) -> int | None:
         return {"e0": 0, "e1": 1, "e2": 2}.get(entity_id)
 
-    def section_rows(self, row: int) -> range:
-        return range(0)
-
-    def gather(self, spans):  # type: ignore[no-untyped-def]
-        return StoredTokens(torch.zeros(0, 32, 8), None, np.zeros(len(spans), np.int64))
-
 
 def test_mining_writes_the_known_form_and_goes_on(world: World, tmp_path: Path) -> None:
     encoder = ClipEncoder.load(world.folder / "clip")
     asked = [Asked(str(i), "?", image, ("e1",), 0) for i, image in enumerate(["q_red", "q_blue", "q_red", "gone"])]
     out = tmp_path / "negatives.json"
-    assert mine_negatives(encoder, Lands(), asked, world.query_image_of, out, k=4, progress=False) == 2
+    assert mine_negatives(encoder, ThreeEntities(), asked, world.query_image_of, out, k=4, progress=False) == 2
     expected = {
         "gt_entity_pos_img": "https://e.example/1.png",
         "top_20": [{"entry": "e0"}, {"entry": "e1"}, {"entry": "e2"}],
@@ -282,12 +274,12 @@ def test_mining_writes_the_known_form_and_goes_on(world: World, tmp_path: Path) 
     kept = json.dumps(["q_red", {"gt_entity_pos_img": None, "top_20": [{"entry": "kept"}]}])
     partial = tmp_path / "negatives.json.partial"
     partial.write_text(f'{header}\n{kept}\n["q_blue", {{"gt_en')  # cut off in the middle of a line
-    mine_negatives(encoder, Lands(), asked, world.query_image_of, out, k=4, progress=False)
+    mine_negatives(encoder, ThreeEntities(), asked, world.query_image_of, out, k=4, progress=False)
     assert read_negatives(out) == {"q_red": ["kept"], "q_blue": ["e0", "e1", "e2"]}
 
     partial.write_text(header + "\n")
     with pytest.raises(ValueError, match="begun with"):
-        mine_negatives(encoder, Lands(), asked, world.query_image_of, out, k=2, progress=False)
+        mine_negatives(encoder, ThreeEntities(), asked, world.query_image_of, out, k=2, progress=False)
 
 
 @pytest.mark.parametrize("content", ["[", "[]", '{"q": {"top_20": ["e0"]}}', '{"q": {}}'])

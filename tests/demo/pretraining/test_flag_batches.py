@@ -4,6 +4,7 @@ import csv
 import json
 from pathlib import Path
 
+import pytest
 import torch
 
 from demo.describe import describe
@@ -45,7 +46,7 @@ def test_imagined_countries_have_their_own_name_and_flag() -> None:
     assert world["x0"]["official_name"] == f"Republic of {world['x0']['name']}"
 
 
-def test_a_world_on_disk_is_whole(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_world_on_disk_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import demo.pretraining.imagined as imagined
 
     few, flags = imagined_world(2)

@@ -59,7 +59,7 @@ class Problem:
     """What a kernel gets, and what it must give: section scores pair after pair, the best of each pair."""
 
     tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor, torch.Tensor, torch.Tensor]
-    sizes: dict[str, int]
+    sizes: dict[str, Any]
     scores: NDArray[np.float64]
     best: NDArray[np.float64]
 

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch.nn import functional
-from transformers import BertTokenizerFast, Blip2Config, Blip2ForImageTextRetrieval, BlipImageProcessorPil
+from transformers import BertTokenizer, Blip2Config, Blip2ForImageTextRetrieval, BlipImageProcessorPil
 
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
@@ -56,7 +56,7 @@ def published() -> Blip2ForImageTextRetrieval:
         },
         num_query_tokens=32,
     )
-    model = Blip2ForImageTextRetrieval(config).eval()
+    model: Blip2ForImageTextRetrieval = Blip2ForImageTextRetrieval(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
@@ -69,7 +69,7 @@ def kept(published: Blip2ForImageTextRetrieval, tmp_path_factory: pytest.TempPat
     published.save_pretrained(folder, max_shard_size="20KB")
     (folder / "words").mkdir()
     (folder / "words" / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    tokenizer = BertTokenizerFast(str(folder / "words" / "vocab.txt"))
+    tokenizer = BertTokenizer(str(folder / "words" / "vocab.txt"))
     tokenizer.add_special_tokens({"bos_token": "[DEC]"})
     tokenizer.save_pretrained(folder)
     shutil.rmtree(folder / "words")
@@ -118,7 +118,12 @@ def test_one_image_is_encoded_once(kept: Path, monkeypatch: pytest.MonkeyPatch) 
     fusion = QFormerFusion.load(kept, batch_size=1)
     sizes: list[int] = []
     forward = fusion.vision_features
-    monkeypatch.setattr(fusion, "vision_features", lambda pixels: sizes.append(len(pixels)) or forward(pixels))
+
+    def counted(pixels: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(pixels))
+        return forward(pixels)
+
+    monkeypatch.setattr(fusion, "vision_features", counted)
     fusion.encode_sections(pictures()[0], TEXTS)
     assert sizes == [1]
 

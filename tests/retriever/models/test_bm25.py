@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def test_words_that_point_at_the_picture_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("kwargs", [{"k1": -1}, {"b": 2}, {"synonym_weight": 2}, {"label_weight": -1}])
-def test_settings_out_of_range(kwargs: dict[str, float]) -> None:
+def test_settings_out_of_range(kwargs: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(kwargs))):
         BM25(**kwargs)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import sys
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from training.tokenizer import train_tokenizer
 
 SENTENCE = "what color has the flag of Japan ? a red disc on white ground it was drawn in stripes green blue"
 WORDS = SENTENCE.split()
-SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+SIZES: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 QUESTIONS = ["what color has the disc ?", "what was drawn ?", "has it stripes ?"]
 
 
@@ -55,7 +56,7 @@ def xlm_roberta(
         **SIZES,
         vocab_size=len(words),
         max_position_embeddings=positions,
-        num_labels=labels,
+        num_labels=labels,  # type: ignore[call-arg]
         type_vocab_size=1,
         bos_token_id=0,
         pad_token_id=1,
@@ -103,16 +104,17 @@ def test_scores_are_those_of_flag_embedding(folder: Path) -> None:
         np.testing.assert_allclose(one, other, atol=1e-5)
     assert flag.score([], []) == []
     assert [len(s) for s in flag.score(QUESTIONS[:2], [[], ["red"]])] == [0, 1]
-    cut = [FlagReranker.load(folder, max_tokens=24), CrossEncoderReranker.load(folder, max_tokens=24)]
-    np.testing.assert_allclose(*(flat(reranker.score(QUESTIONS, passages)) for reranker in cut), atol=1e-5)
+    flag, ours = FlagReranker.load(folder, max_tokens=24), CrossEncoderReranker.load(folder, max_tokens=24)
+    cut = flat(flag.score(QUESTIONS, passages))
+    np.testing.assert_allclose(cut, flat(ours.score(QUESTIONS, passages)), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["bert", "modernbert"])
 def test_other_architectures_score_as_in_sentence_transformers(kind: str, tmp_path: Path) -> None:
     library = pytest.importorskip("sentence_transformers")
     words = train_tokenizer([*QUESTIONS, *WORDS] * 3, 300, 128)
-    ids = {"pad_token_id": words.pad_token_id, "cls_token_id": words.cls_token_id, "sep_token_id": words.sep_token_id}
-    sizes = {**SIZES, "vocab_size": len(words), "max_position_embeddings": 128, "num_labels": 1}
+    ids: dict[str, Any] = {f"{name}_token_id": getattr(words, f"{name}_token_id") for name in ("pad", "cls", "sep")}
+    sizes: dict[str, Any] = {**SIZES, "vocab_size": len(words), "max_position_embeddings": 128, "num_labels": 1}
     model: PreTrainedModel
     if kind == "bert":
         model = BertForSequenceClassification(BertConfig(**sizes))

@@ -157,8 +157,8 @@ def clip_tokenizer() -> CLIPTokenizer:
 
 
 def unit(features: Any) -> torch.Tensor:
-    features = getattr(features, "pooler_output", features)
-    return features / features.norm(dim=-1, keepdim=True)
+    vectors: torch.Tensor = getattr(features, "pooler_output", features)
+    return vectors / vectors.norm(dim=-1, keepdim=True)
 
 
 SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -346,7 +346,8 @@ def test_a_model_of_another_kind_is_refused(tmp_path: Path, config: dict[str, st
 
 
 def test_a_model_without_two_towers_is_refused(tmp_path: Path) -> None:
-    config = {"vocab_size": 8, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
-    BertModel(BertConfig(**config, intermediate_size=8, max_position_embeddings=8)).save_pretrained(tmp_path)
+    sizes = {"vocab_size": 8, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = BertConfig.from_dict(sizes | {"intermediate_size": 8, "max_position_embeddings": 8})
+    BertModel(config).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"model_type: bert: has no vectors of pictures and texts in one space"):
         ClipEncoder.load(tmp_path)

@@ -53,7 +53,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def preprocess(model: Any, **changes: Any) -> dict[str, Any]:
-    return open_clip.transform.PreprocessCfg(size=model.visual.image_size[0]).__dict__ | changes
+    config: dict[str, Any] = open_clip.transform.PreprocessCfg(size=model.visual.image_size[0]).__dict__
+    return config | changes
 
 
 def published(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
