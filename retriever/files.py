@@ -31,12 +31,25 @@ def replacing(path: Path, temporary: Path | None = None) -> Iterator[Path]:
     temporary = temporary or path.with_name(path.name + ".partial")
     try:
         yield temporary
+        apply_umask(temporary)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def apply_umask(path: Path) -> None:
+    """Gives a private file the permissions of any new one: safetensors writes files that only their owner can read."""
+    if path.stat().st_mode & 0o077:
+        return
+    # Asking the process for its umask would change it for a moment, for every thread.
+    probe = path.with_name(path.name + ".probe")
+    probe.touch()
+    mode = probe.stat().st_mode
+    probe.unlink()
+    path.chmod(mode)
 
 
 def replace_with(path: Path, write: Callable[[Path], object]) -> None:

@@ -17,6 +17,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from retriever.files import replace_with
+
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_NAME = "checkpoint.safetensors"
@@ -166,9 +168,8 @@ def _save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state:
             tensors[f"adam.{key}.{name}"] = value
     # Copies: safetensors takes neither tied tensors nor other memory layouts.
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    temporary = path.with_name(path.name + ".tmp")
-    save_file(tensors, temporary, {"state": json.dumps(asdict(state)), "settings": json.dumps(agreed)})
-    temporary.replace(path)
+    metadata = {"state": json.dumps(asdict(state)), "settings": json.dumps(agreed)}
+    replace_with(path, lambda partial: save_file(tensors, partial, metadata))
 
 
 def _frozen(model: nn.Module) -> dict[str, Tensor]:

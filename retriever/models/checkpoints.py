@@ -9,6 +9,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from retriever.files import replace_with, write_whole
+
 INDEX_NAME = "model.safetensors.index.json"
 SHARD_BYTES = 4 << 30
 
@@ -47,12 +49,10 @@ def convert_checkpoint(checkpoint: Path, target: Path) -> None:
         file = target / f"model-{number:05}-of-{len(shards):05}.safetensors"
         _write(shard, file)
         weight_map |= dict.fromkeys(shard, file.name)
-    temporary = target / (INDEX_NAME + ".tmp")
-    temporary.write_text(json.dumps({"metadata": {}, "weight_map": weight_map}, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(target / INDEX_NAME)
+    index = json.dumps({"metadata": {}, "weight_map": weight_map}, indent=2) + "\n"
+    write_whole(target / INDEX_NAME, index.encode())
 
 
 def _write(state: dict[str, Tensor], file: Path) -> None:
-    temporary = file.with_suffix(".tmp")
-    save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, temporary)
-    temporary.replace(file)
+    copies = {name: tensor.contiguous().clone() for name, tensor in state.items()}
+    replace_with(file, lambda partial: save_file(copies, partial))

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import AutoModel, AutoTokenizer, CLIPTokenizer
 
+from retriever.files import apply_umask
 from retriever.models import small_clip  # noqa: F401  registers the embedded profile's model type
 from retriever.models.eva_weights import load_eva_clip
 from retriever.models.graphs import Forward, graphed
@@ -161,6 +162,8 @@ class ClipEncoder:
         state = self.model.state_dict()
         weights = {key: (v.to(dtype) if v.is_floating_point() else v).contiguous() for key, v in state.items()}
         self.model.save_pretrained(folder, state_dict=weights)
+        for file in folder.glob("*.safetensors"):
+            apply_umask(file)
         self.tokenizer.save_pretrained(folder)
         self.pixels.save(folder)
 

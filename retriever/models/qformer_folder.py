@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import Blip2QFormerConfig, PreTrainedTokenizerBase
 
+from retriever.files import replace_with
 from retriever.models import blip2
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
@@ -87,9 +88,8 @@ def write_folder(
     tokenizer.save_pretrained(folder)
     pixels.save(folder)
     (folder / CONFIG_NAME).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-    temporary = folder / (WEIGHTS_NAME + ".tmp")
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, temporary)
-    temporary.replace(folder / WEIGHTS_NAME)
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    replace_with(folder / WEIGHTS_NAME, lambda partial: save_file(contiguous, partial))
 
 
 def small_settings(config: SmallCLIPConfig) -> dict[str, Any]:

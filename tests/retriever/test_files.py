@@ -1,10 +1,71 @@
+"""Files written whole, and readable by whom the umask lets read them."""
+
 from __future__ import annotations
 
+import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
-from retriever.files import replacing
+from retriever.files import replace_with, replacing, write_whole
+from retriever.models.checkpoints import convert_checkpoint
+from retriever.models.qformer import QFormerFusion
+from tests.retriever.models.test_encoder import small_encoder
+from tests.retriever.models.test_qformer import fusion  # noqa: F401  a fixture
+
+
+@pytest.fixture(params=[0o022, 0o027, 0o077], ids=oct)
+def mode(request: pytest.FixtureRequest) -> Iterator[int]:
+    """Sets the umask; returns the permissions that it leaves to a new file."""
+    before = os.umask(request.param)
+    yield 0o666 & ~request.param
+    os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_whole(path, b"old")
+
+    def fail(partial: Path) -> None:
+        partial.write_bytes(b"ne")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        replace_with(path, fail)
+    assert path.read_bytes() == b"old"
+
+
+def test_private_temporary_files_do_not_stay_private(tmp_path: Path, mode: int) -> None:
+    replace_with(tmp_path / "a.safetensors", lambda partial: save_file({"a": torch.ones(2)}, partial))
+    write_whole(tmp_path / "b", b"b")
+    assert modes(tmp_path) == {"a.safetensors": mode, "b": mode}
+
+
+def test_permissions_that_are_not_private_stay(tmp_path: Path) -> None:
+    def write(partial: Path) -> None:
+        partial.touch()
+        partial.chmod(0o755)
+
+    replace_with(tmp_path / "tool", write)
+    assert modes(tmp_path) == {"tool": 0o755}
+
+
+def test_saved_models_respect_the_umask(tmp_path: Path, mode: int, fusion: QFormerFusion) -> None:  # noqa: F811
+    small_encoder().save(tmp_path / "encoder")
+    fusion.save(tmp_path / "fusion")
+    torch.save({"a": torch.ones(2)}, tmp_path / "checkpoint.pt")
+    convert_checkpoint(tmp_path / "checkpoint.pt", tmp_path / "imported")
+    for name, count in (("encoder", 5), ("fusion", 5), ("imported", 2)):
+        assert len(modes(tmp_path / name)) == count
+        assert set(modes(tmp_path / name).values()) == {mode}, name
 
 
 def test_a_file_appears_at_the_end_of_the_block(tmp_path: Path) -> None:
