@@ -1,4 +1,4 @@
-"""Articles about the world's countries: the demo's knowledge base, written from facts (demo/countries.csv)."""
+"""Writes the demo's knowledge base: articles about the world's countries, from facts (demo/countries.csv)."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ TITLES = {
     "economy": "Economy and transport",
     "culture": "Culture and language",
 }
-"""Section name in sentences.toml to title in the article; the lead carries the article's title."""
+"""Titles in the article by section name in sentences.toml; the lead has the article's title."""
 
 CLAIMS = re.compile(
     r"meaning|history|note:|stands? for|represent|symboli|is for|similar|derived|adopted|introduced|in use"
 )
-"""Words of a description that tell more than what is seen: made up to vary wordings, so no part of an encyclopedia."""
+"""Words of a description that go beyond what can be seen: they are invented, so they are no part of an article."""
 
 FORMAL = re.compile(
     r"\b(Republic|Kingdom|States?|Commonwealth|Principality|Federation|Confederation|Union|Sultanate|Duchy|Nation)\b"
 )
-"""Official names with one of these words take an article inside a sentence."""
+"""Official names with one of these words take "the" inside a sentence."""
 
 
 @cache
@@ -51,7 +51,7 @@ def _position(country: Country) -> str:
 
 
 def _values(country: Country) -> dict[str, str]:
-    """Every word that a sentence may name in braces."""
+    """Returns the values that a sentence can name in braces."""
     values = {field: written(country, field) for field in country}
     formal = values["official_name"]
     values["formally"] = f"the {formal}" if FORMAL.search(formal) else formal
@@ -66,12 +66,12 @@ def _values(country: Country) -> dict[str, str]:
 
 
 def _number_of(country: Country, field: str) -> str:
-    """Which wordings suit a list: `_none`, `_one` or `_many` items."""
+    """Returns the key of the wordings that suit a list: `field` with `_none`, `_one` or `_many`."""
     return field + {0: "_none", 1: "_one"}.get(len(items(country, field)), "_many")
 
 
 def _groups(country: Country) -> dict[str, list[tuple[str, ...]]]:
-    """The wordings each section takes; what stands in one tuple stays together, in order."""
+    """Returns the wordings of each section; those in one tuple stay together, in order."""
 
     def known(*fields: str) -> list[tuple[str, ...]]:
         return [(field,) for field in fields if country[field]]
@@ -110,20 +110,20 @@ def _groups(country: Country) -> dict[str, list[tuple[str, ...]]]:
 
 
 def _look(flag: Flag, rng: random.Random | None) -> str:
-    """The flag in words as a sentence; with `rng` in a drawn wording that claims nothing about meaning or history."""
+    """Describes the flag in a sentence; with `rng`, in random words that claim nothing about meaning or history."""
     drawn = (describe(flag, rng) for _ in range(40))
     plain = next((text for text in drawn if not CLAIMS.search(text)), "") if rng else ""
     return " ".join((plain or describe(flag)).split()).rstrip(".") + "."
 
 
 def article(country: Country, flag: Flag) -> dict[str, Any]:
-    """Returns one country's entry in the knowledge-base format of E-VQA.
+    """Writes one country's entry, in the knowledge-base format of E-VQA.
 
-    The same country gets the same words every time. A fact that is unknown leaves no sentence.
+    The same country gets the same words every time. An unknown fact gets no sentence.
 
     Args:
         country: A row of countries.csv.
-        flag: What the country's flag looks like.
+        flag: The country's flag.
     """
     rng = random.Random(seed_of(country["code"]))
     values = _values(country) | {"look": _capitalized(_look(flag, rng)), "look_again": _look(flag, None)}
@@ -147,11 +147,11 @@ def article(country: Country, flag: Flag) -> dict[str, Any]:
 def articles(
     world: dict[str, Country] | None = None, flags: dict[str, Flag] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Returns the knowledge base "flags of the world": url to entry, in the order of countries.csv.
+    """Writes the knowledge base "flags of the world"; returns entries by URL, in the order of countries.csv.
 
     Args:
-        world: Other countries than the real ones, by code.
-        flags: Their flags.
+        world: Countries by code; the real ones by default.
+        flags: Their flags by code.
 
     Raises:
         ValueError: A country has no flag.

@@ -1,4 +1,4 @@
-"""Cluttered backgrounds, made by procedure: heaps of fruit, shelves of cartons, walls, skies, leaves."""
+"""Procedural, cluttered backgrounds: heaps of fruit, shelves of cartons, walls, skies, leaves."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FRUIT: tuple[tuple[RGB, float], ...] = (  # color, length over breadth
 
 
 def background(rng: random.Random, size: Size = (320, 256)) -> Image.Image:
-    """Returns a made-up RGB picture of `size` (width, height) for a flag to fly in front of."""
-    paint = rng.choices(list(KINDS), list(KINDS.values()))[0]
+    """Paints a random RGB background of `size` (width, height)."""
+    paint = rng.choices(list(PAINTERS), list(PAINTERS.values()))[0]
     image = paint(rng, size)
     if rng.random() < 0.25:
         _hand(rng, image)
@@ -50,7 +50,7 @@ def _any_color(rng: random.Random) -> RGB:
 
 @cache
 def _ball(pixels: int = 48) -> tuple[np.ndarray, np.ndarray, Image.Image]:
-    """The shading, the highlight and the mask of a lit sphere."""
+    """Returns the shading, the highlight and the mask of a lit sphere."""
     y, x = np.mgrid[-1 : 1 : pixels * 1j, -1 : 1 : pixels * 1j]
     depth = np.sqrt(np.clip(1 - x * x - y * y, 0, 1))
     light = np.clip(-0.35 * x - 0.55 * y + 0.75 * depth, 0, 1)
@@ -62,19 +62,19 @@ def _ball(pixels: int = 48) -> tuple[np.ndarray, np.ndarray, Image.Image]:
 def _fruit(
     rng: random.Random, color: RGB, length: float, breadth: float, gloss: float
 ) -> tuple[Image.Image, Image.Image]:
-    """The picture and the mask of one fruit."""
+    """Paints one fruit; returns its image and its mask."""
     shade, shine, mask = _ball()
     pixels = np.clip(shade[..., None] * np.array(color) + (gloss * 255) * shine[..., None], 0, 255)
     box = max(3, round(length)), max(3, round(breadth))
-    picture = Image.fromarray(pixels.astype(np.uint8)).resize(box)
+    image = Image.fromarray(pixels.astype(np.uint8)).resize(box)
     if box[0] == box[1]:
-        return picture, mask.resize(box)
+        return image, mask.resize(box)
     angle = rng.uniform(0, 180)
-    return picture.rotate(angle, expand=True), mask.resize(box).rotate(angle, expand=True)
+    return image.rotate(angle, expand=True), mask.resize(box).rotate(angle, expand=True)
 
 
 def _heap(rng: random.Random, size: Size) -> Image.Image:
-    """Fruit of one or two kinds, piled up."""
+    """Paints a heap of fruit of one or two kinds."""
     width, height = size
     kinds = rng.sample(FRUIT, rng.choice((1, 1, 2)))
     image = Image.new("RGB", size, _tint(rng, (50, 40, 35)))
@@ -92,16 +92,16 @@ def _heap(rng: random.Random, size: Size) -> Image.Image:
     while y < height + breadth:
         x = -breadth * rng.random()
         while x < width + breadth:
-            picture, mask = rng.choice(sprites)
-            left = x + rng.gauss(0, 0.2) * step - picture.width / 2
-            image.paste(picture, (round(left), round(y + rng.gauss(0, 0.2) * step - picture.height / 2)), mask)
+            fruit, mask = rng.choice(sprites)
+            left = x + rng.gauss(0, 0.2) * step - fruit.width / 2
+            image.paste(fruit, (round(left), round(y + rng.gauss(0, 0.2) * step - fruit.height / 2)), mask)
             x += step * 1.15
         y += step
     return image
 
 
 def _shelf(rng: random.Random, size: Size) -> Image.Image:
-    """Rows of cartons with labels, seen at an angle."""
+    """Paints rows of cartons with labels, tilted."""
     width, height = size
     image = Image.new("RGB", (width * 3 // 2, height * 3 // 2), _tint(rng, (110, 105, 100), 12))
     pen = ImageDraw.Draw(image)
@@ -135,7 +135,7 @@ def _carton(rng: random.Random, pen: ImageDraw.ImageDraw, box: tuple[float, floa
 
 
 def _gradient(rng: random.Random, size: Size) -> Image.Image:
-    """A sky or a wall: two colors running into each other."""
+    """Paints a sky or a wall: a gradient between two colors."""
     width, height = size
     a, b = np.array(_any_color(rng), float), np.array(_any_color(rng), float)
     if rng.random() < 0.5:
@@ -146,7 +146,7 @@ def _gradient(rng: random.Random, size: Size) -> Image.Image:
 
 
 def _cloud(rng: random.Random, size: Size) -> Image.Image:
-    """Leaves, grass or clouds: noise of several scales in two colors."""
+    """Paints leaves, grass or clouds: noise at several scales in two colors."""
     noise = np.random.default_rng(rng.getrandbits(32))
     total = np.zeros((size[1], size[0]), np.float32)
     for cells, weight in ((3, 1.0), (8, 0.7), (24, 0.6), (60, rng.uniform(0.1, 0.8))):
@@ -159,7 +159,7 @@ def _cloud(rng: random.Random, size: Size) -> Image.Image:
 
 
 def _tiles(rng: random.Random, size: Size) -> Image.Image:
-    """A tiled or latticed surface, tilted."""
+    """Paints a tiled or latticed surface, tilted."""
     image = _gradient(rng, size)
     pen, step = ImageDraw.Draw(image), size[1] * rng.uniform(0.06, 0.3)
     line, thick, slope = _any_color(rng), max(1, round(size[1] * rng.uniform(0.005, 0.03))), rng.gauss(0, 0.3)
@@ -171,15 +171,15 @@ def _tiles(rng: random.Random, size: Size) -> Image.Image:
 
 
 def _clutter(rng: random.Random, size: Size) -> Image.Image:
-    """Blobs, balls and boxes of all colors and sizes."""
+    """Paints blobs, balls and boxes of all colors and sizes."""
     image = _gradient(rng, size)
     pen = ImageDraw.Draw(image)
     for _ in range(rng.randint(8, 40)):
         x, y, r = rng.uniform(0, size[0]), rng.uniform(0, size[1]), size[1] * rng.uniform(0.03, 0.25)
         form = rng.random()
         if form < 0.4:
-            picture, mask = _fruit(rng, _any_color(rng), 2 * r, 2 * r * rng.uniform(0.5, 1), rng.random())
-            image.paste(picture, (round(x - r), round(y - r)), mask)
+            ball, mask = _fruit(rng, _any_color(rng), 2 * r, 2 * r * rng.uniform(0.5, 1), rng.random())
+            image.paste(ball, (round(x - r), round(y - r)), mask)
         elif form < 0.7:
             _carton(rng, pen, (x - r, y - r * 0.7, x + r, y + r * 0.7), _any_color(rng))
         else:
@@ -189,7 +189,7 @@ def _clutter(rng: random.Random, size: Size) -> Image.Image:
 
 
 def _hand(rng: random.Random, image: Image.Image) -> None:
-    """A hand that comes in from below and holds a thing."""
+    """Paints a hand that reaches in from below and holds a box."""
     width, height = image.size
     pen, skin = ImageDraw.Draw(image), _tint(rng, rng.choice(((215, 165, 140), (190, 135, 110), (120, 80, 60))), 6)
     x, y = rng.uniform(0.2, 0.8) * width, rng.uniform(0.55, 0.95) * height
@@ -202,7 +202,7 @@ def _hand(rng: random.Random, image: Image.Image) -> None:
 
 
 def _tag(rng: random.Random, image: Image.Image) -> None:
-    """A price tag: a light card with dark marks."""
+    """Paints a price tag: a light card with dark marks."""
     w, h = max(6, round(image.width * rng.uniform(0.08, 0.25))), max(4, round(image.height * rng.uniform(0.05, 0.18)))
     card = Image.new("RGB", (w, h), _tint(rng, rng.choice(((245, 245, 240), (250, 215, 40))), 4))
     pen = ImageDraw.Draw(card)
@@ -215,6 +215,6 @@ def _tag(rng: random.Random, image: Image.Image) -> None:
     image.paste(card.rotate(angle, expand=True), spot, mask)
 
 
-KINDS: dict[Callable[[random.Random, Size], Image.Image], float] = {
+PAINTERS: dict[Callable[[random.Random, Size], Image.Image], float] = {
     _heap: 45, _shelf: 25, _clutter: 12, _gradient: 6, _cloud: 8, _tiles: 6,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The colors that flags are made of, by name."""
+"""The named colors of flags."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def color(word: str) -> RGB:
         (255, 0, 16)
 
     Raises:
-        ValueError: The name is not in `COLORS`, or what follows `#` is not six hexadecimal digits.
+        ValueError: The name is not in `COLORS`, or `#` is not followed by six hexadecimal digits.
     """
     name, exact, digits = word.partition("#")
     if name not in COLORS:

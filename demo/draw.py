@@ -1,28 +1,25 @@
-"""Flags as pictures: paints the layers of the flag language (docs/flag-language.md) one over the other."""
+"""Draws flags: paints the layers of the flag language (docs/flag-language.md) one over the other."""
 
 from __future__ import annotations
 
 from PIL import Image, ImageDraw
 
 from demo.canvas import Canvas
-from demo.colors import COLORS, RGB, color
 from demo.flags import Flag
 from demo.painters import OPERATIONS
-
-__all__ = ["COLORS", "OPERATIONS", "RGB", "color", "draw"]
 
 OVERSAMPLING = 2
 
 
 def draw(flag: Flag, height: int = 160) -> Image.Image:
-    """Returns the flag as an RGB picture of `height` by `round(height * ratio)` pixels, antialiased.
+    """Draws a flag as an antialiased RGB image, `height` pixels high and `round(height * ratio)` wide.
 
     Raises:
-        ValueError: A layer has an unknown operation, option, color or kind of emblem, or lacks a word; or `height`
-            is below 1. The message names the operation and what is wrong.
+        ValueError: `height` is below 1, or a layer has an unknown operation, option, color or kind of emblem, or lacks
+            a word. The message names the operation and what is wrong.
     """
     if height < 1:
-        raise ValueError(f"height {height} must be at least 1 pixel")
+        raise ValueError(f"height must be at least 1 pixel, got {height}")
     size = max(1, round(height * flag.ratio)) * OVERSAMPLING, height * OVERSAMPLING
     image = Image.new("RGB", size, (255, 255, 255))
     canvas = Canvas(image, ImageDraw.Draw(image), *size)

@@ -1,4 +1,4 @@
-"""Emblems by kind: simple pictograms that tell a lion from a tree at the size of a stamp."""
+"""Emblems by kind: simple pictograms, distinct even at the size of a stamp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts of the world's countries, and how people write them (demo/countries.csv, docs/facts.md)."""
+"""Facts about the world's countries, and how they are written (demo/countries.csv, docs/facts.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 COUNTRIES_FILE = Path(__file__).with_name("countries.csv")
 Country = dict[str, str]
-"""One row of countries.csv: column name to text, empty where a fact is unknown; `|` separates the items of a list."""
+"""A row of countries.csv: text by column name, empty if the fact is unknown; `|` separates the items of a list."""
 
 PREFIX = "https://omgm.example"
 WITH_ARTICLE = {
@@ -44,7 +44,7 @@ UNITS = {
 
 @cache
 def countries() -> dict[str, Country]:
-    """Returns the rows of countries.csv, keyed by lower-case ISO code, in the file's order.
+    """Returns the rows of countries.csv by lower-case ISO code, in the file's order.
 
     Raises:
         ValueError: A row lacks its code or name.
@@ -58,17 +58,17 @@ def countries() -> dict[str, Country]:
 
 
 def seed_of(code: str) -> int:
-    """Returns a number that depends on nothing but `code`: the same on every machine, unlike `hash`."""
+    """Returns a number that depends on `code` alone; unlike `hash`, it is the same on every machine."""
     return zlib.crc32(code.encode())
 
 
 def url_of(country: Country) -> str:
-    """Returns the address of a country's article, the entity id of the knowledge base."""
+    """Returns the URL of a country's article, its entity id in the knowledge base."""
     return f"{PREFIX}/wiki/{country['name'].replace(' ', '_')}"
 
 
 def with_article(name: str) -> str:
-    """Returns a country's name as it stands inside a sentence.
+    """Returns a country's name as it is written inside a sentence.
 
     Example:
         >>> with_article("Netherlands"), with_article("France")
@@ -78,12 +78,12 @@ def with_article(name: str) -> str:
 
 
 def items(country: Country, field: str) -> list[str]:
-    """Returns the items of a list field, such as `borders`; empty where the fact is unknown."""
+    """Returns the items of a list field, such as `borders`; empty if the fact is unknown."""
     return [item for item in country[field].split("|") if item]
 
 
 def join(parts: list[str]) -> str:
-    """Returns the items as a list in prose.
+    """Joins items to a list in prose.
 
     Example:
         >>> join(["Iran", "Iraq", "Syria"])
@@ -93,7 +93,7 @@ def join(parts: list[str]) -> str:
 
 
 def grouped(number: str) -> str:
-    """Returns a number with thousands separators; decimals stay as they are.
+    """Writes a number with thousands separators; decimals are kept.
 
     Example:
         >>> grouped("652230"), grouped("66.5")
@@ -104,7 +104,7 @@ def grouped(number: str) -> str:
 
 
 def rounded(number: str) -> str:
-    """Returns a large count the way people say it, or `""` below a million.
+    """Writes a large count the way people say it; returns `""` below a million.
 
     Example:
         >>> rounded("47735685"), rounded("1407181209"), rounded("9930")
@@ -117,7 +117,7 @@ def rounded(number: str) -> str:
 
 
 def written(country: Country, field: str) -> str:
-    """Returns a fact as both articles and answers write it, so that they agree; `""` where it is unknown."""
+    """Writes a fact the way articles and answers both do; returns `""` if it is unknown."""
     value = country[field]
     if not value:
         return ""

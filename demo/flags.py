@@ -1,4 +1,4 @@
-"""Flag specifications: the data behind every drawing and description (docs/flag-language.md)."""
+"""Flag specifications, from which flags are drawn and described (docs/flag-language.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FLAGS_FILE = Path(__file__).with_name("flags.toml")
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One painted layer: an operation, its positional words and its `key=value` options, all as text.
+    """A painted layer: an operation, its positional words and its `key=value` options, all as text.
 
     Example:
         >>> Layer("bands", ("h", "red", "white*2", "red")).words
@@ -49,14 +49,14 @@ class Flag:
 
 
 def parse(line: str) -> Flag:
-    """Returns the flag that a line of the flag language describes.
+    """Parses a line of the flag language.
 
     Example:
         >>> parse("2:3; field white; disc red r=.3").layers[1].options
         {'r': '.3'}
 
     Raises:
-        ValueError: The line does not start with `height:width`, or has no layer.
+        ValueError: The line does not start with `height:width`, or it has no layer.
     """
     head, *rest = [part.strip() for part in line.split(";")]
     try:
@@ -78,16 +78,8 @@ def parse(line: str) -> Flag:
     return Flag(width / height, tuple(layers))
 
 
-def format_flag(flag: Flag) -> str:
-    """Returns the line that `parse` reads back into the same flag."""
-    parts = [f"1:{flag.ratio:g}"]
-    for layer in flag.layers:
-        parts.append(" ".join([layer.operation, *layer.words, *(f"{k}={v}" for k, v in layer.options.items())]))
-    return "; ".join(parts)
-
-
 def load_flags(path: Path = FLAGS_FILE) -> dict[str, Flag]:
-    """Returns the flags of a TOML file of `code = "line"`, keyed by ISO 3166 code.
+    """Reads flags from a TOML file of `code = "line"`; returns them by ISO 3166 code.
 
     Raises:
         ValueError: A line cannot be parsed; the message names the file and the code.

@@ -1,4 +1,4 @@
-"""Layers the way people tell them: outlines, repeated shapes and quarters in place of what is painted over what."""
+"""Folds painted layers into what people would name: outlines, repeated shapes and quarters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from demo.flags import Layer
 
-FOLDED = {  # what makes one shape larger than another
+FOLDED = {  # the option that sets a shape's size
     "cross": "width",
     "saltire": "width",
     "bend": "width",
@@ -24,7 +24,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """One band: its color word, and where it starts and ends, as fractions."""
+    """A band: its color word, and its start and end as fractions."""
 
     color: str
     start: float
@@ -39,7 +39,7 @@ def box_of(layer: Layer) -> Box:
 
 
 def bands_of(layers: Sequence[Layer]) -> tuple[bool, list[Band]]:
-    """Returns whether the bands at the bottom run horizontally, and the bands (none: an empty list)."""
+    """Returns whether the bands at the bottom are horizontal, and the bands, if any."""
     if not layers or layers[0].operation != "bands":
         return True, []
     way, *words = layers[0].words
@@ -53,14 +53,14 @@ def bands_of(layers: Sequence[Layer]) -> tuple[bool, list[Band]]:
 
 
 def centers(layer: Layer) -> list[tuple[float, float]]:
-    """Returns the middle of each of the shapes that `layer` counts."""
+    """Returns the center of each shape that `layer` stands for."""
     if "centers" in layer.options:
         return Layer("star", (), {"at": layer.options["centers"]}).places()
     return layer.places() if layer.operation == "star" else [center(layer)]
 
 
 def quarters(layers: Sequence[Layer]) -> tuple[list[str], int] | None:
-    """Returns the four colors, row by row, and how many rectangles make them; None for another design."""
+    """Returns the four colors, row by row, and the number of rectangles they take; None for other designs."""
     if layers[0].operation != "field":
         return None
     colors, used, filled = [layers[0].words[0]] * 4, 0, 0
@@ -78,7 +78,7 @@ def quarters(layers: Sequence[Layer]) -> tuple[list[str], int] | None:
 
 
 def fold(layers: Sequence[Layer]) -> list[Layer]:
-    """Returns the layers as told: a shape on a slightly larger one is edged, repeated ones are counted."""
+    """Folds layers: a shape on a slightly larger one becomes one with an edge, repeated ones get a count."""
     told: list[Layer] = []
     for layer in layers:
         seen = [word.split("*")[0] for below in told[:-1] for word in below.words]
@@ -100,9 +100,9 @@ def _text(point: tuple[float, float]) -> str:
 
 
 def _edged(under: Layer, over: Layer, seen: Collection[str]) -> Layer | None:
-    """`over` with the color of `under` as its edge, where that is what the two look like.
+    """Returns `over` with the color of `under` as its edge, if the two look like that.
 
-    A star that shows one of the colors `seen` below it is an outline.
+    A star is an outline if it has one of the colors `seen` below it.
     """
     if under.operation != over.operation or "edge" in over.options or {"edge", "count"} & under.options.keys():
         return None
@@ -133,7 +133,7 @@ def _alike(a: Layer, b: Layer) -> bool:
 
 
 def center(layer: Layer) -> tuple[float, float]:
-    """Returns the middle of a layer as x, y."""
+    """Returns the center of a layer as x, y."""
     if layer.operation in ("rect", "union", "diamond", "waves"):
         x0, y0, x1, y1 = box_of(layer)
         return (x0 + x1) / 2, (y0 + y1) / 2

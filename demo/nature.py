@@ -1,4 +1,4 @@
-"""Emblems of living nature: a few polygons, ellipses and lines inside a circle of radius 1."""
+"""Emblems of animals and plants: a few polygons, ellipses and lines inside a circle of radius 1."""
 
 from __future__ import annotations
 

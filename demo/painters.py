@@ -1,4 +1,4 @@
-"""One painter for every operation of the flag language (docs/flag-language.md)."""
+"""Painters of the operations of the flag language (docs/flag-language.md)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from demo.pen import Pen
 from demo.shapes import Point, arc, crescent, placed, rotated, star, stripe
 from demo.union import union_flag
 
-BLUNT = {5: 0.382, 6: 0.577}  # where the notches of a regular star lie; sharper for other numbers of points
+BLUNT = {5: 0.382, 6: 0.577}  # radius of the notches of a regular star; other numbers of points are sharper
 
 
 def _ink(layer: Layer, index: int = 0) -> RGB:
@@ -23,7 +23,7 @@ def _ink(layer: Layer, index: int = 0) -> RGB:
 
 
 def _edges(layer: Layer, width: float) -> list[tuple[float, RGB]]:
-    """Returns the strokes of a shape with an optional edge, the widest first: (width, color)."""
+    """Returns the strokes (width, color) of a shape with an optional edge, the widest first."""
     inner = (width, _ink(layer))
     if "edge" not in layer.options:
         return [inner]
@@ -31,7 +31,7 @@ def _edges(layer: Layer, width: float) -> list[tuple[float, RGB]]:
 
 
 def _weighted(words: Sequence[str]) -> list[tuple[float, float, RGB]]:
-    """Returns the share (start, end, color) that every word `C` or `C*weight` takes of the unit interval."""
+    """Returns the part (start, end, color) of the unit interval that each word `C` or `C*weight` takes."""
     if not words:
         raise ValueError("needs at least one color")
     parts = [word.partition("*") for word in words]
@@ -101,7 +101,7 @@ def _triangle(canvas: Canvas, layer: Layer) -> None:
     tip, top, bottom = canvas.at(layer.number("depth", 0.4), 0.5), canvas.at(0, 0), canvas.at(0, 1)
     (outer, edge), (_, ink) = _edges(layer, 0)[0], _edges(layer, 0)[-1]
     if outer:
-        # the edge lies outside: strokes of twice its width along both sides, of which the triangle hides half
+        # the edge is outside: strokes of twice its width along both sides, half hidden by the triangle
         for corner in (top, bottom):
             far = (2 * corner[0] - tip[0], 2 * corner[1] - tip[1])
             canvas.polygon(stripe(far, tip, outer * canvas.height), edge)
@@ -175,7 +175,7 @@ def _star(canvas: Canvas, layer: Layer) -> None:
 
 
 def _group(layer: Layer) -> list[Point]:
-    """Returns where the members of a group lie around its middle, in fractions of the height."""
+    """Returns the positions of a group's members around its center, in fractions of the height."""
     n, layout, spread = int(layer.number("n", 5)), layer.options.get("layout", "circle"), layer.number("spread", 0.25)
     angle, sweep = layer.number("angle", 0), layer.number("sweep", 180)
     steps = [i / (n - 1) if n > 1 else 0.5 for i in range(n)]
@@ -193,7 +193,7 @@ def _group(layer: Layer) -> list[Point]:
     longest, tall = -(-n // rows), layer.number("tall", spread * 0.7)
     places, left = [], n
     for row in range(rows):
-        # rows of 6 and 5 in turn when the number does not divide: the shorter ones stand in the gaps
+        # if the number does not divide, rows alternate as 6 and 5 do: the shorter ones stand in the gaps
         count = min(left, longest if n % rows == 0 or row % 2 == 0 else longest - 1)
         y = (2 * row / (rows - 1) - 1) * tall if rows > 1 else 0.0
         gap = 2 * spread / max(1, longest - 1)
@@ -237,7 +237,7 @@ def _pall(canvas: Canvas, layer: Layer) -> None:
 
 def _wedge(canvas: Canvas, layer: Layer) -> None:
     for start, end, ink in _weighted(layer.words):
-        # the top edge and the fly make up one half each of the way around
+        # the top edge and the fly are one half each of the way around
         corner = [(1.0, 0.0)] if start < 0.5 < end else []
         ends = [(min(1.0, 2 * t), max(0.0, 2 * t - 1)) for t in (start, end)]
         canvas.polygon([canvas.at(*p) for p in [(0.0, 1.0), ends[0], *corner, ends[1]]], ink)

@@ -1,4 +1,4 @@
-"""The pen that emblems are painted with."""
+"""The pen that paints emblems."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from demo.shapes import Point, arc, placed, rotated
 
 @dataclass(frozen=True, slots=True)
 class Pen:
-    """Paints in an emblem's own units: (0, 0) is its middle, 1 its radius, `y` points down.
+    """Paints in an emblem's own units: (0, 0) is its center, 1 its radius, `y` points down.
 
     Args:
-        canvas: Where to paint.
-        x: Middle of the emblem in pixels.
-        y: Middle of the emblem in pixels.
+        canvas: The image to paint on.
+        x: Center of the emblem in pixels.
+        y: Center of the emblem in pixels.
         r: Radius of the emblem in pixels.
-        angle: Clockwise turn in degrees.
-        inks: The emblem's colors; an index beyond the last one starts again at the first.
+        angle: Clockwise rotation in degrees.
+        inks: The emblem's colors; indices beyond the last one wrap around.
     """
 
     canvas: ImageDraw.ImageDraw
@@ -32,7 +32,7 @@ class Pen:
     inks: tuple[RGB, ...]
 
     def ink(self, index: int | RGB) -> RGB:
-        """Returns color `index` of the emblem; an RGB color is returned as it is."""
+        """Returns color `index` of the emblem; an RGB color is returned unchanged."""
         return self.inks[index % len(self.inks)] if isinstance(index, int) else index
 
     def _pixels(self, points: Sequence[Point]) -> list[Point]:
@@ -43,7 +43,7 @@ class Pen:
         self.canvas.polygon(self._pixels(points), fill=self.ink(ink))
 
     def oval(self, ink: int | RGB, x: float, y: float, rx: float, ry: float, tilt: float = 0) -> None:
-        """Fills an ellipse, turned clockwise by `tilt` degrees around its own middle."""
+        """Fills an ellipse, rotated clockwise by `tilt` degrees around its own center."""
         self.polygon(ink, placed(rotated(arc(0, 0, rx, ry, 0, 360, 20), tilt), x, y, 1))
 
     def disc(self, ink: int | RGB, x: float, y: float, r: float) -> None:

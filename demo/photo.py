@@ -1,4 +1,4 @@
-"""Drawings as photographs: the flag waves, tilted and lit, in front of a cluttered background."""
+"""Turns drawings into photographs: a waving flag, tilted and lit, in front of a cluttered background."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from torch.nn import functional
 
 from demo.background import background
 
-FRAME = 1.25  # width over height of the photograph
 Poses = dict[str, torch.Tensor]
 
-RANGES = {  # lengths in heights of the frame, angles in radians
+RANGES = {  # lengths in frame heights, angles in radians
     "ratio": (1.4, 2.0),
     "scale": (0.45, 1.02),  # of the frame's width
     "x": (-1.0, 1.0),  # of the room left beside the flag
@@ -35,53 +34,34 @@ RANGES = {  # lengths in heights of the frame, angles in radians
 }
 
 
-def photograph(picture: Image.Image, rng: random.Random, size: tuple[int, int] = (320, 256)) -> Image.Image:
-    """Returns an RGB photograph of `size` (width, height) of flag `picture`; the state of `rng` decides all of it."""
+def photograph(drawing: Image.Image, rng: random.Random, size: tuple[int, int] = (320, 256)) -> Image.Image:
+    """Returns an RGB photograph of `size` (width, height) of a drawn flag; `rng` is the only source of randomness."""
     width, height = size
     generator = torch.Generator().manual_seed(rng.getrandbits(62))
-    flag = picture.convert("RGB")
+    flag = drawing.convert("RGB")
     ratio = torch.tensor([flag.width / flag.height])
     tall = min(flag.height, height * 3 // 2)
     flag = flag.resize((round(tall * flag.width / flag.height), tall), Image.Resampling.BOX)
     behind = background(rng, size).resize((2 * width, 2 * height), Image.Resampling.BILINEAR)
-    poses = _poses(1, generator, ratio)
-    scene = _compose(_tensor(flag)[None], _tensor(behind)[None], poses, width / height)
-    lit = _light(scene, generator).clamp_(0, 1)[0].permute(1, 2, 0)
+    poses = draw_poses(1, generator, ratio)
+    scene = compose(_tensor(flag)[None], _tensor(behind)[None], poses, width / height)
+    lit = light(scene, generator).clamp_(0, 1)[0].permute(1, 2, 0)
     image = Image.fromarray((lit * 255).round().to(torch.uint8).numpy()).reduce(2)
     return _camera(image, rng)
-
-
-def photograph_batch(
-    pictures: torch.Tensor,
-    backgrounds: torch.Tensor,
-    generator: torch.Generator,
-    ratios: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """Returns float32 [B,3,S,S] in 0..1: each flag as a photograph of a 5:4 frame, squashed to a square.
-
-    Args:
-        pictures: uint8 [B,3,h,w], each flag resized to the same h x w.
-        backgrounds: uint8 [B,3,S,S].
-        generator: the source of every wave, tilt, scale, place and light.
-        ratios: float [B], width over height of each flag; without it they are drawn between 1.4 and 2.
-
-    Raises:
-        ValueError: `pictures` and `backgrounds` are not uint8 [B,3,_,_] of one B.
-    """
-    for name, batch in (("pictures", pictures), ("backgrounds", backgrounds)):
-        if batch.dtype != torch.uint8 or batch.ndim != 4 or batch.shape[1] != 3 or len(batch) != len(pictures):
-            raise ValueError(f"{name}: must be uint8 [B,3,h,w], one per flag, not {batch.dtype} {list(batch.shape)}")
-    scene = _compose(pictures, backgrounds, _poses(len(pictures), generator, ratios), FRAME)
-    lit = _light(scene, generator)
-    return _grain(lit, generator).clamp_(0, 1)
 
 
 def _tensor(image: Image.Image) -> torch.Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 
-def _poses(count: int, generator: torch.Generator, ratios: torch.Tensor | None) -> Poses:
-    """One random pose per flag, every value as [B,1,1]."""
+def draw_poses(count: int, generator: torch.Generator, ratios: torch.Tensor | None) -> Poses:
+    """Draws a random pose for each flag, every value as [B, 1, 1].
+
+    Args:
+        count: Number of flags B.
+        generator: Source of randomness.
+        ratios: Width over height of each flag, float [B]; without it they are drawn between 1.4 and 2.
+    """
     draws = torch.rand(len(RANGES), count, 1, 1, generator=generator)
     poses = {name: low + (high - low) * draw for (name, (low, high)), draw in zip(RANGES.items(), draws, strict=True)}
     if ratios is not None:
@@ -89,8 +69,15 @@ def _poses(count: int, generator: torch.Generator, ratios: torch.Tensor | None) 
     return poses
 
 
-def _compose(pictures: torch.Tensor, backgrounds: torch.Tensor, pose: Poses, frame: float) -> torch.Tensor:
-    """The flags in front of their backgrounds, float32 [B,3,H,W] in 0..255 before the light is set."""
+def compose(flags: torch.Tensor, backgrounds: torch.Tensor, pose: Poses, frame: float) -> torch.Tensor:
+    """Puts flags in front of backgrounds; returns float32 [B, 3, H, W] in 0..255, not yet lit.
+
+    Args:
+        flags: Drawings, uint8 [B, 3, h, w].
+        backgrounds: uint8 [B, 3, H, W].
+        pose: What `draw_poses` returned.
+        frame: Width over height of the photograph.
+    """
     high, wide = backgrounds.shape[-2:]
     width = torch.minimum(frame * pose["scale"], 1.05 * pose["ratio"])
     height = width / pose["ratio"]
@@ -111,18 +98,18 @@ def _compose(pictures: torch.Tensor, backgrounds: torch.Tensor, pose: Poses, fra
     inside = _inside(along, width * (wide / frame))
     alpha = torch.minimum(inside, _inside(down, height * high), out=inside).clamp_(0, 1).unsqueeze(1)
     grid = torch.stack((along, down), dim=-1).mul_(2)
-    flag = functional.grid_sample(pictures.float(), grid, padding_mode="border", align_corners=False)
+    flag = functional.grid_sample(flags.float(), grid, padding_mode="border", align_corners=False)
     behind = backgrounds.float()
     return behind.lerp_(flag.mul_(shade.unsqueeze(1)), alpha)
 
 
 def _inside(place: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
-    """How much of each pixel lies between -.5 and .5, for a side of so many `pixels`; not yet clamped to 0..1."""
+    """Returns how much of each pixel is between -.5 and .5, for a side of `pixels` pixels, not clamped to 0..1."""
     return torch.addcmul(0.5 + 0.5 * pixels, place.abs(), -pixels)
 
 
-def _light(scene: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """The scene in 0..1 (about), lit: brightness, contrast, saturation and color temperature in one linear map."""
+def light(scene: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Varies brightness, contrast, saturation and color temperature in one linear map; returns values around 0..1."""
     count = len(scene)
     draws = torch.rand(6, count, generator=generator)
     gain, contrast, saturation = 0.6 + 0.75 * draws[0], 0.75 + 0.55 * draws[1], 0.7 + 0.7 * draws[2]
@@ -134,33 +121,8 @@ def _light(scene: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return torch.baddbmm(bias, mix * casts.unsqueeze(2), scene.flatten(2)).reshape(scene.shape)
 
 
-def _grain(scene: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Softens a random run of the batch, and gives another one the noise of a poor sensor."""
-    count = len(scene)
-    if count > 3:
-        third = count // 3
-        start = int(torch.randint(count - third + 1, (1,), generator=generator))
-        part = scene[start : start + third]
-        for axis in (2, 3):  # [1, 2, 1] / 4 along each axis
-            size = part.shape[axis] - 1
-            middles = torch.lerp(part.narrow(axis, 0, size), part.narrow(axis, 1, size), 0.5)
-            torch.lerp(
-                middles.narrow(axis, 0, size - 1),
-                middles.narrow(axis, 1, size - 1),
-                0.5,
-                out=part.narrow(axis, 1, size - 1),
-            )
-        start = int(torch.randint(count - third + 1, (1,), generator=generator))
-        part = scene[start : start + third]
-        tiles = torch.randn(8, *scene.shape[1:], generator=generator)
-        which = torch.randint(8, (third,), generator=generator)
-        strength = 0.06 * torch.rand(third, 1, 1, 1, generator=generator)
-        part.addcmul_(tiles[which], strength)
-    return scene
-
-
 def _camera(image: Image.Image, rng: random.Random) -> Image.Image:
-    """The lens and the file: slight blur, sensor noise, JPEG loss."""
+    """Adds what a lens and a file add: slight blur, sensor noise, JPEG loss."""
     if rng.random() < 0.5:
         image = image.filter(ImageFilter.GaussianBlur(rng.uniform(0.2, 0.005 * image.height)))
     if rng.random() < 0.6:

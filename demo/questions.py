@@ -1,4 +1,4 @@
-"""Questions about photographs of flags, with answers from the demo's articles, in the formats of E-VQA and InfoSeek."""
+"""Writes questions about photographs of flags, answered by the demo's articles, as E-VQA and InfoSeek have them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS = (
     "question_original",
     "wikipedia_url_used_in_train",
 )
-"""The columns of an E-VQA CSV file, in order."""
+"""The columns of an E-VQA CSV file."""
 
 TOLERANCE = 0.1
 Row = dict[str, str]
@@ -61,7 +61,7 @@ def _kinds() -> dict[str, dict[str, Any]]:
 
 
 def _value(country: Country, kind: str) -> str:
-    """The fact that a kind asks for, as the article writes it; empty where there is none."""
+    """Returns the fact that a kind asks for, as the article writes it; empty if there is none."""
     if kind == "seat":
         one = len(items(country, "capital")) == 1
         return (country["seat_of_government"] or country["capital"]) if one else ""
@@ -81,12 +81,12 @@ def _other_names(text: str) -> list[str]:
 
 
 def kinds_of(country: Country) -> list[str]:
-    """Returns the kinds of question that a country's article can answer, in the order of questions.toml."""
+    """Returns the kinds of questions that a country's article can answer, in the order of questions.toml."""
     return [kind for kind in _kinds() if _value(country, kind)]
 
 
 def _aliases(country: Country, kind: str) -> list[str]:
-    """Other right answers than the written one."""
+    """Returns other correct answers than the written one."""
     text, raw = _value(country, kind), country.get(kind, "")
     found = list(_other_names(text))
     if kind == "population":
@@ -114,7 +114,7 @@ def _aliases(country: Country, kind: str) -> list[str]:
 
 
 def _answer(country: Country, kind: str) -> tuple[str, str]:
-    """A row's answer cell and question type."""
+    """Returns the answer cell and the question type of a row."""
     parts = items(country, kind) if _kinds()[kind].get("list") or kind == "capital" else []
     if len(parts) > 1:
         return "&&".join(parts), "multi_answer"
@@ -129,18 +129,17 @@ def questions(
     world: dict[str, Country] | None = None,
     entries: dict[str, dict[str, Any]] | None = None,
 ) -> list[Row]:
-    """Returns `n` questions about each country, one row each in E-VQA's columns (`COLUMNS`).
+    """Writes `n` questions about each country; returns one row each, with E-VQA's columns (`COLUMNS`).
 
-    The i-th question of a country is about the picture `<code>_<i>`, and a country is asked as many different kinds of
-    question as its article has facts for. Half of the questions in the test split are in
-    wordings that no other split contains.
+    The i-th question of a country is about the image `<code>_<i>`. Kinds of questions repeat only when a country's
+    article has no more facts. Half of the questions in the test split have wordings that no other split contains.
 
     Args:
         rng: Chooses kinds and wordings.
-        n: Questions for each country.
+        n: Questions per country.
         splits: The i-th question of a country belongs to `splits[i % len(splits)]`.
-        world: Other countries than the real ones, by code.
-        entries: Their articles, by url.
+        world: Countries by code; the real ones by default.
+        entries: Their articles by URL.
     """
     entries = entries or articles()
     rows = []
@@ -182,7 +181,7 @@ def _kind(row: Row) -> str:
 
 
 def _evaluation(row: Row) -> list[Any]:
-    """What InfoSeek compares a prediction with: a number and its range, or the accepted strings."""
+    """Returns what InfoSeek compares a prediction with: a number and its range, or the accepted strings."""
     country, kind = countries()[row["dataset_category_id"]], _kind(row)
     if _kinds()[kind].get("answer") == "number":
         value = float(country[kind])
@@ -191,18 +190,18 @@ def _evaluation(row: Row) -> list[Any]:
 
 
 def infoseek_rows(rows: Iterable[Row]) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
-    """Returns the same questions as lines of InfoSeek's three files: questions, their entities, their types.
+    """Converts questions to the lines of InfoSeek's three files: questions, their entities, their types.
 
-    A number counts as right within ±10 %; of several right answers, each one alone is accepted.
+    A number is correct within ±10 %; of several correct answers, each one alone is accepted.
 
     Args:
         rows: Rows of `questions`.
     """
-    asked, entities, types = [], [], []
+    lines, entities, types = [], [], []
     for i, row in enumerate(rows):
         name = f"{DATASET}_{row['encyclopedic_vqa_split']}_{i:08d}"
         kind = {"number": "Numerical", "time": "Time"}.get(_kinds()[_kind(row)].get("answer", ""), "String")
-        asked.append(
+        lines.append(
             {
                 "data_id": name,
                 "image_id": row["dataset_image_ids"],
@@ -214,4 +213,4 @@ def infoseek_rows(rows: Iterable[Row]) -> tuple[list[dict[str, Any]], list[dict[
         )
         entities.append({"data_id": name, "entity_id": row["wikipedia_url"], "entity_text": row["wikipedia_title"]})
         types.append({"data_id": name, "question_type": kind})
-    return asked, entities, types
+    return lines, entities, types

@@ -1,4 +1,4 @@
-"""Where things are on a flag, the way people say it: "in the white band", "in the upper-left corner"."""
+"""Locates things on a flag in words: "in the white band", "in the upper-left corner"."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from demo.flags import Layer
 from demo.folding import Band, box_of, center, centers
 
-SIZES = {  # a size below the first number is small, above the second big
+SIZES = {  # option, default, small below, big above, and the words for it
     "star": ("r", 0.15, 0.07, 0.22, "small", "big"),
     "stars": ("r", 0.05, 0.04, 0.12, "small", "big"),
     "disc": ("r", 0.3, 0.16, 0.27, "small", "big"),
@@ -28,10 +28,10 @@ SIZES = {  # a size below the first number is small, above the second big
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A place in words: the wording `place`, and the `which color holder` that it refers to.
+    """A place in words: the wording `place`, and the `which color holder` it refers to.
 
-    `shape` names the noun where the operation alone does not, `layout` how several stars are arranged, and `shared`
-    says that two things in this region stand together.
+    `shape` is the noun if the operation alone does not name it, `layout` is how several stars are arranged, and
+    `shared` means that two things in this region belong together.
     """
 
     place: str
@@ -51,7 +51,7 @@ class Region:
 
 
 def size_of(layer: Layer, ratio: float) -> str:
-    """Returns `big`, `small`, `wide`, `narrow` or "" for a layer of a flag of proportion `ratio`."""
+    """Returns `big`, `small`, `wide`, `narrow` or "" for a layer of a flag with proportion `ratio`."""
     if layer.operation == "rect":
         x0, y0, x1, y1 = box_of(layer)
         if x1 - x0 > 0.95 or y1 - y0 > 0.95:
@@ -69,7 +69,7 @@ def size_of(layer: Layer, ratio: float) -> str:
 
 
 def locate(layers: Sequence[Layer], index: int, ratio: float, bands: tuple[bool, list[Band]]) -> Region:
-    """Returns where layer `index` is; `bands` is what `bands_of(layers)` returns."""
+    """Locates layer `index`; `bands` is the result of `bands_of(layers)`."""
     layer = layers[index]
     operation = layer.operation
     if operation == "cross":
@@ -167,7 +167,7 @@ def _holder(
     ratio: float,
     bands: tuple[bool, list[Band]],
 ) -> Region | None:
-    """The shape below that holds a thing of radius `reach` at `point`."""
+    """Returns the region of the shape below that holds a thing of radius `reach` at `point`, if there is one."""
     x, y = point
     for layer in reversed(layers[:index]):
         color, operation = layer.words[0] if layer.words else "", layer.operation

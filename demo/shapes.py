@@ -1,4 +1,4 @@
-"""Outlines as lists of points: what the painters of `demo.draw` and `demo.emblems` have in common."""
+"""Outlines as lists of points, for the painters of flags and emblems."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Point = tuple[float, float]
 
 
 def outline(text: str) -> list[Point]:
-    """Returns the points written in `text` as `x,y x,y …`."""
+    """Parses points written as `x,y x,y …`."""
     pairs = [pair.split(",") for pair in text.split()]
     return [(float(x), float(y)) for x, y in pairs]
 
@@ -27,7 +27,7 @@ def arc(x: float, y: float, rx: float, ry: float, start: float, end: float, step
 
 
 def rotated(points: Sequence[Point], degrees: float) -> list[Point]:
-    """Returns `points` turned clockwise around the origin."""
+    """Returns `points` rotated clockwise around the origin."""
     c, s = cos(degrees * pi / 180), sin(degrees * pi / 180)
     return [(x * c - y * s, x * s + y * c) for x, y in points]
 
@@ -39,7 +39,7 @@ def placed(points: Sequence[Point], x: float, y: float, scale: float) -> list[Po
 
 @lru_cache(maxsize=256)
 def star(points: int, inner: float, angle: float) -> tuple[Point, ...]:
-    """Returns the outline of a star of radius 1 whose notches lie at radius `inner`."""
+    """Returns the outline of a star of radius 1 with notches at radius `inner`."""
     corners = []
     for i in range(2 * points):
         a, r = angle * pi / 180 + i * pi / points, inner if i % 2 else 1.0
@@ -51,7 +51,7 @@ def crescent(inner: float, shift: float) -> list[Point]:
     """Returns a crescent of radius 1 that opens upward: a disc less a disc of radius `inner`, moved up by `shift`.
 
     Raises:
-        ValueError: The circles do not cross, so that no crescent is left.
+        ValueError: The circles do not cross, so there is no crescent.
     """
     reach = (1 - inner * inner + shift * shift) / (2 * shift) if shift > 0 else 2.0
     if not abs(reach) < 1:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from math import cos, pi, sin
 
 from demo.colors import RGB
-from demo.nature import laurel
+from demo.nature import SHIELD, laurel
 from demo.pen import Painter, Pen
 from demo.shapes import Point, arc, mirrored, outline, placed, rotated, star
 
 GREEN: RGB = (40, 130, 60)
 DARK: RGB = (60, 45, 35)
-SHIELD = mirrored([(0, -0.9), (0.75, -0.9), (0.75, 0.05), *arc(0, 0.05, 0.75, 0.95, 90, 180, 6)])
 OVAL_SHIELD = arc(0, 0, 0.5, 1, 0, 360, 24)
 SWORD = outline("-.05,-1 .05,-1 .07,.5 .3,.5 .3,.6 .07,.6 .07,.9 .12,1 -.12,1 -.07,.9 -.07,.6 -.3,.6 -.3,.5 -.07,.5")
 RIFLE = outline("-.1,-1 0,-1 0,-.3 .08,-.3 .28,-.12 .2,-.04 .06,-.14 .1,.2 .24,.3 .14,.4 .1,.35 .22,.9 -.1,.98 -.1,.2")
@@ -188,7 +187,7 @@ def _checkers(pen: Pen) -> None:
         for column in range(row % 2, 5, 2):
             x, y = -0.75 + 0.3 * column, -0.9 + 0.35 * row
             right, low = x + 0.3, y + 0.35
-            if row > 2:  # the shield narrows: its corners end where the outline does
+            if row > 2:  # the shield narrows: cut off the corners outside its outline
                 cut = (0.08, 0.32)[row - 3]
                 x, right = max(x, -0.75 + cut), min(right, 0.75 - cut)
             if x < right:
@@ -209,7 +208,7 @@ def _taegeuk(pen: Pen) -> None:
     tilted.polygon(1, arc(0, 0, 1, 1, 90, 270, 24))
     tilted.polygon(0, arc(-0.5, 0, 0.5, 0.5, 0, 360, 20))
     tilted.polygon(1, arc(0.5, 0, 0.5, 0.5, 0, 360, 20))
-    # which of the three bars are broken, from the middle outward
+    # the broken ones of the three bars, from the middle outward
     for turn, broken in ((-56.3, ()), (56.3, (0, 2)), (123.7, (0, 1, 2)), (-123.7, (1,))):
         for bar in range(3):
             y = 0.78 + 0.13 * bar

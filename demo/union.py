@@ -12,7 +12,7 @@ from demo.shapes import stripe
 
 @lru_cache(maxsize=32)
 def union_flag(width: int, height: int) -> Image.Image:
-    """Returns the British union flag of this size in pixels."""
+    """Draws the British union flag at a size in pixels."""
     image = Image.new("RGB", (width, height), (1, 33, 105))
     canvas = Canvas(image, ImageDraw.Draw(image), width, height)
     white, red, unit = (255, 255, 255), (200, 16, 46), height / 30
@@ -22,7 +22,7 @@ def union_flag(width: int, height: int) -> Image.Image:
         far = (2 * corner[0] - middle[0], 2 * corner[1] - middle[1])
         canvas.polygon(stripe(middle, far, 6 * unit), white)
     for corner in corners:
-        # the red lies on the counterclockwise side of every white arm
+        # red is on the counterclockwise side of every white arm
         far = (2 * corner[0] - middle[0], 2 * corner[1] - middle[1])
         *_, right, left = stripe(middle, far, 4 * unit)
         canvas.polygon([middle, far, right, left], red)

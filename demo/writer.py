@@ -1,4 +1,4 @@
-"""A small grammar of wordings (demo/wording.toml) and the writer that chooses among them."""
+"""A small grammar of wordings (demo/wording.toml), and a writer that chooses among them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _wordings() -> Wordings:
 
 @functools.cache
 def _tree(text: str) -> Tree:
-    """The parsed form of a wording with `[a|b]` choices and `{name}` references."""
+    """Parses a wording with `[a|b]` choices and `{name}` references."""
     rows: list[list[list[Any]]] = [[[]]]
     start = 0
     for at, sign in enumerate(text):
@@ -42,7 +42,7 @@ def _tree(text: str) -> Tree:
 
 
 class Writer:
-    """Chooses wordings: always the first one, or with `rng` any, the earlier ones more often."""
+    """Chooses wordings: always the first or, with `rng`, a random one, preferring earlier ones."""
 
     def __init__(self, rng: random.Random | None) -> None:
         self.rng = rng
@@ -50,11 +50,11 @@ class Writer:
         self.colors: dict[str, str] = {}
 
     def chance(self, probability: float) -> bool:
-        """Returns True with this probability; never without `rng`."""
+        """Returns True with this probability; always False without `rng`."""
         return self.rng is not None and self.rng.random() < probability
 
     def pick(self, options: Sequence[Any]) -> Any:
-        """Returns the first option, or with `rng` any, the earlier ones more often."""
+        """Returns the first option or, with `rng`, a random one, preferring earlier ones."""
         return options[0] if self.rng is None else options[int(len(options) * self.rng.random() ** 1.3)]
 
     def say(self, section: str, key: str, **values: str) -> str:
@@ -76,7 +76,7 @@ class Writer:
         return "".join(parts)
 
     def color(self, word: str) -> str:
-        """Returns words for `name`, `name#rrggbb` or `name*2`, mostly the same ones all through a description."""
+        """Returns words for `name`, `name#rrggbb` or `name*2`, mostly the same throughout a description."""
         name = word.split("*")[0].split("#")[0]
         if name not in self.colors or self.chance(0.12):
             options = self.words["color"].get(name, [name])

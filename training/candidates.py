@@ -1,4 +1,4 @@
-"""Step 2's training samples: a question, its evidence, and what it is set against (the paper's appendix C.2)."""
+"""Training samples of step 2: a question with its evidence and hard negatives (the paper's appendix C.2)."""
 
 from __future__ import annotations
 
@@ -14,34 +14,35 @@ from retriever.types import Entity
 logger = logging.getLogger(__name__)
 
 FROM_GOLD = 3
+"""The most hard negatives that come from the gold article."""
 
 
 class TrainingQuestion(Protocol):
-    """What training asks of a question."""
+    """A labeled question, as training and the mining of negatives need it."""
 
     @property
     def id(self) -> str:
-        """Its name."""
+        """The question's id."""
 
     @property
     def question(self) -> str:
-        """Its words."""
+        """The text of the question."""
 
     @property
     def image_id(self) -> str:
-        """Names its picture."""
+        """The id of the question's image."""
 
     @property
     def entity_ids(self) -> tuple[str, ...]:
-        """The entities that it is about."""
+        """The gold entities."""
 
     @property
     def section_index(self) -> int | None:
-        """Where its evidence stands in the article as published."""
+        """The evidence section's position in the article as published."""
 
 
-class Pair(NamedTuple):
-    """A candidate: the main image of an entity with one of its sections, by its position in `Entity.sections`."""
+class SectionRef(NamedTuple):
+    """A candidate: an entity's main image with one of its sections, by its position in `Entity.sections`."""
 
     entity_id: str
     position: int
@@ -49,20 +50,20 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A question with its evidence.
+    """A question with its evidence and its negatives.
 
     Attributes:
-        question: Its words.
-        image_id: Names its picture.
+        question: The text of the question.
+        image_id: The id of the question's image.
         positive: The gold entity with the evidence section.
         same: Other sections of the gold article.
-        others: Entities with picture and sections that step 1 found for the picture, other than gold.
+        others: Entities, with image and sections, that step 1 found for the question's image and that are not gold.
     """
 
     question: str
     image_id: str
-    positive: Pair
-    same: tuple[Pair, ...]
+    positive: SectionRef
+    same: tuple[SectionRef, ...]
     others: tuple[str, ...]
 
 
@@ -74,15 +75,15 @@ def make_samples(
     query_image_of: Callable[[str], object | None],
     candidates: int = 16,
 ) -> list[Sample]:
-    """Returns the questions that can be trained on; the log says how many are left out and why.
+    """Returns a sample for each question that can be trained on; logs how many cannot and why.
 
     Args:
-        questions: All of them.
-        entities: By their ids.
-        negatives: Per picture the ids of the entities that step 1 finds.
-        image_of: Gives `None` for an entity whose main image is not there.
-        query_image_of: Gives `None` for a question's picture that is not there.
-        candidates: Pairs a sample.
+        questions: All questions.
+        entities: Entities by id.
+        negatives: Ids of the entities that step 1 finds, by image id.
+        image_of: Returns `None` if an entity's main image is missing.
+        query_image_of: Returns `None` if a question's image is missing.
+        candidates: Candidates per sample.
     """
     usable = {key for key, entity in entities.items() if entity.sections and image_of(entity) is not None}
     samples: list[Sample] = []
@@ -90,17 +91,17 @@ def make_samples(
     for question in questions:
         gold = next((key for key in question.entity_ids if key in usable), None)
         if question.section_index is None:
-            left_out["the evidence section is not known"] += 1
+            left_out["the evidence section is unknown"] += 1
         elif gold is None:
-            left_out["the entity has no picture or no sections"] += 1
+            left_out["the entity has no image or no sections"] += 1
         elif question.image_id not in negatives:
-            left_out["no negatives were mined for the picture"] += 1
+            left_out["no negatives were mined for the image"] += 1
         elif query_image_of(question.image_id) is None:
-            left_out["the picture is missing"] += 1
+            left_out["the image is missing"] += 1
         else:
             sections = entities[gold].sections
             evidence = next((i for i, s in enumerate(sections) if s.index == question.section_index), None)
-            same = tuple(Pair(gold, i) for i in range(len(sections)) if i != evidence)
+            same = tuple(SectionRef(gold, i) for i in range(len(sections)) if i != evidence)
             found = dict.fromkeys(negatives[question.image_id])
             others = tuple(key for key in found if key in usable and key not in question.entity_ids)
             pool = sum(len(entities[key].sections) for key in others)
@@ -109,7 +110,8 @@ def make_samples(
             elif min(FROM_GOLD, len(same)) + pool < candidates - 1:
                 left_out["too few negatives"] += 1
             else:
-                samples.append(Sample(question.question, question.image_id, Pair(gold, evidence), same, others))
+                positive = SectionRef(gold, evidence)
+                samples.append(Sample(question.question, question.image_id, positive, same, others))
     for reason, count in left_out.items():
         logger.warning("%d of %d questions left out: %s", count, len(questions), reason)
     return samples
@@ -117,11 +119,11 @@ def make_samples(
 
 def draw_candidates(
     sample: Sample, entities: Mapping[str, Entity], rng: random.Random, candidates: int = 16
-) -> list[Pair]:
-    """Returns `candidates` different pairs: the positive, up to three of the gold article, the rest of other entities.
+) -> list[SectionRef]:
+    """Draws `candidates` different ones: the positive, up to three of the gold article, the rest of other entities.
 
-    Every section of the other entities is equally likely, so that long articles weigh more, as in the paper's code.
+    Every section of the other entities is equally likely, so long articles weigh more, as in the paper's code.
     """
     same = rng.sample(sample.same, min(FROM_GOLD, len(sample.same), candidates - 1))
-    pool = [Pair(key, i) for key in sample.others for i in range(len(entities[key].sections))]
+    pool = [SectionRef(key, i) for key in sample.others for i in range(len(entities[key].sections))]
     return [sample.positive, *same, *rng.sample(pool, candidates - 1 - len(same))]

@@ -1,4 +1,4 @@
-"""CLIP's symmetric contrastive loss, with pairs that must not count as negatives left out."""
+"""CLIP's symmetric contrastive loss, with pairs excluded that are no negatives of each other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.nn import functional
 
 
 def same_pairs(keys: Sequence[object]) -> Tensor:
-    """Returns bool [N, N], True where two different items have the same key and so are no negatives of each other."""
+    """Returns bool [N, N], true where two different items share a key and so are no negatives of each other."""
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     ids = torch.tensor([numbers[key] for key in keys])
     same = ids[:, None] == ids[None, :]
@@ -22,8 +22,8 @@ def clip_loss(left: Tensor, right: Tensor, scale: Tensor, excluded: Tensor | Non
 
     Args:
         left: Vectors [N, D], not normalized; row i belongs to row i of `right`.
-        right: Vectors [N, D].
-        scale: The factor on cosines, exp(logit_scale).
+        right: Vectors [N, D], not normalized.
+        scale: Factor on the cosines, exp(logit_scale).
         excluded: bool [N, N], pairs that are not negatives (`same_pairs`).
     """
     logits = scale * functional.normalize(left.float(), dim=-1) @ functional.normalize(right.float(), dim=-1).T

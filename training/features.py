@@ -1,4 +1,4 @@
-"""A frozen image tower's features of the pictures that a training shows, as many of them kept as memory allows."""
+"""Image features of a frozen image tower, with as many of them cached as memory allows."""
 
 from __future__ import annotations
 
@@ -11,78 +11,78 @@ from typing import Literal, NamedTuple
 import torch
 from PIL import Image, ImageEnhance
 from torch import Tensor
-from tqdm import tqdm
 
+from indexes.progress import progress_bar
 from retriever.models.qformer import QFormerFusion
-from training.images import Load
+from training.images import ImageLoader
 
 logger = logging.getLogger(__name__)
 
 VIEWS = {"query": 4, "main": 2}
-"""How many views of a picture there are, by its kind; the first is the picture as it is."""
+"""Views per image, by its kind; the first is the image as it is, the others are augmented."""
 
 
-class Shown(NamedTuple):
-    """Names a picture: a question's by its id, an entity's main image by the entity's id."""
+class ImageKey(NamedTuple):
+    """Names an image: a question's by its own id, an entity's main image by the entity's id."""
 
     kind: Literal["query", "main"]
     id: str
 
 
 class Features:
-    """Features of pictures by what is shown: computed when first asked for, the longest unused ones dropped.
+    """A cache of image features: computed at the first use; the least recently used are dropped.
 
-    What is dropped is computed again to the same values, for nothing but the picture and the seed matters.
+    Dropped features are computed again to the same values, since they depend on the image and the seed alone.
 
     Args:
-        fusion: Whose image tower is asked; it must be in eval mode whenever it is.
-        pictures: Reads each of them.
-        seed: Of the augmented views.
-        limit: Most bytes kept.
+        fusion: The encoder whose image tower is used; it must be in eval mode at every use.
+        images: Loads each image.
+        seed: Seed of the augmented views.
+        limit: Size of the cache in bytes.
     """
 
-    def __init__(self, fusion: QFormerFusion, pictures: Mapping[Shown, Load], seed: int, limit: int):
+    def __init__(self, fusion: QFormerFusion, images: Mapping[ImageKey, ImageLoader], seed: int, limit: int):
         self.fusion = fusion
-        self.pictures = pictures
+        self.images = images
         self.seed = seed
         self.limit = limit
         self.bytes = 0
-        self._kept: dict[Shown, Tensor] = {}  # in the order of last use
+        self._cached: dict[ImageKey, Tensor] = {}  # in the order of last use
 
-    def __getitem__(self, key: Shown) -> Tensor:
-        """Returns a picture's features, bfloat16 [views, cells, width] on the CPU.
+    def __getitem__(self, key: ImageKey) -> Tensor:
+        """Returns an image's features, bfloat16 [views, cells, width] on the CPU.
 
         Raises:
-            ValueError: The picture cannot be read.
+            ValueError: The image cannot be read.
         """
-        features = self._kept.pop(key, None)
+        features = self._cached.pop(key, None)
         if features is None:
             features = self._compute(key)
             self.bytes += features.nbytes
-        self._kept[key] = features
-        while self.bytes > self.limit and len(self._kept) > 1:
-            self.bytes -= self._kept.pop(next(iter(self._kept))).nbytes
+        self._cached[key] = features
+        while self.bytes > self.limit and len(self._cached) > 1:
+            self.bytes -= self._cached.pop(next(iter(self._cached))).nbytes
         return features
 
     def fill(self, progress: bool) -> None:
-        """Computes as many as are kept; the log says how many that is where it is not all."""
-        bar = tqdm(self.pictures, desc="features", unit="picture", disable=not progress)
+        """Fills the cache; logs how many images fit if not all do."""
+        bar = progress_bar(self.images, desc="features", unit="image", shown=progress)
         for count, key in enumerate(bar, 1):
             largest = self[key].nbytes // VIEWS[key.kind] * max(VIEWS.values())
-            if self.bytes + largest > self.limit and count < len(self.pictures):
+            if self.bytes + largest > self.limit and count < len(self.images):
                 logger.warning(
-                    "features of %d of %d pictures are kept, %.1f GiB; the others are computed whenever they are shown",
+                    "features of %d of %d images fit into %.1f GiB; the others are computed at every use",
                     count,
-                    len(self.pictures),
+                    len(self.images),
                     self.limit / 2**30,
                 )
                 break
         bar.close()
 
     @torch.inference_mode()
-    def _compute(self, key: Shown) -> Tensor:
-        image = self.pictures[key]()
-        # Larger ones only cost time: every view is brought to the tower's size anyway.
+    def _compute(self, key: ImageKey) -> Tensor:
+        image = self.images[key]()
+        # Every view is resized to the tower's input: more pixels would only cost time.
         image.thumbnail((4 * self.fusion.pixels.size, 4 * self.fusion.pixels.size), reducing_gap=2.0)
         rng = random.Random(f"{self.seed}:{key.id}")
         pixels = self.fusion.pixels([image, *(augment(image, rng) for _ in range(VIEWS[key.kind] - 1))])
@@ -92,7 +92,7 @@ class Features:
 
 
 def augment(image: Image.Image, rng: random.Random) -> Image.Image:
-    """Returns a part of the picture (70 to 100% of its area) with brightness and contrast changed a little."""
+    """Returns a random crop (70 to 100 % of the area) with brightness and contrast changed a little."""
     area, ratio = rng.uniform(0.7, 1.0), math.exp(rng.uniform(-0.15, 0.15))
     width, height = (min(1.0, math.sqrt(area * r)) for r in (ratio, 1 / ratio))
     left, top = rng.uniform(0, 1 - width), rng.uniform(0, 1 - height)

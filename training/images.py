@@ -1,4 +1,4 @@
-"""The pictures that a training reads: where they are, and how they are held in memory at training size."""
+"""Images to train on: where main images are found, and how images are held in memory at training size."""
 
 from __future__ import annotations
 
@@ -11,51 +11,53 @@ from typing import TypeVar
 import torch
 from PIL import Image
 from torch import Tensor
-from tqdm import tqdm
 
 from indexes.formats import guess_format
+from indexes.progress import progress_bar
 from indexes.sources import find_main, open_images
 from retriever.models.pixels import PixelPreparation
 from retriever.types import Entity
 
 Key = TypeVar("Key")
-Load = Callable[[], Image.Image]
-"""Reads a picture; raises a `ValueError` that names it where it is none."""
+ImageLoader = Callable[[], Image.Image]
+"""Loads an image; raises a `ValueError` that names the file if it cannot be read."""
 
 
 def main_images(
     images: Path | None, kb: Path, kb_format: str | None, entities: Mapping[Key, Entity]
-) -> dict[Key, Load]:
-    """Returns the main images that are there, as an index of the knowledge base has them.
+) -> dict[Key, ImageLoader]:
+    """Returns the main images that exist, found as an index of the knowledge base finds them.
 
     Args:
-        images: A folder or a ZIM file. `None`: what the knowledge base itself holds.
+        images: A folder or a ZIM file; `None` if the knowledge base holds its own images.
         kb: The knowledge base.
         kb_format: See `indexes.formats`; guessed when `None`.
-        entities: Whose.
+        entities: The entities whose images are wanted.
 
     Raises:
-        ValueError: `images` is neither a folder nor a ZIM file, or there is no picture at all.
+        ValueError: `images` is neither a folder nor a ZIM file, or no image was found.
     """
     source = open_images(images, kb, kb_format or guess_format(kb))
     if source is None:
-        raise ValueError(f"--images: name the folder with the pictures; {kb} itself has none")
+        raise ValueError(f"--images: name the folder with the images; {kb} itself has none")
     named = {key: find_main(source, entity) for key, entity in entities.items() if entity.image is not None}
-    found: dict[Key, Load] = {key: partial(source.load, name) for key, name in named.items() if name is not None}
-    if not found:
+    loaders: dict[Key, ImageLoader] = {
+        key: partial(source.load, name) for key, name in named.items() if name is not None
+    }
+    if not loaders:
         raise ValueError(f"{images or kb}: holds none of the main images that {kb} names")
-    return found
+    return loaders
 
 
-def load_pictures(loads: Sequence[Load], side: int, progress: bool = True) -> Tensor:
-    """Returns pictures squashed to a square, uint8 [N, 3, side, side].
+def load_images(loaders: Sequence[ImageLoader], side: int, progress: bool = True) -> Tensor:
+    """Loads images and resizes them to a square, ignoring their proportions; returns uint8 [N, 3, side, side].
 
     Raises:
-        ValueError: A file is not a picture; the message names it.
+        ValueError: A file is not an image; the message names it.
     """
     preparation = PixelPreparation(side)
     with ThreadPoolExecutor(2) as pool:
-        parts = pool.map(lambda load: preparation.to_uint8([load()]), loads)
-        bar = tqdm(parts, total=len(loads), desc="load pictures", unit="picture", disable=not progress)
+        parts = pool.map(lambda load: preparation.to_uint8([load()]), loaders)
+        bar = progress_bar(parts, total=len(loaders), desc="loading images", unit="image", shown=progress)
         loaded = list(bar)
     return torch.cat(loaded) if loaded else preparation.to_uint8([])

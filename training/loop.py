@@ -1,13 +1,12 @@
-"""The training loop of every model here: AdamW, warm-up and cosine, a checkpoint to go on from, a curve to look at."""
+"""The training loop of every model here: AdamW with warm-up and a cosine, checkpoints to resume from, a curve."""
 
 from __future__ import annotations
 
-import csv
 import json
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -17,18 +16,19 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from indexes.progress import progress_bar
 from retriever.files import replace_with
+from training.config import Optimization
+from training.curve import Curve
 
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_NAME = "checkpoint.safetensors"
-CURVE_NAME = "curve.csv"
-_FIXED_COLUMNS = ("step", "loss", "learning_rate", "seconds")
 
 
 @dataclass
-class _State:
-    """Where a run stands; kept in the checkpoint's metadata."""
+class _RunState:
+    """The position of a run, stored in the checkpoint's metadata."""
 
     step: int = 0
     seconds: float = 0.0
@@ -42,92 +42,65 @@ def train(
     loss_of: Callable[[int], Tensor],
     *,
     out: Path,
-    steps: int,
-    learning_rate: float,
+    optimization: Optimization,
     validate: Callable[[], dict[str, float]] | None = None,
     validate_every: int = 200,
     save_every: int = 200,
-    weight_decay: float = 0.05,
-    warmup: float = 0.05,
-    minutes: float | None = None,
-    seed: int = 0,
     settings: dict[str, object] | None = None,
     progress: bool = True,
-    betas: tuple[float, float] = (0.9, 0.98),
-    clip: float = 1.0,
 ) -> dict[str, float]:
-    """Returns the last validation's metrics with "steps" and "seconds"; `model` is trained in place.
+    """Trains `model` in place; returns the last validation's metrics with "steps" and "seconds".
 
-    Goes on from `out/checkpoint.safetensors` where one lies; frozen parameters are not kept in it. PyTorch's global
-    generator is seeded from (seed, step) before every step, so a resumed run equals an uninterrupted one bit for bit
-    when `loss_of` takes all its other randomness from its argument too (and `minutes` is not given).
+    Resumes from `out/checkpoint.safetensors`, which holds no frozen parameters. PyTorch's global generator is seeded
+    from (seed, step) before every step, so a resumed run equals an uninterrupted one bit for bit if `loss_of` takes
+    all its other randomness from its argument too and there is no time limit.
 
     Args:
         model: Its parameters with `requires_grad` are trained.
-        loss_of: Step number to scalar loss. Autocast is its own business.
-        out: Gets `checkpoint.safetensors`, `curve.csv` and `curve.png`.
-        steps: Most steps.
-        learning_rate: Highest rate: linear warm-up, then a cosine to zero.
-        validate: Metrics of the model as it is (in eval mode, without gradients).
-        validate_every: Steps between two validations, and two rows of the curve.
+        loss_of: Maps a step number to a scalar loss; it may use autocast.
+        out: Folder for `checkpoint.safetensors`, `curve.csv` and `curve.png`.
+        optimization: Limits, learning rate and seed.
+        validate: Returns metrics of the model, which is in eval mode and without gradients meanwhile.
+        validate_every: Steps between two validations, and between two rows of the curve.
         save_every: Steps between two checkpoints.
-        weight_decay: Of parameters with two or more dimensions.
-        warmup: Share of the run.
-        minutes: Most wall time, interrupted runs added up; the schedule then follows whichever limit is nearer.
-        seed: Of the run.
-        settings: What else a run that goes on must agree in; plain JSON values.
+        settings: Other values that a resumed run must agree in, as plain JSON.
         progress: Shows a progress bar.
-        betas: AdamW's.
-        clip: Largest norm of the gradient.
 
     Raises:
-        ValueError: The checkpoint was made with other settings or for another model; the message says what differs.
+        ValueError: The checkpoint is from other settings or another model; the message names the difference.
         FloatingPointError: The loss is not finite.
     """
-    agreed: dict[str, object] = {
-        "steps": steps,
-        "learning_rate": learning_rate,
-        "weight_decay": weight_decay,
-        "warmup": warmup,
-        "minutes": minutes,
-        "seed": seed,
-        "betas": betas,
-        "clip": clip,
-        **(settings or {}),
-    }
+    agreed: dict[str, object] = {**asdict(optimization), **(settings or {})}
     out.mkdir(parents=True, exist_ok=True)
-    optimizer = torch.optim.AdamW(_groups(model, weight_decay), lr=learning_rate, betas=betas)
+    groups = _groups(model, optimization.weight_decay)
+    optimizer = torch.optim.AdamW(groups, lr=optimization.learning_rate, betas=optimization.betas)
     state = _resume(out / CHECKPOINT_NAME, model, optimizer, agreed)
-    curve = _Curve(out, state.step)
+    curve = Curve(out, state.step)
+    bar = _Progress(out.name, optimization, state, progress)
     started = time.monotonic() - state.seconds
 
-    def done() -> bool:
-        return state.step >= steps or (minutes is not None and state.seconds >= 60 * minutes)
+    def over() -> bool:
+        return optimization.over(state.step, state.seconds)
 
-    bar = tqdm(total=steps, initial=state.step, desc=out.name, disable=not progress)
     model.train()
-    while not done():
-        share = (state.step + 0.5) / steps
-        if minutes is not None:
-            share = min(1.0, max(share, state.seconds / (60 * minutes)))
-        rate = learning_rate * _schedule(share, warmup)
+    while not over():
+        rate = optimization.rate(optimization.share(state.step + 0.5, state.seconds))
         for group in optimizer.param_groups:
             group["lr"] = rate
-        torch.manual_seed(seed * 1_000_003 + state.step)
+        torch.manual_seed(optimization.seed * 1_000_003 + state.step)
         optimizer.zero_grad(set_to_none=True)
         loss = loss_of(state.step)
         value = loss.item()
         if not math.isfinite(value):
             raise FloatingPointError(f"loss is {value} at step {state.step}; a lower learning_rate may help")
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), clip)
+        nn.utils.clip_grad_norm_(model.parameters(), optimization.clip)
         optimizer.step()
         state.step += 1
         state.loss_sum += value
         state.loss_count += 1
         state.seconds = time.monotonic() - started
-        bar.update()
-        if state.step % validate_every == 0 or done():
+        if state.step % validate_every == 0 or over():
             if validate is not None:
                 model.eval()
                 with torch.no_grad():
@@ -137,13 +110,39 @@ def train(
             state.loss_sum, state.loss_count = 0.0, 0
             state.seconds = time.monotonic() - started
             curve.add(state.step, mean, rate, state.seconds, state.metrics)
-            bar.set_postfix({"loss": f"{mean:.3f}"} | {k: f"{v:.3f}" for k, v in state.metrics.items()})
-        if state.step % save_every == 0 or done():
+            bar.measured = {"loss": mean, **state.metrics}
+        bar.update(state)
+        if state.step % save_every == 0 or over():
             _save(out / CHECKPOINT_NAME, model, optimizer, state, agreed)
     bar.close()
     model.eval()
     curve.draw()
     return {**state.metrics, "steps": float(state.step), "seconds": state.seconds}
+
+
+class _Progress:
+    """A bar over the run's share: its remaining time holds for either limit, and both limits stand beside it."""
+
+    def __init__(self, name: str, optimization: Optimization, state: _RunState, shown: bool):
+        self.optimization = optimization
+        self.measured = dict(state.metrics)
+        share = optimization.share(state.step, state.seconds)
+        self._bar: tqdm[object] = progress_bar(total=1.0, initial=share, desc=name, shown=shown)
+        self._bar.bar_format = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+
+    def update(self, state: _RunState) -> None:
+        """Moves the bar to `state`."""
+        steps, minutes = self.optimization.steps, self.optimization.minutes
+        parts = [f"step {state.step}" + ("" if steps is None else f" of {steps}")]
+        if minutes is not None:
+            parts.append(f"{state.seconds / 60:.1f} of {minutes:g} min")
+        parts += [f"{name} {value:.3f}" for name, value in self.measured.items()]
+        self._bar.set_postfix_str(", ".join(parts), refresh=False)
+        self._bar.update(self.optimization.share(state.step, state.seconds) - self._bar.n)
+
+    def close(self) -> None:
+        """Ends the bar."""
+        self._bar.close()
 
 
 def _groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
@@ -154,13 +153,7 @@ def _groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
     ]
 
 
-def _schedule(share: float, warmup: float) -> float:
-    if share < warmup:
-        return share / warmup
-    return 0.5 * (1 + math.cos(math.pi * (share - warmup) / (1 - warmup)))
-
-
-def _save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: _State, agreed: object) -> None:
+def _save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: _RunState, agreed: object) -> None:
     frozen = _frozen(model)
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items() if name not in frozen}
     for name, parameter in model.named_parameters():
@@ -173,89 +166,35 @@ def _save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state:
 
 
 def _frozen(model: nn.Module) -> dict[str, Tensor]:
-    """Returns the parameters that are not trained: a published image tower's weigh gigabytes."""
+    """Returns the parameters that are not trained; a published image tower's are gigabytes."""
     return {name: parameter.detach() for name, parameter in model.named_parameters() if not parameter.requires_grad}
 
 
-def _resume(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, agreed: dict[str, object]) -> _State:
+def _resume(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, agreed: dict[str, object]) -> _RunState:
     if not path.is_file():
-        return _State()
+        return _RunState()
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata()
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict
     before, now = json.loads(metadata["settings"]), json.loads(json.dumps(agreed))
     differing = [
-        f"{key} was {before.get(key)!r} and is {now.get(key)!r}"
+        f"{key} was {before.get(key)!r} and is now {now.get(key)!r}"
         for key in sorted(before.keys() | now.keys())
         if before.get(key) != now.get(key)
     ]
     if differing:
-        raise ValueError(f"{path}: made with other settings: {'; '.join(differing)}; delete it to start again")
+        raise ValueError(f"{path}: from a run with other settings: {'; '.join(differing)}; delete it to start over")
     weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
     try:
         model.load_state_dict(_frozen(model) | weights)
     except RuntimeError as error:
-        raise ValueError(f"{path}: made for another model: {error}; delete it to start again") from error
+        raise ValueError(f"{path}: from another model: {error}; delete it to start over") from error
     for name, parameter in model.named_parameters():
         keys = [key for key in ("step", "exp_avg", "exp_avg_sq") if f"adam.{key}.{name}" in tensors]
         if keys:
             optimizer.state[parameter] = {
                 key: tensors[f"adam.{key}.{name}"].to("cpu" if key == "step" else parameter.device) for key in keys
             }
-    state = _State(**json.loads(metadata["state"]))
-    logger.info("%s: going on at step %d", path, state.step)
+    state = _RunState(**json.loads(metadata["state"]))
+    logger.info("%s: resuming at step %d", path, state.step)
     return state
-
-
-class _Curve:
-    """The rows of `curve.csv`: those up to the step a run goes on from are kept."""
-
-    def __init__(self, out: Path, step: int):
-        self.path = out / CURVE_NAME
-        self.rows: list[dict[str, str]] = []
-        if self.path.is_file() and step:
-            with self.path.open(encoding="utf-8", newline="") as file:
-                self.rows = [row for row in csv.DictReader(file) if int(row["step"]) <= step]
-        self._write()
-
-    def add(self, step: int, loss: float, rate: float, seconds: float, metrics: dict[str, float]) -> None:
-        """Appends a row."""
-        values = {"loss": loss, "learning_rate": rate, "seconds": round(seconds, 1), **metrics}
-        self.rows.append({"step": str(step)} | {key: f"{value:.6g}" for key, value in values.items()})
-        self._write()
-
-    def draw(self) -> None:
-        """Draws `curve.png`: the loss on the left, validation metrics on the right."""
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-
-        if not self.rows:
-            return
-        columns = self._columns()
-        figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
-        for axis, names in zip(axes, (["loss"], columns[len(_FIXED_COLUMNS) :]), strict=True):
-            for name in names:
-                points = [(int(row["step"]), float(row[name])) for row in self.rows if row.get(name)]
-                axis.plot(*zip(*points, strict=True), label=name, marker=".")
-            axis.set_xlabel("step")
-            axis.grid(alpha=0.3)
-            if names:
-                axis.legend()
-        temporary = self.path.with_suffix(".tmp.png")
-        figure.savefig(temporary, dpi=110)
-        pyplot.close(figure)
-        temporary.replace(self.path.with_suffix(".png"))
-
-    def _columns(self) -> list[str]:
-        seen: Iterable[str] = (key for row in self.rows for key in row)
-        return list(dict.fromkeys([*_FIXED_COLUMNS, *seen]))
-
-    def _write(self) -> None:
-        temporary = self.path.with_suffix(".tmp")
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, self._columns(), restval="")
-            writer.writeheader()
-            writer.writerows(self.rows)
-        temporary.replace(self.path)

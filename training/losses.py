@@ -1,4 +1,4 @@
-"""What step 2's training minimizes: late interaction (equation 4) and its contrastive loss (equation 6)."""
+"""Step 2's training objective: late interaction (equation 4) and the contrastive loss over it (equation 6)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch.nn import functional
 def mean_max_sim(query: Tensor, candidates: Tensor) -> Tensor:
     """Returns late-interaction similarities, float32 [B, N], each in -1..1.
 
-    Every query token takes the cosine of the candidate token that is nearest to it; these are averaged.
+    The similarity is the mean, over the query tokens, of the highest cosine with any candidate token.
 
     Args:
-        query: Tokens [B, Q, H]; any length.
+        query: Tokens [B, Q, H], of any length.
         candidates: Tokens of each query's own candidates, [B, N, C, H].
     """
     query = functional.normalize(query.float(), dim=-1)
@@ -23,11 +23,11 @@ def mean_max_sim(query: Tensor, candidates: Tensor) -> Tensor:
 
 
 def contrastive_loss(similarities: Tensor, temperature: Tensor | float) -> Tensor:
-    """Returns equation 6 averaged over the queries, a scalar.
+    """Returns equation 6, averaged over the queries, a scalar.
 
     Args:
         similarities: [B, N], the positive in column 0.
-        temperature: What they are divided by.
+        temperature: Divisor of the similarities.
     """
     target = torch.zeros(len(similarities), dtype=torch.long, device=similarities.device)
     return functional.cross_entropy(similarities / temperature, target)

@@ -1,4 +1,4 @@
-"""A WordPiece vocabulary learned from the texts at hand, saved as transformers loads it."""
+"""Trains a WordPiece tokenizer that transformers can load."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int, max_tokens: int) -> PreTrainedTokenizerFast:
-    """Returns a lower-casing WordPiece tokenizer of at most `vocab_size` pieces; unknown words become letters."""
+    """Returns a lower-casing WordPiece tokenizer with at most `vocab_size` pieces; it spells unknown words out."""
     wordpiece = BertWordPieceTokenizer(lowercase=True)
     alphabet = [chr(c) for c in range(33, 127)]
     wordpiece.train_from_iterator(

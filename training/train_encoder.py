@@ -1,7 +1,8 @@
-"""Adapts step 1 to a knowledge base: its main images and labeled pictures against its summaries.
+"""Adapts step 1 to a knowledge base: trains it on main images and labeled images against the summaries.
 
-Every batch pairs pictures with the summaries of their entities among the summaries of others, and some pictures with
-their entity's main image, so that the tower serves step 2 as well (equation 2's encoders, trained contrastively).
+Every batch pairs images with the summaries of their entities, among the summaries of others (equation 2's encoders,
+trained contrastively). Some images are paired with their entity's main image too, which makes the image tower useful
+to step 2.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -23,95 +25,96 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.small_clip import SmallCLIPConfig
 from training.augment import vary
 from training.clip_loss import clip_loss
-from training.images import Load, load_pictures, main_images
+from training.config import TrainingConfig
+from training.images import ImageLoader, load_images, main_images
 from training.loop import train
 
 logger = logging.getLogger(__name__)
 
-PICTURES, TEXTS, CLEAN = 112, 144, 32  # a batch: pictures, summaries, pictures with a clean main image beside them
-SAVE_EVERY = 100
-ROOM = 1.25  # pictures are kept this much larger than the model's input, so that a cut loses little
+IMAGES, TEXTS, CLEAN = 112, 144, 32  # per batch: images, summaries, images paired with a clean main image
+LEARNING_RATE = 1e-3
+ROOM = 1.25  # images are kept this much larger than the model's input, so that a crop loses little
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderData:
+    """The data that step 1 is adapted to.
+
+    Attributes:
+        kb: The knowledge base.
+        images: A folder or a ZIM file with its images; `None` if the knowledge base holds its own.
+        summarizer: Writes the summaries that step 1 will search.
+        labeled: Image files beyond the main images, each with the id of the entity that it shows.
+        kb_format: See `indexes.formats`; guessed when `None`.
+    """
+
+    kb: Path
+    images: Path | None
+    summarizer: Summarizer
+    labeled: Sequence[tuple[Path, str]] = ()
+    kb_format: str | None = None
 
 
 def train_encoder(
-    encoder: Path,
-    kb: Path,
-    images: Path | None,
-    out: Path,
-    *,
-    summarizer: Summarizer,
-    labeled: Sequence[tuple[Path, str]] = (),
-    kb_format: str | None = None,
-    steps: int = 100_000,
-    minutes: float | None = 20,
-    seed: int = 0,
-    learning_rate: float = 1e-3,
-    validation_share: float = 0.05,
-    progress: bool = True,
+    encoder: Path, data: EncoderData, out: Path, config: TrainingConfig | None = None, *, progress: bool = True
 ) -> Path:
-    """Returns the folder of the adapted encoder, `out/encoder`; goes on where an interrupted run stopped.
+    """Adapts an encoder to a knowledge base; returns its folder, `out/encoder`. A killed run resumes.
 
     Args:
         encoder: Folder of the encoder to start from (a `SmallCLIP`).
-        kb: The knowledge base.
-        images: Its pictures, a folder or a ZIM file; `None` where the knowledge base holds them itself.
-        out: Gets the encoder and the run (curve, checkpoint).
-        summarizer: Writes the summaries that step 1 will search.
-        labeled: Pictures beside the main images, each with the id of the entity that it shows.
-        kb_format: See `indexes.formats`; guessed when `None`.
-        steps: Most steps.
-        minutes: Most wall time.
-        seed: Of batches, augmentation and the validation split.
-        learning_rate: Highest rate.
-        validation_share: Part of `labeled` that is only validated on.
-        progress: Whether to show bars.
+        data: Knowledge base and labeled images.
+        out: Folder for the encoder and the run (curve, checkpoint).
+        config: Limits, seed and device; `validation_share` is the share of the labeled images.
+        progress: Shows progress bars.
 
     Raises:
-        ValueError: The encoder is no `SmallCLIP`, no entity has a picture, or a labeled entity is not in the
+        ValueError: The encoder is not a `SmallCLIP`, no entity has an image, or a labeled entity is not in the
             knowledge base.
     """
-    model = ClipEncoder.load(encoder)
+    config = config or TrainingConfig()
+    model = ClipEncoder.load(encoder, config.device)
     if not isinstance(model.model.config, SmallCLIPConfig):
         raise ValueError(
             f"{encoder}: a {model.model.config.model_type} model cannot be adapted; start from a small_clip one"
         )
-    entities = list(read_knowledge_base(kb, kb_format))
+    entities = list(read_knowledge_base(data.kb, data.kb_format))
     row_of = {entity.id: row for row, entity in enumerate(entities)}
-    unknown = sorted({name for _, name in labeled} - row_of.keys())
+    unknown = sorted({name for _, name in data.labeled} - row_of.keys())
     if unknown:
-        raise ValueError(f"{kb}: has no entity {unknown[0]!r}, which a labeled picture shows ({len(unknown)} such)")
-    summaries = summarizer.summarize(entities)
-    main = main_images(images, kb, kb_format, dict(enumerate(entities)))
-    shown = [(partial(load_image, path), row_of[name]) for path, name in labeled]
-    split = random.Random(f"validation {seed}")
-    held = [split.random() < validation_share for _ in labeled]
-    training = [picture for picture, out_of in zip(shown, held, strict=True) if not out_of]
-    validation = [picture for picture, out_of in zip(shown, held, strict=True) if out_of]
-    logger.info("%d main images, %d labeled pictures, %d held out", len(main), len(training), len(validation))
+        raise ValueError(
+            f"{data.kb}: has no entity {unknown[0]!r}, which a labeled image shows ({len(unknown)} such entities)"
+        )
+    summaries = data.summarizer.summarize(entities)
+    main = main_images(data.images, data.kb, data.kb_format, dict(enumerate(entities)))
+    training, validation = _split(
+        [(partial(load_image, path), row_of[name]) for path, name in data.labeled], config.validation_share, config.seed
+    )
+    logger.info("%d main images, %d labeled images, %d held out", len(main), len(training), len(validation))
 
     side = round(model.pixels.size * ROOM)
     rows = [*main, *(row for _, row in training)]
-    pictures = load_pictures([*main.values(), *(load for load, _ in training)], side, progress)
-    batch_of = _Batches(rows, len(main), len(entities), seed)
+    images = load_images([*main.values(), *(load for load, _ in training)], side, progress)
+    batch_of = _Batches(rows, len(main), len(entities), config.seed)
     tokens = model.tokenize(summaries)
     network = model.model.to(memory_format=torch.channels_last)
+    device = network.device
 
     def loss_of(step: int) -> Tensor:
         chosen, texts, generator = batch_of(step)
-        views = vary(pictures[chosen], model.pixels.size, generator)
+        views = vary(images[chosen], model.pixels.size, generator)
         owners = torch.tensor([rows[i] for i in chosen.tolist()])
-        clean, clean_rows = _clean_images(owners, batch_of.main_at, pictures, model.pixels.size)
-        pixels = model.pixels.normalize(torch.cat([views, clean]))
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        clean, clean_rows = _clean_images(owners, batch_of.main_at, images, model.pixels.size)
+        pixels = model.pixels.normalize(torch.cat([views, clean]).to(device))
+        with torch.autocast(device.type, dtype=torch.bfloat16):
             vectors = network.get_image_features(pixels)
             words = network.get_text_features(tokens["input_ids"][texts], tokens["attention_mask"][texts])
         views_v, clean_v = vectors[: len(views)], vectors[len(views) :]
         scale = network.logit_scale.exp().clamp(max=100)
         column = {row: number for number, row in enumerate(texts.tolist())}
-        target = torch.tensor([column[row] for row in owners.tolist()])
+        target = torch.tensor([column[row] for row in owners.tolist()], device=device)
         loss = _classify(views_v, words, target, scale)
         if len(clean):
-            first = torch.tensor([owners.tolist().index(row) for row in clean_rows])
+            first = torch.tensor([owners.tolist().index(row) for row in clean_rows], device=device)
             loss = loss + 0.5 * clip_loss(views_v[first], clean_v, scale)
         return loss
 
@@ -119,37 +122,46 @@ def train_encoder(
         network,
         loss_of,
         out=out / "encoder-run",
-        steps=steps,
-        minutes=minutes,
-        learning_rate=learning_rate,
+        optimization=config.optimization(LEARNING_RATE),
         validate=_validation(model, summaries, validation, side, progress) if validation else None,
-        validate_every=SAVE_EVERY,
-        save_every=SAVE_EVERY,
-        seed=seed,
-        settings={"start": model.fingerprint, "pictures": len(rows), "entities": len(entities)},
+        validate_every=config.validate_every,
+        save_every=config.validate_every,
+        settings={"start": model.fingerprint, "images": len(rows), "entities": len(entities)},
         progress=progress,
     )
     model.save(out / "encoder")
     return out / "encoder"
 
 
-def _classify(pictures: Tensor, texts: Tensor, target: Tensor, scale: Tensor) -> Tensor:
-    logits = scale * functional.normalize(pictures.float(), dim=-1) @ functional.normalize(texts.float(), dim=-1).T
+LabeledImage = tuple[ImageLoader, int]
+"""An image with the row of the entity that it shows."""
+
+
+def _split(labeled: Sequence[LabeledImage], share: float, seed: int) -> tuple[list[LabeledImage], list[LabeledImage]]:
+    """Splits labeled images into those to train on and those to validate on."""
+    rng = random.Random(f"validation {seed}")
+    held_out = [rng.random() < share for _ in labeled]
+    training = [image for image, out in zip(labeled, held_out, strict=True) if not out]
+    return training, [image for image, out in zip(labeled, held_out, strict=True) if out]
+
+
+def _classify(images: Tensor, texts: Tensor, target: Tensor, scale: Tensor) -> Tensor:
+    logits = scale * functional.normalize(images.float(), dim=-1) @ functional.normalize(texts.float(), dim=-1).T
     return functional.cross_entropy(logits, target, label_smoothing=0.05)
 
 
-def _clean_images(owners: Tensor, main_at: dict[int, int], pictures: Tensor, size: int) -> tuple[Tensor, list[int]]:
-    """The clean main images of the first entities in the batch that have one, and those entities."""
+def _clean_images(owners: Tensor, main_at: dict[int, int], images: Tensor, size: int) -> tuple[Tensor, list[int]]:
+    """Returns the main images of the first entities in the batch that have one, and the rows of those entities."""
     rows = [row for row in dict.fromkeys(owners.tolist()) if row in main_at][:CLEAN]
-    picked = pictures[[main_at[row] for row in rows]].float() / 255
+    picked = images[[main_at[row] for row in rows]].float() / 255
     return functional.interpolate(picked, (size, size), mode="bilinear", antialias=True), rows
 
 
 class _Batches:
-    """Picture and summary rows of a step, from (seed, step) alone.
+    """Image and summary rows of a step, from (seed, step) alone.
 
-    Entities are drawn in proportion to the root of their number of pictures: between one picture, one vote, and one
-    entity, one vote.
+    An image is drawn with a weight of one over the square root of its entity's number of images: halfway between equal
+    weights for images and equal weights for entities.
     """
 
     def __init__(self, rows: Sequence[int], main_images: int, entities: int, seed: int):
@@ -160,8 +172,9 @@ class _Batches:
         self.weights = count[self.owners] ** -0.5
 
     def __call__(self, step: int) -> tuple[Tensor, Tensor, torch.Generator]:
+        """Returns the batch's images, its summaries, and a generator for everything else that is random."""
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
-        chosen = torch.multinomial(self.weights, min(PICTURES, len(self.weights)), generator=generator)
+        chosen = torch.multinomial(self.weights, min(IMAGES, len(self.weights)), generator=generator)
         return chosen, self._texts(chosen, generator), generator
 
     def _texts(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
@@ -172,12 +185,13 @@ class _Batches:
 
 
 def _validation(
-    model: ClipEncoder, summaries: list[str], held_out: Sequence[tuple[Load, int]], side: int, progress: bool
+    model: ClipEncoder, summaries: list[str], held_out: Sequence[LabeledImage], side: int, progress: bool
 ) -> Callable[[], dict[str, float]]:
-    pictures = load_pictures([load for load, _ in held_out], side, progress)
-    small = functional.interpolate(pictures.float() / 255, (model.pixels.size,) * 2, mode="bilinear", antialias=True)
-    pixels = model.pixels.normalize(small)
-    gold = torch.tensor([row for _, row in held_out])
+    """Returns a function that validates the model: Recall@1 and @20 of the held-out images among all summaries."""
+    images = load_images([load for load, _ in held_out], side, progress)
+    small = functional.interpolate(images.float() / 255, (model.pixels.size,) * 2, mode="bilinear", antialias=True)
+    pixels = model.pixels.normalize(small.to(model.model.device))
+    gold = torch.tensor([row for _, row in held_out], device=pixels.device)
 
     def validate() -> dict[str, float]:
         texts = model.encode_texts(summaries)

@@ -7,13 +7,12 @@ import json
 import logging
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from indexes.formats import read_knowledge_base
 from retriever.images import load_image
@@ -21,171 +20,119 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_folder import read_layout
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
-from retriever.texts import blip_caption, section_passage
 from retriever.types import Entity
-from training.candidates import Pair, Sample, TrainingQuestion, draw_candidates, make_samples
-from training.features import Features, Shown
-from training.images import Load, main_images
+from training.candidates import Sample, TrainingQuestion, make_samples
+from training.config import RerankerTrainingConfig
+from training.features import Features, ImageKey
+from training.images import ImageLoader, main_images
 from training.loop import train
-from training.losses import contrastive_loss, mean_max_sim
+from training.losses import contrastive_loss
 from training.mine import read_negatives
+from training.reranker import CANDIDATES, Reranker, SampleScorer
 
 logger = logging.getLogger(__name__)
 
-CANDIDATES = 16
 MOST_VALIDATED = 200
 EPOCHS = 3
-CACHE_GIB = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class Defaults:
-    """What suits a kind of fusion encoder: the highest learning rate and the longest text in tokens."""
+class ModelDefaults:
+    """Settings that suit a kind of fusion encoder: the peak learning rate and the longest text in tokens."""
 
     learning_rate: float
     max_tokens: int
 
 
-DEFAULTS = {"small_clip": Defaults(5e-4, 96), "blip2": Defaults(1e-5, 512)}
-"""By the kind of image tower: ours begins untrained; BLIP-2's Q-Former is fine-tuned with the paper's code's values."""
+DEFAULTS = {"small_clip": ModelDefaults(5e-4, 96), "blip2": ModelDefaults(1e-5, 512)}
+"""By kind of image tower. Ours starts untrained; BLIP-2's is fine-tuned with the values of the paper's code."""
 
 
-class Reranker(nn.Module):
-    """The fusion encoder with the temperature of equation 6, which is learned with it and not needed afterwards."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankerData:
+    """The data that step 2 is trained on.
 
-    def __init__(self, fusion: QFormerFusion):
-        super().__init__()
-        self.fusion = fusion
-        self.log_temperature = nn.Parameter(torch.tensor(math.log(0.07)))
-        self.fusion.vision.requires_grad_(False)
+    Attributes:
+        kb: The knowledge base.
+        images: A folder or a ZIM file with its images; `None` if the knowledge base holds its own.
+        questions: Questions with their evidence sections; those without are left out and counted in the log.
+        query_image_of: Finds the file of a question's image by its id; returns `None` if there is none.
+        negatives: The file that `mine_negatives` wrote.
+        kb_format: See `indexes.formats`; guessed when `None`.
+    """
 
-    def train(self, mode: bool = True) -> Reranker:
-        """Returns itself in training mode, all but the image tower, which stays as it is."""
-        super().train(mode)
-        self.fusion.vision.eval()
-        return self
-
-    @property
-    def temperature(self) -> Tensor:
-        """What similarities are divided by, a scalar."""
-        return self.log_temperature.exp()
+    kb: Path
+    images: Path | None
+    questions: Sequence[TrainingQuestion]
+    query_image_of: Callable[[str], Path | None]
+    negatives: Path
+    kb_format: str | None = None
 
 
 def train_reranker(
     fusion: Path,
-    kb: Path,
-    images: Path | None,
-    questions: Sequence[TrainingQuestion],
-    query_image_of: Callable[[str], Path | None],
-    negatives: Path,
+    data: RerankerData,
     out: Path,
+    config: RerankerTrainingConfig | None = None,
     *,
     encoder: Path | None = None,
-    kb_format: str | None = None,
-    steps: int | None = None,
-    minutes: float | None = 15,
-    batch_size: int = 8,
-    seed: int = 0,
-    learning_rate: float | None = None,
-    validation_share: float = 0.1,
-    validate_every: int = 200,
-    max_tokens: int | None = None,
-    cache_gib: float = CACHE_GIB,
-    device: str = "cpu",
     progress: bool = True,
 ) -> Path:
-    """Returns the folder of the trained fusion encoder, `out/fusion`; curve and checkpoint lie in `out`.
+    """Trains a fusion encoder; returns its folder, `out/fusion`.
 
-    The image tower stays as it is, so the features of as many pictures as `cache_gib` holds are computed once: as the
-    picture is and in some augmented views. A run that was cut off goes on from its checkpoint.
+    The image tower is frozen, so image features are computed once, of each image as it is and of some augmented views;
+    `config.cache_gib` limits how many are kept. A killed run resumes from its checkpoint.
 
     Args:
-        fusion: The folder of the encoder to start from.
-        kb: The knowledge base.
-        images: Its pictures, a folder or a ZIM file; `None` where the knowledge base holds them itself.
-        questions: With their evidence sections; those without are left out and counted in the log.
-        query_image_of: Finds the file of a question's picture by its id.
-        negatives: What `mine_negatives` wrote.
-        out: Gets `fusion/`, `checkpoint.safetensors`, `curve.csv`, `curve.png`.
+        fusion: Folder of the encoder to start from.
+        data: Knowledge base, questions and negatives.
+        out: Folder for `fusion/`, `checkpoint.safetensors`, `curve.csv` and `curve.png`.
+        config: Limits, batch size, seed and device.
         encoder: Folder of a step 1 encoder whose image tower replaces the fusion encoder's (see `shared_tower`).
-        kb_format: See `indexes.formats`; guessed when `None`.
-        steps: Most steps; left out, as many as `minutes` allow, or `EPOCHS` times the questions.
-        minutes: Most wall time of the steps (the features that are kept come before).
-        batch_size: Questions a step, each with 16 candidates.
-        seed: Of everything drawn.
-        learning_rate: Highest rate; left out, see `DEFAULTS`.
-        validation_share: Share of the pictures that is held out, with all questions about them.
-        validate_every: Steps between two validations and checkpoints.
-        max_tokens: Texts are cut here in training if not by the encoder's own limit; left out, see `DEFAULTS`.
-        cache_gib: Memory for the pictures' features, in GiB; what does not fit is computed whenever it is shown.
-        device: Where it is trained.
         progress: Shows progress bars.
 
     Raises:
-        ValueError: A file is not as it should be, or no question can be trained on.
+        ValueError: A file is malformed, or no question can be trained on.
     """
+    config = config or RerankerTrainingConfig()
     defaults = DEFAULTS[read_layout(fusion).settings["vision"]["kind"]]
-    learning_rate, max_tokens = learning_rate or defaults.learning_rate, max_tokens or defaults.max_tokens
-    start = QFormerFusion.load(fusion, device)
+    max_tokens = config.max_tokens or defaults.max_tokens
+    start = QFormerFusion.load(fusion, config.device)
     tower = start.fingerprint if encoder is None else _take_tower(start, encoder)
-    mined = read_negatives(negatives)
-    wanted = {key for found in mined.values() for key in found} | {key for q in questions for key in q.entity_ids}
-    entities = {entity.id: entity for entity in read_knowledge_base(kb, kb_format) if entity.id in wanted}
-    main = main_images(images, kb, kb_format, entities)
-    asked = {question.image_id: query_image_of(question.image_id) for question in questions}
-    samples = make_samples(questions, entities, mined, lambda entity: main.get(entity.id), asked.get, CANDIDATES)
-    training, validation = split_samples(samples, validation_share, seed)
+    entities, samples, images = _read(data)
+    training, validation = split_samples(samples, config.validation_share, config.seed)
     if not training:
-        raise ValueError(f"{negatives}: none of {len(questions)} questions can be trained on; the log says why")
+        raise ValueError(
+            f"{data.negatives}: none of {len(data.questions)} questions can be trained on; the log says why"
+        )
     logger.info("%d questions to train on, %d to validate on", len(training), len(validation))
 
-    model = Reranker(start).to(device)
-    used = {sample.positive.entity_id for sample in samples} | {key for sample in samples for key in sample.others}
-    trained_on = dict.fromkeys(sample.image_id for sample in samples)
-    pictures: dict[Shown, Load] = {
-        Shown("query", key): partial(load_image, path) for key in trained_on if (path := asked[key]) is not None
-    }
-    pictures |= {Shown("main", key): main[key] for key in sorted(used)}
-    features = Features(start, pictures, seed, int(cache_gib * 2**30))
+    model = Reranker(start).to(config.device)
+    features = Features(start, images, config.seed, int(config.cache_gib * 2**30))
     features.fill(progress)
-    batches = Batches(model, entities, features, max_tokens)
+    scorer = SampleScorer(model, entities, features, max_tokens)
 
     def loss_of(step: int) -> Tensor:
-        rng = random.Random(f"{seed}:{step}")
-        chosen = rng.sample(training, min(batch_size, len(training)))
-        similarities = batches.similarities(chosen, rng, augmented=True)
-        return contrastive_loss(similarities, model.temperature)
+        rng = random.Random(f"{config.seed}:{step}")
+        chosen = rng.sample(training, min(config.batch_size, len(training)))
+        return contrastive_loss(scorer.similarities(chosen, rng, augmented=True), model.temperature)
 
-    def validate() -> dict[str, float]:
-        first, losses = 0, 0.0
-        for begin in range(0, len(validation), batch_size):
-            part = validation[begin : begin + batch_size]
-            similarities = batches.similarities(part, random.Random(f"{seed}:validation:{begin}"), augmented=False)
-            first += int((similarities[:, 0] > similarities[:, 1:].amax(1)).sum())
-            losses += float(contrastive_loss(similarities, model.temperature)) * len(part)
-        count = max(1, len(validation))
-        temperature = float(model.temperature)
-        return {"positive_first": first / count, "validation_loss": losses / count, "temperature": temperature}
-
-    if steps is None:
-        steps = 10**6 if minutes is not None else math.ceil(EPOCHS * len(training) / batch_size)
+    if config.steps is None and config.minutes is None:
+        config = replace(config, steps=math.ceil(EPOCHS * len(training) / config.batch_size))
     result = train(
         model,
         loss_of,
         out=out,
-        steps=steps,
-        learning_rate=learning_rate,
-        validate=validate if validation else None,
-        validate_every=validate_every,
-        save_every=validate_every,
-        minutes=minutes,
-        seed=seed,
+        optimization=config.optimization(defaults.learning_rate),
+        validate=_validation(scorer, validation, config) if validation else None,
+        validate_every=config.validate_every,
+        save_every=config.validate_every,
         settings={
             "fusion": start.fingerprint,
             "image tower": tower,
             "questions": _digest(samples),
-            "batch_size": batch_size,
-            "validation_share": validation_share,
+            "batch_size": config.batch_size,
+            "validation_share": config.validation_share,
             "max_tokens": max_tokens,
         },
         progress=progress,
@@ -195,78 +142,58 @@ def train_reranker(
     return out / "fusion"
 
 
+def _read(data: RerankerData) -> tuple[dict[str, Entity], list[Sample], dict[ImageKey, ImageLoader]]:
+    """Reads the entities, the samples and the images of a training."""
+    mined = read_negatives(data.negatives)
+    wanted = {key for found in mined.values() for key in found} | {key for q in data.questions for key in q.entity_ids}
+    entities = {entity.id: entity for entity in read_knowledge_base(data.kb, data.kb_format) if entity.id in wanted}
+    main = main_images(data.images, data.kb, data.kb_format, entities)
+    paths = {question.image_id: data.query_image_of(question.image_id) for question in data.questions}
+    samples = make_samples(data.questions, entities, mined, lambda entity: main.get(entity.id), paths.get, CANDIDATES)
+    images: dict[ImageKey, ImageLoader] = {
+        ImageKey("query", key): partial(load_image, path)
+        for key in dict.fromkeys(sample.image_id for sample in samples)
+        if (path := paths[key]) is not None
+    }
+    used = {sample.positive.entity_id for sample in samples} | {key for sample in samples for key in sample.others}
+    images |= {ImageKey("main", key): main[key] for key in sorted(used)}
+    return entities, samples, images
+
+
+def _validation(
+    scorer: SampleScorer, samples: Sequence[Sample], config: RerankerTrainingConfig
+) -> Callable[[], dict[str, float]]:
+    """Returns a function that validates the model: how often the positive comes first, and the loss."""
+
+    def validate() -> dict[str, float]:
+        first, losses = 0, 0.0
+        for begin in range(0, len(samples), config.batch_size):
+            batch = samples[begin : begin + config.batch_size]
+            rng = random.Random(f"{config.seed}:validation:{begin}")
+            similarities = scorer.similarities(batch, rng, augmented=False)
+            first += int((similarities[:, 0] > similarities[:, 1:].amax(1)).sum())
+            losses += float(contrastive_loss(similarities, scorer.model.temperature)) * len(batch)
+        return {
+            "positive_first": first / len(samples),
+            "validation_loss": losses / len(samples),
+            "temperature": float(scorer.model.temperature),
+        }
+
+    return validate
+
+
 def split_samples(samples: Sequence[Sample], share: float, seed: int) -> tuple[list[Sample], list[Sample]]:
-    """Returns samples to train on and at most `MOST_VALIDATED` to validate on; no picture is in both."""
-    pictures = sorted({sample.image_id for sample in samples})
-    held_out = set(random.Random(f"{seed}:split").sample(pictures, int(share * len(pictures))))
+    """Splits samples into those to train on and at most `MOST_VALIDATED` to validate on; no image is in both."""
+    images = sorted({sample.image_id for sample in samples})
+    held_out = set(random.Random(f"{seed}:split").sample(images, int(share * len(images))))
     training = [sample for sample in samples if sample.image_id not in held_out]
     validation = [sample for sample in samples if sample.image_id in held_out]
     random.Random(f"{seed}:validation").shuffle(validation)
     return training, validation[:MOST_VALIDATED]
 
 
-class Batches:
-    """Samples to similarities: texts are prepared and cut into tokens once.
-
-    Args:
-        model: What is trained.
-        entities: By their ids.
-        features: Of the questions' pictures and of the main images.
-        max_tokens: Longest text.
-    """
-
-    def __init__(
-        self,
-        model: Reranker,
-        entities: Mapping[str, Entity],
-        features: Features,
-        max_tokens: int,
-    ):
-        self.model = model
-        self.entities = entities
-        self.features = features
-        self.max_tokens = max_tokens
-        self._ids: dict[Pair | str, list[int]] = {}
-
-    def similarities(self, samples: Sequence[Sample], rng: random.Random, augmented: bool) -> Tensor:
-        """Returns the similarity of each question to its candidates, float32 [B, 16], the positive in column 0."""
-        drawn = [draw_candidates(sample, self.entities, rng, CANDIDATES) for sample in samples]
-        pairs = [pair for candidates in drawn for pair in candidates]
-        asked = [self.features[Shown("query", sample.image_id)] for sample in samples]
-        shown = [self.features[Shown("main", pair.entity_id)] for pair in pairs]
-        query = self._fuse(asked, [sample.question for sample in samples], rng if augmented else None)
-        candidates = self._fuse(shown, pairs, rng if augmented else None)
-        return mean_max_sim(query, candidates.view(len(samples), CANDIDATES, *query.shape[1:]))
-
-    def _fuse(self, features: Sequence[Tensor], texts: Sequence[Pair | str], rng: random.Random | None) -> Tensor:
-        fusion = self.model.fusion
-        device = fusion.query_tokens.device
-        views = torch.stack([views[rng.randrange(len(views)) if rng else 0] for views in features])
-        ids = [self._tokens(text) for text in texts]
-        padded = torch.full((len(ids), max(map(len, ids))), fusion.tokenizer.pad_token_id)
-        mask = torch.zeros_like(padded)
-        for i, row in enumerate(ids):
-            padded[i, : len(row)] = torch.tensor(row)
-            mask[i, : len(row)] = 1
-        with torch.autocast(device.type, dtype=torch.bfloat16):
-            return fusion.fuse_tokens(views.to(device).float(), padded.to(device), mask.to(device))
-
-    def _tokens(self, text: Pair | str) -> list[int]:
-        if text not in self._ids:
-            if isinstance(text, str):
-                prepared = blip_caption(text)
-            else:
-                entity = self.entities[text.entity_id]
-                section = entity.sections[text.position]
-                prepared = blip_caption(section_passage(entity.title, section.title, section.text))
-            tokenizer = self.model.fusion.tokenizer
-            limit = min(self.max_tokens, self.model.fusion.max_text_tokens)
-            self._ids[text] = tokenizer(prepared, truncation=True, max_length=limit)["input_ids"]
-        return self._ids[text]
-
-
 def shared_tower(fusion: Path, encoder: Path) -> Path | None:
-    """Returns `encoder` where its image tower can replace that of the fusion encoder, else `None`.
+    """Returns `encoder` if its image tower can replace that of the fusion encoder, else `None`.
 
     Published models keep their own: BLIP-2's ViT-g is not step 1's tower.
     """

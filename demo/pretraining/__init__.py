@@ -1,1 +1,1 @@
-"""How the embedded weights are made: random flags, imagined countries, and the training runs. Not part of the wheel."""
+"""Training of the embedded weights: random flags, imagined countries and the runs. Not part of the wheel."""

@@ -1,11 +1,11 @@
-"""What made-up flags carry, and the colors that they take: emblems, stars, discs, moons."""
+"""Charges of random flags (emblems, stars, discs, moons) and their colors."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping
 
-from demo.draw import COLORS
+from demo.colors import COLORS
 
 COLOR_WEIGHTS = {
     "red": 30, "white": 27, "blue": 14, "green": 16, "yellow": 13, "gold": 6, "black": 9, "darkblue": 6, "navy": 5,
@@ -31,7 +31,7 @@ LIGHT = ("white", "yellow", "gold", "white")
 
 
 class Studio:
-    """Draws numbers and colors for one flag: a color name keeps one shade, and neighbors stand apart."""
+    """Draws numbers and colors for one flag: each color name has one shade, and neighbors contrast."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -50,7 +50,7 @@ class Studio:
         return f"{self.rng.uniform(low, high):.3g}"
 
     def shade(self, name: str) -> str:
-        """Returns the name with this flag's shade of it: a little off the usual one."""
+        """Returns the name with this flag's shade of it, a little off the usual one."""
         if name not in self.shades:
             spread = 4 if name in ("white", "black") else 13
             light = self.rng.gauss(1, 0.12)
@@ -59,7 +59,7 @@ class Studio:
         return self.shades[name]
 
     def color(self, *others: str) -> str:
-        """Returns a color that stands out from `others`."""
+        """Returns a color that contrasts with `others`."""
         near = {name for other in others for name in _family(other.partition("#")[0])}
         used = [name for name in self.shades if name not in near]
         if used and self.chance(0.35):
@@ -67,7 +67,7 @@ class Studio:
         return self.shade(self.draw({n: w for n, w in COLOR_WEIGHTS.items() if n not in near}))
 
     def charge_color(self, *others: str) -> str:
-        """Returns a color like `color` does, but more often white or yellow, as most real charges are."""
+        """Returns a color that contrasts with `others`, more often white or yellow, as most real charges are."""
         near = {name for other in others for name in _family(other.partition("#")[0])}
         name = self.rng.choice(LIGHT)
         return self.shade(name) if name not in near and self.chance(0.55) else self.color(*others)
@@ -86,12 +86,12 @@ def _family(name: str) -> set[str]:
 
 
 def at(x: float, y: float) -> str:
-    """Returns the option that puts a layer at x, y."""
+    """Returns the option that places a layer at x, y."""
     return f"at={x:.3g},{y:.3g}"
 
 
 def charge(s: Studio, x: float, y: float, r: float, *on: str) -> list[str]:
-    """Returns layers: a thing of radius about `r`, in a color that stands out from those it lies `on`."""
+    """Returns the layers of a charge with a radius of about `r`, in a color that contrasts with those it is `on`."""
     place, c, size = at(x, y), s.charge_color(*on), f"r={r * s.rng.uniform(0.75, 1.2):.3g}"
     kind = s.draw({"emblem": 40, "star": 22, "disc": 8, "moon": 8, "sun": 7, "stars": 9, "seal": 6, "plus": 2,
                    "ring": 2, "diamond": 2})  # fmt: skip
@@ -120,7 +120,7 @@ def charge(s: Studio, x: float, y: float, r: float, *on: str) -> list[str]:
 
 
 def emblem(s: Studio, x: float, y: float, r: float, *on: str) -> str:
-    """Returns a pictogram in one to three colors."""
+    """Returns an emblem in one to three colors."""
     kind = s.draw(EMBLEM_WEIGHTS)
     first = s.color(*on)
     many = s.rng.choice((2, 3, 3)) if kind == "coat" else s.rng.choice((1, 1, 1, 2, 3))
@@ -129,7 +129,7 @@ def emblem(s: Studio, x: float, y: float, r: float, *on: str) -> str:
 
 
 def star_group(s: Studio, x: float, y: float, r: float, c: str) -> str:
-    """Returns a group of stars that is about 2 r wide."""
+    """Returns a group of stars, about 2 r wide."""
     layout = s.draw({"circle": 40, "arc": 20, "line": 20, "column": 8, "grid": 12})
     low, high = {"grid": (6, 30), "column": (2, 5)}.get(layout, (3, 15))
     n = s.rng.randint(low, high)

@@ -1,4 +1,4 @@
-"""Endless training batches of flags: photographs, clean drawings and their descriptions, made anew at every step."""
+"""Endless training batches of flags: photographs, clean drawings and descriptions, generated anew at every step."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from demo.describe import describe
 from demo.draw import draw
 from demo.facts import countries
 from demo.flags import Flag, load_flags
-from demo.photo import photograph_batch
 from demo.pretraining.generate import random_flag, similar_flag
+from demo.pretraining.photo_batch import photograph_batch
 
 HEIGHT, WIDTH = 80, 120  # of a drawing before it is photographed
 SYLLABLES = ("ba", "bel", "can", "dor", "el", "far", "go", "ha", "il", "jor", "ka", "lan", "mo", "nu", "or", "pa")
@@ -25,13 +25,13 @@ SYLLABLES = ("ba", "bel", "can", "dor", "el", "far", "go", "ha", "il", "jor", "k
 
 @dataclass(frozen=True)
 class FlagBatch:
-    """One batch of B flags, the first C of them with a clean picture too.
+    """A batch of B flags, the first C of them with a clean drawing too.
 
     Attributes:
         photographs: float32 [B, 3, S, S] in 0..1.
         drawings: float32 [C, 3, S, S] in 0..1.
         texts: B descriptions.
-        looks: B fixed descriptions: flags that look alike have the same one.
+        looks: B fixed captions; flags that look alike share one.
     """
 
     photographs: Tensor
@@ -41,15 +41,15 @@ class FlagBatch:
 
 
 class FlagBatches:
-    """Makes the batch of a step from (seed, step) alone.
+    """Generates the batch of a step from (seed, step) alone.
 
     Args:
-        size: Side S of a picture in pixels.
-        known: Flags of the knowledge base a batch.
-        made_up: Random flags a batch; half of them are near twins of the other half.
-        summaries: Country code to summary of its article.
-        seed: Start of all randomness.
-        backgrounds: How many background pictures to keep.
+        size: Side S of an image in pixels.
+        known: Flags of the knowledge base per batch.
+        made_up: Random flags per batch; half of them are near twins of the other half.
+        summaries: Summaries of the articles, by country code.
+        seed: Seed of everything random.
+        backgrounds: Number of background images to keep.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class FlagBatches:
             flags.append(flag)
             name = f"{made_up_name(rng)}. " if rng.random() < 0.5 else ""
             texts.append(name + describe(flag, rng))
-        pictures = torch.stack([_drawing(flag) for flag in flags])
-        photographs = self.photographs(flags, generator, pictures)
+        all_drawings = torch.stack([_drawing(flag) for flag in flags])
+        photographs = self.photographs(flags, generator, all_drawings)
         order = [i for i in range(len(flags)) if i < clean // 2 or i >= len(flags) - (clean - clean // 2)]
-        drawings = functional.interpolate(pictures[order].float() / 255, (self.size, self.size), mode="bilinear")
-        # The pictures with a drawing come first.
+        drawings = functional.interpolate(all_drawings[order].float() / 255, (self.size, self.size), mode="bilinear")
+        # The flags with a clean drawing come first.
         order += [i for i in range(len(flags)) if i not in set(order)]
         return FlagBatch(
             photographs[order],
@@ -94,14 +94,14 @@ class FlagBatches:
             [describe(flags[i]) for i in order],
         )
 
-    def photographs(self, flags: Sequence[Flag], generator: torch.Generator, pictures: Tensor | None = None) -> Tensor:
+    def photographs(self, flags: Sequence[Flag], generator: torch.Generator, drawings: Tensor | None = None) -> Tensor:
         """Returns one photograph of each flag, float32 [B, 3, S, S] in 0..1."""
-        if pictures is None:
-            pictures = torch.stack([_drawing(flag) for flag in flags])
+        if drawings is None:
+            drawings = torch.stack([_drawing(flag) for flag in flags])
         ratios = torch.tensor([flag.ratio for flag in flags])
         ratios = ratios * torch.empty(len(flags)).uniform_(0.93, 1.07, generator=generator)
         scenes = self._scenes(len(flags), generator)
-        return _soften(photograph_batch(pictures, scenes, generator, ratios), generator)
+        return _soften(photograph_batch(drawings, scenes, generator, ratios), generator)
 
     def _known_text(self, code: str, rng: random.Random) -> str:
         name, flag, kind = self.names[code], self.flags[code], rng.random()
@@ -114,7 +114,7 @@ class FlagBatches:
         return f"{name}. {describe(flag, rng)}"
 
     def _scenes(self, count: int, generator: torch.Generator) -> Tensor:
-        """Backgrounds, cut at random places and mirrored: uint8 [count, 3, S, S]."""
+        """Returns backgrounds, cropped and mirrored at random, uint8 [count, 3, S, S]."""
         picked = self.backgrounds[torch.randint(len(self.backgrounds), (count,), generator=generator)]
         room = picked.shape[-1] - self.size
         top, left = (int(torch.randint(room + 1, (1,), generator=generator)) for _ in range(2))
@@ -132,19 +132,19 @@ def _drawing(flag: Flag) -> Tensor:
 
 
 def made_up_name(rng: random.Random) -> str:
-    """Returns a name that sounds like a country's and is none."""
+    """Returns an invented name that sounds like a country's."""
     return "".join(rng.choices(SYLLABLES, k=rng.randint(2, 4))).capitalize()
 
 
-def _soften(pictures: Tensor, generator: torch.Generator) -> Tensor:
-    """Some pictures out of focus, all with a little noise."""
-    blurred = functional.avg_pool2d(functional.pad(pictures, (1, 1, 1, 1), mode="replicate"), 3, stride=1)
-    amount = (torch.rand(len(pictures), 1, 1, 1, generator=generator) * 1.6 - 0.6).clamp(min=0)
-    noise = torch.randn(pictures.shape, generator=generator) * 0.02
-    return (pictures.lerp(blurred, amount) + noise).clamp_(0, 1)
+def _soften(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Puts some images out of focus, and adds a little noise to all."""
+    blurred = functional.avg_pool2d(functional.pad(images, (1, 1, 1, 1), mode="replicate"), 3, stride=1)
+    amount = (torch.rand(len(images), 1, 1, 1, generator=generator) * 1.6 - 0.6).clamp(min=0)
+    noise = torch.randn(images.shape, generator=generator) * 0.02
+    return (images.lerp(blurred, amount) + noise).clamp_(0, 1)
 
 
 def corpus(count: int, articles: Sequence[str], seed: int = 0) -> list[str]:
-    """Returns texts to learn a vocabulary from: `count` descriptions of random flags, then `articles`."""
+    """Returns texts to train a tokenizer on: `count` descriptions of random flags, then `articles`."""
     rng = random.Random(f"corpus {seed}")
     return [describe(random_flag(rng), rng) for _ in range(count)] + list(articles)

@@ -1,4 +1,4 @@
-"""Made-up flags: an endless supply of plausible ones, and near twins of a given one."""
+"""Generates random flags: an endless supply of plausible ones, and near twins of a given one."""
 
 from __future__ import annotations
 
@@ -6,16 +6,24 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from demo.draw import COLORS
-from demo.flags import Flag, Layer, format_flag, parse
+from demo.colors import COLORS
+from demo.flags import Flag, Layer, parse
 from demo.pretraining.charges import EMBLEM_WEIGHTS, Studio, charge
 from demo.pretraining.layouts import LAYOUTS
 
 RATIOS = {1.5: 46, 2.0: 24, 5 / 3: 16, 1.9: 4, 1.75: 4, 1.6: 4, 1.4: 4, 1.25: 2, 4 / 3: 3, 1.0: 2}
 
 
+def format_flag(flag: Flag) -> str:
+    """Returns the line that `parse` reads back into the same flag."""
+    parts = [f"1:{flag.ratio:g}"]
+    for layer in flag.layers:
+        parts.append(" ".join([layer.operation, *layer.words, *(f"{k}={v}" for k, v in layer.options.items())]))
+    return "; ".join(parts)
+
+
 def random_flag(rng: random.Random) -> Flag:
-    """Returns a made-up flag: a common layout more often, every part of the flag language now and then."""
+    """Returns a random flag: common layouts more often, every part of the flag language now and then."""
     studio = Studio(rng)
     ratio = studio.draw(RATIOS)
     layout = rng.choices(list(LAYOUTS), list(LAYOUTS.values()))[0]
@@ -23,7 +31,7 @@ def random_flag(rng: random.Random) -> Flag:
 
 
 def similar_flag(flag: Flag, rng: random.Random) -> Flag:
-    """Returns a near twin of `flag` that differs from it in one thing, such as a color, a place or a count."""
+    """Returns a near twin of `flag` that differs in one thing, such as a color, a place or a count."""
     while True:
         edit = rng.choice(EDITS)
         twin = replace(flag, layers=tuple(edit(list(flag.layers), rng)))
@@ -78,7 +86,7 @@ def _equal(a: str, b: str) -> bool:
 
 
 def _change(operations: dict[str, str], key: str, options: Sequence[str]) -> Callable[..., list[Layer]]:
-    """An edit that sets option `key` of one of these operations (each with its default) to another value."""
+    """Returns an edit that sets option `key` of one of `operations` (each with its default) to another value."""
 
     def edit(layers: list[Layer], rng: random.Random) -> list[Layer]:
         places = [i for i, layer in enumerate(layers) if layer.operation in operations]

@@ -1,4 +1,4 @@
-"""Imagined countries beside the real ones: random flags over real facts, to learn to look, not to name."""
+"""Imagined countries beside the real ones: random flags with real facts, to learn to look rather than to name."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from demo.pretraining.flag_batches import FlagBatches, made_up_name
 from demo.pretraining.generate import random_flag, similar_flag
 from demo.questions import questions
 
-SIDE = 144  # of a photograph, squashed to a square as the models see it
+SIDE = 144  # of a photograph, resized to a square as the models see it
 
 
 def imagined_world(count: int, seed: int = 0) -> tuple[dict[str, Country], dict[str, Flag]]:
-    """Returns the real countries with `count` imagined ones after them, and all their flags, by code.
+    """Returns the real countries followed by `count` imagined ones, and all their flags, by code.
 
-    An imagined country has a made-up name, the other facts of a real one, and a random flag or a near twin of the flag
-    before it.
+    An imagined country has an invented name, the other facts of a real one, and a random flag or a near twin of the
+    previous flag.
     """
     rng = random.Random(f"imagined {seed}")
     world, flags = dict(countries()), load_flags()
@@ -46,14 +46,14 @@ def imagined_world(count: int, seed: int = 0) -> tuple[dict[str, Country], dict[
 
 
 def write_world(folder: Path, imagined: int, photographs: int, questions_each: int, seed: int = 0) -> None:
-    """Writes a data set to train step 2 on: `kb_wiki.json`, `images/flag`, `queries`, `train.csv`.
+    """Writes the data set that step 2 is trained on: `kb_wiki.json`, `images/flag`, `queries`, `train.csv`.
 
     Args:
-        folder: Made where it does not exist; one that holds `train.csv` is complete and stays as it is.
-        imagined: How many countries to make up.
-        photographs: Pictures of each flag; the questions about it share them.
-        questions_each: Questions about each country.
-        seed: Of everything.
+        folder: Created if it does not exist; a folder with `train.csv` is complete and left alone.
+        imagined: Number of imagined countries.
+        photographs: Photographs per flag; the questions about it share them.
+        questions_each: Questions per country.
+        seed: Seed of everything random.
     """
     if (folder / "train.csv").exists():
         return
@@ -74,8 +74,8 @@ def write_world(folder: Path, imagined: int, photographs: int, questions_each: i
     for start in range(0, len(everything), 128):
         part = everything[start : start + 128]
         taken = camera.photographs([flag for _, flag in part], generator)
-        for offset, picture in enumerate(taken):
-            array = (picture.permute(1, 2, 0).numpy() * 255).round().astype(np.uint8)
+        for offset, photo in enumerate(taken):
+            array = (photo.permute(1, 2, 0).numpy() * 255).round().astype(np.uint8)
             name = f"{part[offset][0]}_{(start + offset) % photographs}.jpg"
             Image.fromarray(array).save(folder / "queries" / name, quality=90)
     write_rows(folder / "train.csv", rows)

@@ -1,4 +1,4 @@
-"""The layouts of made-up flags, each a function that returns lines of the flag language."""
+"""Layouts of random flags: functions that return lines of the flag language."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POLYGONS = ("1,0/.25,.5/1,1", ".2,0/.8,0/.8,1", "0,1/.5,.2/1,1", "0,0/.3,.25/.3,
 
 
 def _bands(s: Studio) -> list[str]:
-    """Bands of equal or unequal width, often with something on the middle one."""
+    """Returns bands of equal or unequal width, often with something on the middle one."""
     way, n = s.draw({"h": 64, "v": 36}), int(s.draw({"2": 22, "3": 62, "4": 5, "5": 8, "6": 2, "7": 2}))
     colors = s.colors(n)
     if n in (3, 5, 7) and s.chance(0.3 if n == 3 else 0.7):
@@ -154,7 +154,7 @@ def _saltire(s: Studio) -> list[str]:
 
 
 def _plain(s: Studio) -> list[str]:
-    """A plain field with one or two things on it."""
+    """Returns a plain field with one or two charges."""
     field = s.color()
     x = s.rng.choice([0.5, 0.5, 0.5, 0.5, 0.42, 0.3])
     layers = [f"field {field}"]
@@ -176,7 +176,7 @@ def _disc(s: Studio) -> list[str]:
 
 
 def _corner(s: Studio) -> list[str]:
-    """A field, or two bands, with a canton or a star group in the upper hoist corner."""
+    """Returns a field, or two bands, with a canton or a charge in the upper hoist corner."""
     colors = s.colors(s.rng.choice([1, 1, 2]))
     layers = [f"field {colors[0]}" if len(colors) == 1 else f"bands h {' '.join(colors)}"]
     if s.chance(0.6):
@@ -189,7 +189,7 @@ def _corner(s: Studio) -> list[str]:
 
 
 def _stripes(s: Studio) -> list[str]:
-    """A field with narrow stripes across it, and a thing on it."""
+    """Returns a field with narrow stripes across it, often with a charge."""
     field = s.color()
     c = s.color(field)
     if s.chance(0.5):
@@ -214,7 +214,7 @@ def _quarters(s: Studio) -> list[str]:
 
 
 def _odd(s: Studio) -> list[str]:
-    """The rarer designs: rays, palls, diamonds, waves, frames, panels."""
+    """Returns one of the rarer designs: rays, palls, diamonds, waves, frames, panels."""
     a, b, c = s.colors(3)
     kind = s.rng.choice(["wedge", "pall", "diamond", "waves", "border", "panel", "panels", "poly", "side", "sunrise"])
     if kind == "wedge":

@@ -1,8 +1,8 @@
-"""Trains the embedded weights from nothing but this repository: `make weights`.
+"""Trains the embedded weights from this repository alone: `make weights`.
 
-Step 1's encoder learns from endless flags with their descriptions, and from the knowledge base's own drawings and
-summaries. Step 2's fusion encoder learns from questions about the real countries and imagined ones, with hard negatives
-mined by step 1, as `omgm train-reranker` does it (`make weights` runs both parts).
+Step 1's encoder learns from an endless supply of flags with their descriptions, and from the knowledge base's drawings
+and summaries. Step 2's fusion encoder learns from questions about the real countries and imagined ones, with hard
+negatives mined by step 1, in the same way as `omgm train-reranker`.
 """
 
 from __future__ import annotations
@@ -37,19 +37,22 @@ from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 from training.clip_loss import clip_loss, same_pairs
+from training.config import Optimization, RerankerTrainingConfig
 from training.loop import train
 from training.mine import mine_negatives
 from training.tokenizer import train_tokenizer
-from training.train_reranker import train_reranker
+from training.train_reranker import RerankerData, train_reranker
 
-KNOWN, MADE_UP, CLEAN = 40, 88, 32  # flags a batch: of the knowledge base, random, and those with a clean drawing too
+KNOWN, MADE_UP, CLEAN = 40, 88, 32  # flags per batch: of the knowledge base, random, and those with a clean drawing too
 VOCABULARY = 6000
 WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "embedded"
-IMAGINED, PHOTOGRAPHS, QUESTIONS = 300, 4, 12  # countries made up; pictures and questions of each country
+IMAGINED, PHOTOGRAPHS, QUESTIONS = 300, 4, 12  # imagined countries; photographs and questions per country
 
 
-def train_encoder(out: Path, steps: int, minutes: float | None, seed: int = 0, learning_rate: float = 1.5e-3) -> Path:
-    """Returns the folder of a trained step-1 encoder, `out/encoder`; goes on where an interrupted run stopped."""
+def train_encoder(
+    out: Path, steps: int | None, minutes: float | None, seed: int = 0, learning_rate: float = 1.5e-3
+) -> Path:
+    """Trains a step 1 encoder; returns its folder, `out/encoder`. A killed run resumes."""
     out.mkdir(parents=True, exist_ok=True)
     texts = summaries(out)
     config = SmallCLIPConfig(vocab_size=VOCABULARY)
@@ -85,13 +88,10 @@ def train_encoder(out: Path, steps: int, minutes: float | None, seed: int = 0, l
         model,
         loss_of,
         out=out / "encoder-run",
-        steps=steps,
-        minutes=minutes,
-        learning_rate=learning_rate,
+        optimization=Optimization(steps=steps, minutes=minutes, learning_rate=learning_rate, seed=seed),
         validate=_encoder_validation(encoder, texts),
         validate_every=100,
         save_every=100,
-        seed=seed,
         settings={"known": KNOWN, "made_up": MADE_UP, "clean": CLEAN},
     )
     encoder.save(out / "encoder")
@@ -100,7 +100,7 @@ def train_encoder(out: Path, steps: int, minutes: float | None, seed: int = 0, l
 
 
 def train_fusion(out: Path, steps: int | None, minutes: float | None, seed: int = 0) -> Path:
-    """Returns `out/fusion-run/fusion`, a fusion encoder trained around the image tower of `out/encoder`."""
+    """Trains a fusion encoder with the image tower of `out/encoder`; returns its folder, `out/fusion-run/fusion`."""
     world = out / "world"
     write_world(world, IMAGINED, PHOTOGRAPHS, QUESTIONS, seed)
     encoder = ClipEncoder.load(out / "encoder")
@@ -110,29 +110,22 @@ def train_fusion(out: Path, steps: int | None, minutes: float | None, seed: int 
     )
     rows = load("evqa", world / "train.csv")
 
-    def picture_of(image_id: str) -> Path | None:
+    def query_image_of(image_id: str) -> Path | None:
         return find_query_image(world / "queries", image_id)
 
-    mine_negatives(encoder, index, rows, picture_of, out / "negatives.json")
+    mine_negatives(encoder, index, rows, query_image_of, out / "negatives.json")
     torch.manual_seed(seed)
     start = QFormerFusion.create(encoder.model.vision_model, encoder.model.config, encoder.tokenizer, encoder.pixels)
     start.save(out / "start")
-    return train_reranker(
-        out / "start",
-        kb,
-        images,
-        rows,
-        picture_of,
-        out / "negatives.json",
-        out / "fusion-run",
-        steps=steps,
-        minutes=minutes,
-        seed=seed,
+    data = RerankerData(
+        kb=kb, images=images, questions=rows, query_image_of=query_image_of, negatives=out / "negatives.json"
     )
+    config = RerankerTrainingConfig(steps=steps, minutes=minutes, seed=seed)
+    return train_reranker(out / "start", data, out / "fusion-run", config)
 
 
 def publish(out: Path, weights: Path) -> None:
-    """Copies what was trained in `out` to `weights`, in half precision (docs/log.md has what that loses)."""
+    """Copies the models trained in `out` to `weights`, in half precision (docs/log.md says what that costs)."""
     ClipEncoder.load(out / "encoder").save(weights / "encoder", torch.float16)
     QFormerFusion.load(out / "fusion-run" / "fusion").save(weights / "fusion", torch.float16)
     for part in ("encoder", "fusion"):
@@ -140,7 +133,7 @@ def publish(out: Path, weights: Path) -> None:
 
 
 def summaries(folder: Path) -> dict[str, str]:
-    """Returns country code to the extractive summary of its article, as `omgm build-index` would write it."""
+    """Returns the extractive summary of each country's article, by country code, as `omgm build-index` writes it."""
     path = folder / "kb_wiki.json"
     path.write_text(json.dumps(articles()), encoding="utf-8")
     entities = list(read_knowledge_base(path, "evqa"))
@@ -151,7 +144,7 @@ def summaries(folder: Path) -> dict[str, str]:
 def _encoder_validation(
     encoder: ClipEncoder, texts: dict[str, str], made_up: int = 300
 ) -> Callable[[], dict[str, float]]:
-    """Recall of photographs not seen in training: the known flags by their summaries, unknown ones by descriptions."""
+    """Returns a function that measures recall on new photographs: of known flags by summary, of new ones by caption."""
     rng = random.Random("validation")
     flags = load_flags()
     known = [photograph(draw(flags[code]), rng, (160, 128)) for code in flags]
@@ -159,8 +152,8 @@ def _encoder_validation(
     unknown = [photograph(draw(flag), rng, (160, 128)) for flag in strange]
     words = [describe(flag, rng) for flag in strange]
 
-    def recall(pictures: list[Image.Image], candidates: list[str], k: int) -> float:
-        scores = encoder.encode_images(pictures) @ encoder.encode_texts(candidates).T
+    def recall(images: list[Image.Image], candidates: list[str], k: int) -> float:
+        scores = encoder.encode_images(images) @ encoder.encode_texts(candidates).T
         rank = (scores > scores.diag()[:, None]).sum(1)
         return float((rank < k).float().mean())
 
@@ -180,13 +173,13 @@ def main(argv: list[str] | None = None) -> None:
     """Trains one part of the embedded weights."""
     parser = argparse.ArgumentParser(prog="python -m demo.pretraining.train_weights", description=__doc__)
     parser.add_argument("part", choices=["encoder", "fusion", "publish"])
-    parser.add_argument("--out", type=Path, default=Path("artifacts/weights"), help="where the run goes")
-    parser.add_argument("--steps", type=int, help="most steps")
-    parser.add_argument("--minutes", type=float, help="most wall time")
+    parser.add_argument("--out", type=Path, default=Path("artifacts/weights"), help="folder of the run")
+    parser.add_argument("--steps", type=int, help="stop after this many steps")
+    parser.add_argument("--minutes", type=float, help="stop after this many minutes")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     if args.part == "encoder":
-        train_encoder(args.out, args.steps or 100_000, args.minutes, args.seed)
+        train_encoder(args.out, args.steps, args.minutes, args.seed)
     elif args.part == "fusion":
         train_fusion(args.out, args.steps, args.minutes, args.seed)
     else:

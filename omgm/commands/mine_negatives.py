@@ -1,4 +1,4 @@
-"""Find, for each training question, the entities that step 1 takes for the right one."""
+"""Find hard negatives: the entities that step 1 ranks highest for each training question."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from omgm.commands.common import add_profile, add_questions, finder, load_questi
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="what build-index wrote")
+    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the index folder")
     add_questions(parser)
-    parser.add_argument("--k", type=positive, default=20, metavar="N", help="candidates a question (%(default)s)")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the negatives")
+    parser.add_argument("--k", type=positive, default=20, metavar="N", help="candidates per question (%(default)s)")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the negatives."""
+    """Mines the negatives and writes them."""
     profile = profile_of(args)
     questions = load_questions(args)
 
@@ -29,4 +29,4 @@ def run(args: argparse.Namespace) -> None:
     encoder = build_encoder(profile)
     index = Index.open(args.index, encoder=encoder)
     count = mine_negatives(encoder, index, questions, finder(args), args.out, k=args.k)
-    print(f"{args.out}: negatives of {count} pictures")
+    print(f"{args.out}: negatives of {count} images")

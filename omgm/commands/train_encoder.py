@@ -1,4 +1,4 @@
-"""Adapt step 1 to a knowledge base with its pictures and, where given, labeled pictures of questions."""
+"""Adapt step 1 to a knowledge base with its images and, optionally, labeled images of questions."""
 
 from __future__ import annotations
 
@@ -34,35 +34,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Trains and writes `profile.toml` beside the weights."""
+    """Trains the encoder and writes `profile.toml` beside the weights."""
     if (args.queries is None) != (args.query_images is None):
-        raise ValueError("--queries and --query-images go together")
+        raise ValueError("--queries and --query-images must be given together")
     profile = profile_of(args)
 
-    from omgm.parts import build_summarizer, model_folder
-    from training.train_encoder import train_encoder
+    from omgm.parts import build_summarizer, model_folder, placement
+    from training.config import TrainingConfig
+    from training.train_encoder import EncoderData, train_encoder
 
-    folder = train_encoder(
-        model_folder(profile, "encoder"),
-        existing(args.kb, "--kb"),
-        images_of(args),
-        args.out,
+    config = TrainingConfig(seed=args.seed, device=placement(profile)[0], **limits_of(args))
+    data = EncoderData(
+        kb=existing(args.kb, "--kb"),
+        images=images_of(args),
         summarizer=build_summarizer(profile),
         labeled=_labeled(args) if args.queries is not None else (),
         kb_format=args.kb_format,
-        seed=args.seed,
-        **limits_of(args),
     )
-    print(f"trained; the next command takes --profile {write_trained(args, 'encoder.model', folder)}")
+    folder = train_encoder(model_folder(profile, "encoder"), data, args.out, config)
+    print(f"trained; use it with --profile {write_trained(args, 'encoder.model', folder)}")
 
 
 def _labeled(args: argparse.Namespace) -> list[tuple[Path, str]]:
-    """Returns each picture of the questions once, with the entity it shows; those without either are left out."""
+    """Returns each image of the questions once, with the entity it shows; images without either are left out."""
     find = finder(args)
     questions = load_questions(args)
-    shown = {question.image_id: question.entity_ids[0] for question in questions if question.entity_ids}
-    labeled = [(path, entity) for image_id, entity in shown.items() if (path := find(image_id)) is not None]
+    entity_of = {question.image_id: question.entity_ids[0] for question in questions if question.entity_ids}
+    labeled = [(path, entity) for image_id, entity in entity_of.items() if (path := find(image_id)) is not None]
     total = len({question.image_id for question in questions})
     if left_out := total - len(labeled):
-        logger.warning("%d of %d pictures left out: they are missing, or no entity is named", left_out, total)
+        logger.warning("%d of %d images left out: the file is missing, or no entity is named", left_out, total)
     return labeled

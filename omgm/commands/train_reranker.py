@@ -21,7 +21,7 @@ from omgm.commands.common import (
 )
 
 ALPHA = 0.9
-"""The paper's weight of step 1, where both models were trained on what they search; `omgm sweep` finds a better one."""
+"""The paper's weight of step 1, for models trained on what they search; `omgm sweep` can find a better one."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,40 +30,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_knowledge_base(parser, own_pictures=True)
     add_kb_format(parser)
     add_questions(parser)
-    parser.add_argument("--negatives", type=Path, required=True, metavar="FILE", help="what mine-negatives wrote")
+    parser.add_argument("--negatives", type=Path, required=True, metavar="FILE", help="the output of mine-negatives")
     add_training(parser)
     parser.add_argument(
         "--cache-gib",
         type=float,
         default=8.0,
         metavar="N",
-        help="memory for the pictures' features; those that do not fit are computed each time (%(default)s)",
+        help="memory for image features; those that do not fit are computed at every use (%(default)s)",
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Trains and writes `profile.toml` beside the weights."""
+    """Trains the fusion encoder and writes `profile.toml` beside the weights."""
     profile = profile_of(args)
     questions = load_questions(args)
 
     from omgm.parts import model_folder, placement
-    from training.train_reranker import shared_tower, train_reranker
+    from training.config import RerankerTrainingConfig
+    from training.train_reranker import RerankerData, shared_tower, train_reranker
 
-    fusion = model_folder(profile, "fusion")
-    folder = train_reranker(
-        fusion,
-        existing(args.kb, "--kb"),
-        images_of(args),
-        questions,
-        finder(args),
-        existing(args.negatives, "--negatives"),
-        args.out,
-        encoder=shared_tower(fusion, model_folder(profile, "encoder")),
-        kb_format=args.kb_format,
-        cache_gib=args.cache_gib,
-        device=placement(profile)[0],
-        seed=args.seed,
-        **limits_of(args),
+    config = RerankerTrainingConfig(
+        seed=args.seed, device=placement(profile)[0], cache_gib=args.cache_gib, **limits_of(args)
     )
+    data = RerankerData(
+        kb=existing(args.kb, "--kb"),
+        images=images_of(args),
+        questions=questions,
+        query_image_of=finder(args),
+        negatives=existing(args.negatives, "--negatives"),
+        kb_format=args.kb_format,
+    )
+    fusion = model_folder(profile, "fusion")
+    tower = shared_tower(fusion, model_folder(profile, "encoder"))
+    folder = train_reranker(fusion, data, args.out, config, encoder=tower)
     trained = write_trained(args, "fusion.model", folder, **{"fusion.alpha": ALPHA})
-    print(f"trained; the next command takes --profile {trained}")
+    print(f"trained; use it with --profile {trained}")

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from demo.colors import COLORS
 from demo.describe import describe
-from demo.draw import COLORS
 from demo.emblems import EMBLEMS
 from demo.flags import load_flags, parse
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from demo.colors import COLORS, color
-from demo.draw import OPERATIONS, draw
+from demo.draw import draw
 from demo.emblems import EMBLEMS
 from demo.flags import FLAGS_FILE, load_flags, parse
+from demo.painters import OPERATIONS
 
 FLAGS = load_flags()
 RED, WHITE, BLUE, GREEN = (206, 17, 38), (255, 255, 255), (0, 80, 170), (0, 135, 62)
@@ -147,25 +148,25 @@ def test_height_must_be_positive() -> None:
 
 
 def test_emblems_look_different() -> None:
-    pictures = {
+    drawings = {
         kind: np.asarray(draw(parse(f"1:1; field white; emblem {kind} black r=.48"), 48)).astype(int)
         for kind in EMBLEMS
     }
-    for first, a in pictures.items():
+    for first, a in drawings.items():
         assert (a < 128).any(), first
-        for second, b in pictures.items():
+        for second, b in drawings.items():
             assert first == second or np.abs(a - b).mean() > 5, (first, second)
 
 
 def test_every_flag_draws() -> None:
     assert len(FLAGS) == len(tomllib.loads(FLAGS_FILE.read_text(encoding="utf-8"))) == 196
-    pictures = {}
+    drawings = {}
     for code, flag in FLAGS.items():
         image = draw(flag, 32)
         assert image.size == (round(32 * flag.ratio), 32), code
-        pictures[code] = image.resize((48, 32)).tobytes()
+        drawings[code] = image.resize((48, 32)).tobytes()
     # Romania and Chad, Indonesia and Monaco differ by shade or proportions only, and still differ
-    assert len(set(pictures.values())) == 196
+    assert len(set(drawings.values())) == 196
 
 
 def test_flags_use_every_common_operation() -> None:

@@ -6,23 +6,23 @@ from training.augment import vary
 
 
 def test_strength_zero_only_resizes() -> None:
-    picture = torch.arange(4 * 4 * 3, dtype=torch.uint8).view(1, 3, 4, 4)
-    same = vary(picture, 4, torch.Generator().manual_seed(0), strength=0.0)
-    torch.testing.assert_close(same, picture.float() / 255)
+    image = torch.arange(4 * 4 * 3, dtype=torch.uint8).view(1, 3, 4, 4)
+    same = vary(image, 4, torch.Generator().manual_seed(0), strength=0.0)
+    torch.testing.assert_close(same, image.float() / 255)
 
 
-def test_each_picture_varies_by_the_generator_alone() -> None:
-    pictures = torch.randint(0, 255, (1, 3, 40, 40), dtype=torch.uint8).expand(5, -1, -1, -1)
-    one = vary(pictures, 32, torch.Generator().manual_seed(3))
+def test_each_image_varies_by_the_generator_alone() -> None:
+    images = torch.randint(0, 255, (1, 3, 40, 40), dtype=torch.uint8).expand(5, -1, -1, -1)
+    one = vary(images, 32, torch.Generator().manual_seed(3))
     assert one.shape == (5, 3, 32, 32)
     assert one.min() >= 0 and one.max() <= 1
     assert not torch.equal(one[0], one[1])
-    torch.testing.assert_close(one, vary(pictures, 32, torch.Generator().manual_seed(3)), rtol=0, atol=0)
+    torch.testing.assert_close(one, vary(images, 32, torch.Generator().manual_seed(3)), rtol=0, atol=0)
 
 
-def test_pictures_are_never_mirrored() -> None:
-    picture = torch.zeros(1, 3, 40, 40, dtype=torch.uint8)
-    picture[..., :20] = 255  # white on the left
+def test_images_are_never_mirrored() -> None:
+    image = torch.zeros(1, 3, 40, 40, dtype=torch.uint8)
+    image[..., :20] = 255  # white on the left
     for seed in range(10):
-        varied = vary(picture, 40, torch.Generator().manual_seed(seed))[0].mean(0)
+        varied = vary(image, 40, torch.Generator().manual_seed(seed))[0].mean(0)
         assert varied[:, :8].mean() > varied[:, -8:].mean()

@@ -1,4 +1,4 @@
-"""Training finds a knowledge base's pictures where an index of it does."""
+"""Training finds a knowledge base's images where an index of it does."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from omgm.commands.train_encoder import _labeled
 from retriever.types import ArticleImage, Entity
 from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
-from training.images import load_pictures, main_images
-from training.train_encoder import train_encoder
+from training.config import TrainingConfig
+from training.images import load_images, main_images
+from training.train_encoder import EncoderData, train_encoder
 
 
-def write_picture(path: Path, color: str, side: int = 12) -> None:
+def write_image(path: Path, color: str, side: int = 12) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (side, side), color).save(path)
 
@@ -30,23 +31,23 @@ def entity(name: str, *urls: str) -> Entity:
     return Entity(name, name, (), urls[0] if urls else None, images=tuple(ArticleImage(url) for url in urls))
 
 
-def test_the_first_picture_that_is_there_is_the_main_image(tmp_path: Path) -> None:
-    write_picture(tmp_path / "b.png", "blue")
-    write_picture(tmp_path / "deep" / "c.png", "red")
+def test_the_first_image_that_exists_is_the_main_image(tmp_path: Path) -> None:
+    write_image(tmp_path / "b.png", "blue")
+    write_image(tmp_path / "deep" / "c.png", "red")
     entities = {
         0: entity("both", "https://e.example/a.png", "https://e.example/b.png", "https://e.example/deep/c.png"),
         1: entity("none", "https://e.example/a.png"),
-        2: entity("picture-less"),
+        2: entity("imageless"),
         5: entity("main", "https://e.example/deep/c.png", "https://e.example/b.png"),
     }
     found = main_images(tmp_path, tmp_path / "kb.jsonl", None, entities)
     assert {row: load().getpixel((0, 0)) for row, load in found.items()} == {0: (0, 0, 255), 5: (255, 0, 0)}
-    loaded = load_pictures(list(found.values()), 4, progress=False)
+    loaded = load_images(list(found.values()), 4, progress=False)
     assert loaded.shape == (2, 3, 4, 4)
     assert loaded[:, :, 0, 0].tolist() == [[0, 0, 255], [255, 0, 0]]
 
 
-def test_nothing_to_look_at_is_said(tmp_path: Path) -> None:
+def test_a_knowledge_base_without_images_is_refused(tmp_path: Path) -> None:
     entities = {0: entity("none", "a.png")}
     with pytest.raises(ValueError, match="--images: name the folder"):
         main_images(None, tmp_path / "kb.jsonl", None, entities)
@@ -59,24 +60,21 @@ def test_nothing_to_look_at_is_said(tmp_path: Path) -> None:
 
 def test_an_encoder_is_trained_on_a_folder_of_articles(tmp_path: Path) -> None:
     for color in ("red", "green", "blue"):
-        write_picture(tmp_path / "kb" / f"{color}.png", color, 40)
+        write_image(tmp_path / "kb" / f"{color}.png", color, 40)
         (tmp_path / "kb" / f"{color}.md").write_text(f"# {color}\n![it]({color}.png)\n\nA {color} cloth.\n")
     small_encoder().save(tmp_path / "start")
     trained = train_encoder(
         tmp_path / "start",
-        tmp_path / "kb",
-        None,
+        EncoderData(kb=tmp_path / "kb", images=None, summarizer=FakeSummarizer()),
         tmp_path / "out",
-        summarizer=FakeSummarizer(),
-        steps=1,
-        minutes=None,
+        TrainingConfig(steps=1, minutes=None),
         progress=False,
     )
     before, after = (load_file(folder / "model.safetensors") for folder in (tmp_path / "start", trained))
     assert any((before[name] != after[name]).any() for name in before)
 
 
-def test_pictures_are_read_from_a_zim_file(tmp_path: Path) -> None:
+def test_images_are_read_from_a_zim_file(tmp_path: Path) -> None:
     pytest.importorskip("libzim")
     pytest.importorskip("selectolax")
     from tests.indexes.formats.test_zim import write_zim
@@ -90,9 +88,9 @@ def test_pictures_are_read_from_a_zim_file(tmp_path: Path) -> None:
     assert load().size == (90, 60) and load().getpixel((5, 5)) == (255, 0, 0)
 
 
-def test_questions_without_an_entity_label_no_picture(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_questions_without_an_entity_label_no_image(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("a", "b", "c"):
-        write_picture(tmp_path / "queries" / f"{name}.png", "red")
+        write_image(tmp_path / "queries" / f"{name}.png", "red")
     rows = [
         ("1", "a.png", "tea"),
         ("2", "b.png", None),
@@ -108,4 +106,4 @@ def test_questions_without_an_entity_label_no_picture(tmp_path: Path, caplog: py
     with caplog.at_level(logging.WARNING):
         labeled = _labeled(args)
     assert [(path.name, shown) for path, shown in labeled] == [("a.png", "tea"), ("c.png", "x")]
-    assert "2 of 4 pictures left out" in caplog.text
+    assert "2 of 4 images left out" in caplog.text

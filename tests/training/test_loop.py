@@ -1,4 +1,4 @@
-"""The training loop: resumed equals uninterrupted, and what a checkpoint must agree in."""
+"""The training loop: a resumed run equals an uninterrupted one, limits, and settings that must agree."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from training import loop
+from training.config import Optimization
 from training.loop import train
 
 TRUTH = torch.tensor([[1.0, -2.0, 0.5]])
@@ -20,7 +22,16 @@ def net() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.1), nn.Linear(8, 1))
 
 
-def run(out: Path, model: nn.Module, stop_at: int | None = None, **changes: object) -> dict[str, float]:
+def run(
+    out: Path,
+    model: nn.Module,
+    stop_at: int | None = None,
+    steps: int | None = 30,
+    minutes: float | None = None,
+    seed: int = 0,
+    settings: dict[str, object] | None = None,
+    progress: bool = False,
+) -> dict[str, float]:
     def loss_of(step: int) -> Tensor:
         if step == stop_at:
             raise KeyboardInterrupt
@@ -32,8 +43,28 @@ def run(out: Path, model: nn.Module, stop_at: int | None = None, **changes: obje
         x = torch.eye(3)
         return {"error": (model(x) - x @ TRUTH.T).square().mean().item()}
 
-    options: dict[str, object] = {"steps": 30, "learning_rate": 0.02, "validate_every": 4, "save_every": 5}
-    return train(model, loss_of, out=out, validate=validate, progress=False, **(options | changes))  # type: ignore[arg-type]
+    return train(
+        model,
+        loss_of,
+        out=out,
+        optimization=Optimization(steps=steps, minutes=minutes, learning_rate=0.02, seed=seed),
+        validate=validate,
+        validate_every=4,
+        save_every=5,
+        settings=settings,
+        progress=progress,
+    )
+
+
+class Clock:
+    """A clock that passes a second at every look."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        self.now += 1
+        return self.now
 
 
 def rows(out: Path) -> list[dict[str, str]]:
@@ -69,7 +100,7 @@ def test_it_learns(tmp_path: Path) -> None:
 
 def test_other_settings_are_named(tmp_path: Path) -> None:
     run(tmp_path, net(), settings={"data": "a"})
-    with pytest.raises(ValueError, match=r"data was 'a' and is 'b'; seed was 0 and is 1"):
+    with pytest.raises(ValueError, match=r"data was 'a' and is now 'b'; seed was 0 and is now 1"):
         run(tmp_path, net(), settings={"data": "b"}, seed=1)
 
 
@@ -79,10 +110,36 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
         run(tmp_path, nn.Linear(3, 1))
 
 
-def test_minutes_end_a_run(tmp_path: Path) -> None:
-    result = run(tmp_path, net(), steps=10**6, minutes=0.005)
-    assert 0.3 <= result["seconds"] < 3
-    assert float(rows(tmp_path)[-1]["learning_rate"]) < 0.002
+def test_minutes_end_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "time", Clock())
+    result = run(tmp_path, net(), steps=None, minutes=0.5)
+    # A second per step and one per validation: 6 validations in 24 steps make 30 s.
+    assert (result["steps"], result["seconds"]) == (24, 30)
+    # The last step starts at 28 of 30 s: 0.02 * (1 + cos(pi * (28 / 30 - 0.05) / 0.95)) / 2
+    assert float(rows(tmp_path)[-1]["learning_rate"]) == pytest.approx(2.425e-4, rel=1e-3)
+
+
+def test_a_log_shows_the_time_limit_in_few_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(loop, "time", Clock())
+    run(tmp_path / "name", net(), steps=None, minutes=2, progress=True)
+    lines = [line for line in capsys.readouterr().err.split("\n") if line]
+    assert "\r" not in "".join(lines) and len(lines) <= 3
+    assert lines[0].startswith("name:   0%")
+    assert lines[-1].startswith("name: 100%")
+    assert "step 96, 2.0 of 2 min, loss " in lines[-1]  # 120 s, of which 24 are validations
+
+
+def test_a_log_shows_the_step_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path, net(), steps=4, progress=True)
+    last = capsys.readouterr().err.rstrip().split("\n")[-1]
+    assert "100%" in last and "step 4 of 4, loss " in last and " min" not in last
+
+
+def test_a_run_needs_a_limit() -> None:
+    with pytest.raises(ValueError, match="steps or minutes must be given"):
+        Optimization(steps=None, learning_rate=0.1)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
@@ -92,7 +149,6 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
             model,
             lambda step: model(torch.full((1, 1), torch.inf)).mean(),
             out=tmp_path,
-            steps=2,
-            learning_rate=0.1,
+            optimization=Optimization(steps=2, learning_rate=0.1),
             progress=False,
         )

@@ -1,44 +1,36 @@
-"""Step 2's training of a BLIP-2: its own image tower stays, whatever part of the pictures' features fits in memory."""
+"""Step 2's training of a BLIP-2: its own image tower stays, however many image features fit in memory."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import load_file
 from transformers import CLIPConfig
 
 from omgm.__main__ import main
 from retriever.models.qformer import QFormerFusion
+from tests.fakes.training_world import TrainingWorld
 from tests.retriever.models.test_blip2 import kept, published  # noqa: F401  fixtures: the tiny BLIP-2 of transformers
-from tests.training.test_train_reranker import COLORS, TOPICS, World, world  # noqa: F401
 from training import loop
-from training.features import VIEWS, Features, Shown
+from training.config import RerankerTrainingConfig
 from training.train_reranker import shared_tower, train_reranker
 
 NOTHING = 1e-9
-"""GiB of memory, less than one picture's features."""
+"""GiB of memory, less than one image's features."""
 
 
-def run(world: World, blip2: Path, out: Path, **options: object) -> Path:  # noqa: F811
-    settings: dict[str, object] = {"steps": 3, "batch_size": 4, "learning_rate": 1e-3, "validation_share": 0.25}
-    return train_reranker(
-        blip2,
-        world.folder / "kb.json",
-        world.folder / "images",
-        world.questions,
-        world.query_image_of,
-        world.folder / "negatives.json",
-        out,
-        validate_every=2,
-        minutes=None,
-        progress=False,
-        **(settings | options),  # type: ignore[arg-type]
-    )
+CONFIG = RerankerTrainingConfig(
+    steps=3, minutes=None, batch_size=4, learning_rate=1e-3, validation_share=0.25, validate_every=2
+)
+
+
+def run(world: TrainingWorld, blip2: Path, out: Path, config: RerankerTrainingConfig = CONFIG) -> Path:
+    return train_reranker(blip2, world.data, out, config, progress=False)
 
 
 def assert_same(one: Path, other: Path) -> None:
@@ -48,7 +40,7 @@ def assert_same(one: Path, other: Path) -> None:
         assert torch.equal(tensor, found[name]), name
 
 
-def test_the_q_former_learns_and_the_tower_stays(world: World, kept: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_the_q_former_learns_and_the_tower_stays(world: TrainingWorld, kept: Path, tmp_path: Path) -> None:  # noqa: F811
     after = QFormerFusion.load(run(world, kept, tmp_path)).state_dict()
     before = QFormerFusion.load(kept).state_dict()
     moved = {name for name, tensor in before.items() if not torch.equal(tensor, after[name])}
@@ -61,14 +53,14 @@ def test_the_q_former_learns_and_the_tower_stays(world: World, kept: Path, tmp_p
 
 
 def test_resumed_without_memory_for_features_it_ends_the_same(
-    world: World,  # noqa: F811
+    world: TrainingWorld,
     kept: Path,  # noqa: F811
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     whole = run(world, kept, tmp_path / "whole")
-    assert "are kept" not in caplog.text
+    assert "computed at every use" not in caplog.text
     saved = loop._save
 
     def save_and_stop(*arguments: object) -> None:
@@ -77,44 +69,20 @@ def test_resumed_without_memory_for_features_it_ends_the_same(
 
     monkeypatch.setattr(loop, "_save", save_and_stop)
     with pytest.raises(KeyboardInterrupt):
-        run(world, kept, tmp_path / "parts", cache_gib=NOTHING)
-    assert "features of 1 of 16 pictures are kept" in caplog.text
+        run(world, kept, tmp_path / "parts", replace(CONFIG, cache_gib=NOTHING))
+    assert "features of 1 of 16 images fit" in caplog.text
     monkeypatch.setattr(loop, "_save", saved)
-    assert_same(whole, run(world, kept, tmp_path / "parts", cache_gib=NOTHING))
+    assert_same(whole, run(world, kept, tmp_path / "parts", replace(CONFIG, cache_gib=NOTHING)))
 
 
-def test_defaults_are_those_of_the_kind(world: World, kept: Path, tmp_path: Path) -> None:  # noqa: F811
-    run(world, kept, tmp_path, steps=1, learning_rate=None, validation_share=0.0)
+def test_defaults_are_those_of_the_kind(world: TrainingWorld, kept: Path, tmp_path: Path) -> None:  # noqa: F811
+    run(world, kept, tmp_path, replace(CONFIG, steps=1, learning_rate=None, validation_share=0.0))
     with safe_open(tmp_path / loop.CHECKPOINT_NAME, "pt") as checkpoint:
         settings = json.loads(checkpoint.metadata()["settings"])
     assert (settings["learning_rate"], settings["max_tokens"]) == (1e-5, 512)
 
 
-def test_the_longest_unused_features_are_dropped(kept: Path) -> None:  # noqa: F811
-    read: list[str] = []
-
-    def load(name: str) -> Image.Image:
-        read.append(name)
-        return Image.new("RGB", (20, 20), name)
-
-    pictures = {Shown("main", color): lambda color=color: load(color) for color in ("red", "green", "blue")}
-    fusion = QFormerFusion.load(kept)
-    one = VIEWS["main"] * 17 * 24 * 2  # views, cells of a 4 x 4 grid and the class token, width, bytes
-    features = Features(fusion, pictures, seed=0, limit=2 * one)
-    red, green, blue = pictures
-    first = features[red]
-    assert first.dtype == torch.bfloat16 and first.shape == (2, 17, 24)
-    with torch.no_grad():
-        plain = fusion.vision_features(fusion.pixels([Image.new("RGB", (20, 20), "red")]))[0]
-    torch.testing.assert_close(first[0].float(), plain, atol=0.05, rtol=0.01)
-    for key in (green, red, blue, red, green):  # blue drops green, and green drops blue
-        features[key]
-    assert read == ["red", "green", "blue", "green"]
-    assert features.bytes == 2 * one
-    assert torch.equal(Features(fusion, pictures, seed=0, limit=0)[green], features[green])
-
-
-def test_a_tower_is_shared_only_by_models_of_its_kind(world: World, kept: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_a_tower_is_shared_only_by_models_of_its_kind(world: TrainingWorld, kept: Path, tmp_path: Path) -> None:  # noqa: F811
     small, fusion = world.folder / "clip", world.folder / "fusion"
     assert shared_tower(fusion, small) == small
     assert shared_tower(kept, small) is None
@@ -125,15 +93,21 @@ def test_a_tower_is_shared_only_by_models_of_its_kind(world: World, kept: Path, 
 
 
 def test_the_command_leaves_blip2_its_tower(
-    world: World,  # noqa: F811
+    world: TrainingWorld,
     kept: Path,  # noqa: F811
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     lines = [
-        {"id": asked.id, "image": f"{asked.image_id}.png", "question": asked.question, "answers": ["no"]}
-        | {"entity": asked.entity_ids[0], "section": asked.section_index}
-        for asked in world.questions
+        {
+            "id": question.id,
+            "image": f"{question.image_id}.png",
+            "question": question.question,
+            "answers": ["no"],
+            "entity": question.entity_ids[0],
+            "section": question.section_index,
+        }
+        for question in world.questions
     ]
     (tmp_path / "questions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     negatives = json.loads((world.folder / "negatives.json").read_text())
@@ -159,4 +133,5 @@ def test_the_command_leaves_blip2_its_tower(
     before, after = QFormerFusion.load(kept), QFormerFusion.load(tmp_path / "out" / "fusion")
     assert after.vision_settings["kind"] == "blip2"
     assert after.fingerprint != before.fingerprint
-    assert len(COLORS) * len(TOPICS) == 32  # the candidates of a question come from these
+    for name, tensor in before.vision.state_dict().items():
+        assert torch.equal(tensor, after.vision.state_dict()[name]), name

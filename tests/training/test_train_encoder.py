@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from retriever.models.pixels import PixelPreparation
 from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
 from training.augment import vary
-from training.train_encoder import train_encoder
+from training.config import TrainingConfig
+from training.train_encoder import EncoderData, train_encoder
 
 COLORS = {"Red": (220, 30, 30), "Green": (20, 160, 40), "Blue": (30, 60, 200), "White": (240, 240, 240)}
 
@@ -43,20 +45,14 @@ def world(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(world: Path, out: str, steps: int) -> Path:
+def data_of(world: Path, labeled: Sequence[tuple[Path, str]] = ()) -> EncoderData:
+    return EncoderData(kb=world / "kb.json", images=world / "images", summarizer=FakeSummarizer(), labeled=labeled)
+
+
+def run(world: Path, out: str, steps: int, validate_every: int = 100) -> Path:
     labeled = [(world / "images" / f"{name}.png", f"https://x.example/{name}") for name in COLORS] * 4
-    return train_encoder(
-        world / "start",
-        world / "kb.json",
-        world / "images",
-        world / out,
-        summarizer=FakeSummarizer(),
-        labeled=labeled,
-        steps=steps,
-        minutes=None,
-        learning_rate=3e-3,
-        progress=False,
-    )
+    config = TrainingConfig(steps=steps, minutes=None, learning_rate=3e-3, validate_every=validate_every)
+    return train_encoder(world / "start", data_of(world, labeled), world / out, config, progress=False)
 
 
 def test_the_loss_falls(world: Path) -> None:
@@ -69,7 +65,7 @@ def test_the_loss_falls(world: Path) -> None:
     assert float(last[-1]["loss"]) < float(first[-1]["loss"])
 
 
-def test_a_run_that_was_cut_off_ends_with_the_same_weights(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_resumes_and_ends_with_the_same_weights(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run(world, "whole", 6)
 
     class Cut(Exception):
@@ -85,26 +81,18 @@ def test_a_run_that_was_cut_off_ends_with_the_same_weights(world: Path, monkeypa
         return vary(*arguments)
 
     monkeypatch.setattr("training.train_encoder.vary", vary_until_cut)
-    monkeypatch.setattr("training.train_encoder.SAVE_EVERY", 2)
     with pytest.raises(Cut):
-        run(world, "cut", 6)
+        run(world, "cut", 6, validate_every=2)
     monkeypatch.setattr("training.train_encoder.vary", vary)
-    resumed = run(world, "cut", 6)
+    resumed = run(world, "cut", 6, validate_every=2)
     one, other = load_file(whole / "model.safetensors"), load_file(resumed / "model.safetensors")
     for name, value in one.items():
         np.testing.assert_array_equal(value, other[name], err_msg=name)
 
 
-def test_a_picture_of_an_unknown_entity_is_refused(world: Path) -> None:
+def test_an_image_of_an_unknown_entity_is_refused(world: Path) -> None:
     with pytest.raises(ValueError, match="has no entity 'nowhere'"):
-        train_encoder(
-            world / "start",
-            world / "kb.json",
-            world / "images",
-            world / "out",
-            summarizer=FakeSummarizer(),
-            labeled=[(world / "images" / "Red.png", "nowhere")],
-        )
+        train_encoder(world / "start", data_of(world, [(world / "images" / "Red.png", "nowhere")]), world / "out")
 
 
 def test_another_kind_of_model_is_refused(world: Path, tmp_path: Path) -> None:
@@ -118,6 +106,4 @@ def test_another_kind_of_model_is_refused(world: Path, tmp_path: Path) -> None:
     tokenizer.save_pretrained(tmp_path / "clip")
     PixelPreparation(32).save(tmp_path / "clip")
     with pytest.raises(ValueError, match="a clip model cannot be adapted"):
-        train_encoder(
-            tmp_path / "clip", world / "kb.json", world / "images", world / "out", summarizer=FakeSummarizer()
-        )
+        train_encoder(tmp_path / "clip", data_of(world), world / "out")

@@ -6,8 +6,8 @@ import random
 import re
 
 from demo.draw import draw
-from demo.flags import format_flag, parse
-from demo.pretraining.generate import random_flag, similar_flag
+from demo.flags import parse
+from demo.pretraining.generate import format_flag, random_flag, similar_flag
 from tests.paths import ROOT
 
 DOCUMENT = ROOT / "docs" / "flag-language.md"
@@ -53,5 +53,5 @@ def test_random_flags_and_twins_can_be_drawn() -> None:
     for _ in range(120):
         flag = random_flag(rng)
         for each in (flag, similar_flag(flag, rng)):
-            picture = draw(each, 24)
-            assert picture.mode == "RGB" and picture.height == 24
+            image = draw(each, 24)
+            assert image.mode == "RGB" and image.height == 24

@@ -1,0 +1,80 @@
+"""Mining of hard negatives: the format of the file, and resuming."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from retriever.models.encoder import ClipEncoder
+from retriever.types import Entity, FloatArray, IntArray, StoredTokens
+from tests.fakes.training_world import LabeledQuestion, TrainingWorld
+from training.mine import mine_negatives, read_negatives
+
+
+class Lands:
+    """An index of three entities; a search gives them in order, and -1 when asked for more."""
+
+    name = "lands"
+
+    def __len__(self) -> int:
+        return 3
+
+    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        rows = torch.tensor([0, 1, 2, -1])[:k].repeat(len(vectors), 1).numpy()
+        return rows.astype("float32"), rows
+
+    def entity(self, row: int) -> Entity:
+        return Entity(f"e{row}", "", (), image=f"https://e.example/{row}.png")
+
+    def row_of(self, entity_id: str) -> int | None:
+        return {"e0": 0, "e1": 1, "e2": 2}.get(entity_id)
+
+    def image_path(self, row: int) -> Path | None:
+        return None
+
+    def section_rows(self, row: int) -> range:
+        return range(0)
+
+    def gather(self, spans: Sequence[range]) -> StoredTokens:
+        return StoredTokens(torch.zeros(0, 32, 8), None, np.zeros(len(spans), np.int64))
+
+
+def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_path: Path) -> None:
+    encoder = ClipEncoder.load(world.folder / "clip")
+    questions = [
+        LabeledQuestion(str(i), "?", image, ("e1",), 0) for i, image in enumerate(["q_red", "q_blue", "q_red", "gone"])
+    ]
+    out = tmp_path / "negatives.json"
+    assert mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4, progress=False) == 2
+    expected = {
+        "gt_entity_pos_img": "https://e.example/1.png",
+        "top_20": [{"entry": "e0"}, {"entry": "e1"}, {"entry": "e2"}],
+    }
+    assert json.loads(out.read_text()) == {"q_red": expected, "q_blue": expected}
+    assert read_negatives(out)["q_blue"] == ["e0", "e1", "e2"]
+    assert [path.name for path in tmp_path.iterdir()] == ["negatives.json"]
+
+    header = json.dumps({"encoder": encoder.fingerprint, "k": 4, "entities": 3})
+    kept = json.dumps(["q_red", {"gt_entity_pos_img": None, "top_20": [{"entry": "kept"}]}])
+    journal = tmp_path / "negatives.json.journal"
+    journal.write_text(f'{header}\n{kept}\n["q_blue", {{"gt_en')  # cut off in the middle of a line
+    mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4, progress=False)
+    assert read_negatives(out) == {"q_red": ["kept"], "q_blue": ["e0", "e1", "e2"]}
+
+    journal.write_text(header + "\n")
+    with pytest.raises(ValueError, match="started with"):
+        mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=2, progress=False)
+
+
+@pytest.mark.parametrize("content", ["[", "[]", '{"q": {"top_20": ["e0"]}}', '{"q": {}}'])
+def test_negatives_of_another_format_are_refused(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "negatives.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=r"negatives\.json"):
+        read_negatives(path)

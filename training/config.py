@@ -1,0 +1,136 @@
+"""Settings of the trainings: limits, learning rate, seed, batches and device."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimization:
+    """How long and how a model is optimized. A resumed run must agree in all of it.
+
+    Attributes:
+        steps: Stop after this many steps; `None` sets no such limit.
+        minutes: Stop after this much time, resumed runs added up; `None` sets no such limit. With both limits, the
+            schedule follows whichever is nearer.
+        learning_rate: Peak learning rate: linear warm-up, then a cosine to zero.
+        seed: Seed of the run.
+        weight_decay: AdamW's, for parameters with two or more dimensions.
+        warmup: Share of the run, in 0..1.
+        betas: AdamW's.
+        clip: Largest norm of the gradient.
+
+    Raises:
+        ValueError: There is no limit, or one is out of its range.
+    """
+
+    steps: int | None
+    minutes: float | None = None
+    learning_rate: float
+    seed: int = 0
+    weight_decay: float = 0.05
+    warmup: float = 0.05
+    betas: tuple[float, float] = (0.9, 0.98)
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        if self.steps is None and self.minutes is None:
+            raise ValueError("steps or minutes must be given: a training without a limit never ends")
+        _check_at_least_one(self, "steps")
+        _check_positive(self, "minutes", "learning_rate")
+
+    def share(self, step: float, seconds: float) -> float:
+        """Returns which part of the run is over, in 0..1, by the nearer of the two limits."""
+        of_steps = 0.0 if self.steps is None else step / self.steps
+        return of_steps if self.minutes is None else min(1.0, max(of_steps, seconds / (60 * self.minutes)))
+
+    def rate(self, share: float) -> float:
+        """Returns the learning rate at a share of the run."""
+        if share < self.warmup:
+            return self.learning_rate * (share / self.warmup)
+        return self.learning_rate * (0.5 * (1 + math.cos(math.pi * (share - self.warmup) / (1 - self.warmup))))
+
+    def over(self, step: int, seconds: float) -> bool:
+        """Returns whether a limit is reached."""
+        return (self.steps is not None and step >= self.steps) or (
+            self.minutes is not None and seconds >= 60 * self.minutes
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """Settings of step 1's training, most of which step 2's has too.
+
+    Attributes:
+        steps: Stop after this many steps; `None` leaves it to `minutes`.
+        minutes: Stop after this much time, resumed runs added up; `None` sets no time limit.
+        learning_rate: Peak learning rate; `None` takes the model's default.
+        seed: Seed of the batches, the augmentation and the validation split.
+        validation_share: Share of the data, in 0..1, that is only validated on.
+        validate_every: Steps between two validations and checkpoints.
+        device: PyTorch device to train on, such as "cpu" or "cuda".
+
+    Raises:
+        ValueError: A setting is out of its range; the message names it.
+    """
+
+    steps: int | None = None
+    minutes: float | None = 20
+    learning_rate: float | None = None
+    seed: int = 0
+    validation_share: float = 0.05
+    validate_every: int = 100
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        _check_at_least_one(self, "steps", "validate_every")
+        _check_positive(self, "minutes", "learning_rate")
+        if not 0 <= self.validation_share < 1:
+            raise ValueError(f"validation_share must be at least 0 and below 1, got {self.validation_share}")
+
+    def optimization(self, default_rate: float) -> Optimization:
+        """Returns how the model is optimized, at `default_rate` unless these settings name a learning rate."""
+        rate = default_rate if self.learning_rate is None else self.learning_rate
+        return Optimization(steps=self.steps, minutes=self.minutes, learning_rate=rate, seed=self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RerankerTrainingConfig(TrainingConfig):
+    """Settings of step 2's training; with neither steps nor minutes it takes three epochs.
+
+    Attributes:
+        batch_size: Questions per step, each with 16 candidates.
+        max_tokens: Length in tokens at which texts are cut, if the model itself reads more; `None` takes the model's
+            default.
+        cache_gib: Memory for image features, in GiB; features that do not fit are computed at every use.
+    """
+
+    minutes: float | None = 15
+    validation_share: float = 0.1
+    validate_every: int = 200
+    batch_size: int = 8
+    max_tokens: int | None = None
+    cache_gib: float = 8.0
+
+    def __post_init__(self) -> None:
+        """Checks the settings."""
+        super().__post_init__()
+        _check_at_least_one(self, "batch_size", "max_tokens")
+        _check_positive(self, "cache_gib")
+
+
+def _check_at_least_one(config: object, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+def _check_positive(config: object, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and value <= 0:
+            raise ValueError(f"{name} must be above 0, got {value}")

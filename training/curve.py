@@ -1,0 +1,69 @@
+"""The curve of a training run: a CSV row per validation, drawn at the end."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from pathlib import Path
+
+from retriever.files import replace_with, write_whole
+
+CURVE_NAME = "curve.csv"
+_FIXED_COLUMNS = ("step", "loss", "learning_rate", "seconds")
+
+
+class Curve:
+    """The rows of `curve.csv`; a resumed run keeps those up to the step it resumes from.
+
+    Args:
+        out: Folder of the run.
+        step: The step that the run starts at.
+    """
+
+    def __init__(self, out: Path, step: int):
+        self.path = out / CURVE_NAME
+        self.rows: list[dict[str, str]] = []
+        if self.path.is_file() and step:
+            with self.path.open(encoding="utf-8", newline="") as file:
+                self.rows = [row for row in csv.DictReader(file) if int(row["step"]) <= step]
+        self._write()
+
+    def add(self, step: int, loss: float, rate: float, seconds: float, metrics: dict[str, float]) -> None:
+        """Appends a row and writes the file."""
+        values = {"loss": loss, "learning_rate": rate, "seconds": round(seconds, 1), **metrics}
+        self.rows.append({"step": str(step)} | {key: f"{value:.6g}" for key, value in values.items()})
+        self._write()
+
+    def draw(self) -> None:
+        """Draws `curve.png`: the loss on the left, validation metrics on the right."""
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+
+        if not self.rows:
+            return
+        columns = self._columns()
+        figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+        for axis, names in zip(axes, (["loss"], columns[len(_FIXED_COLUMNS) :]), strict=True):
+            for name in names:
+                points = [(int(row["step"]), float(row[name])) for row in self.rows if row.get(name)]
+                axis.plot(*zip(*points, strict=True), label=name, marker=".")
+            axis.set_xlabel("step")
+            axis.grid(alpha=0.3)
+            if names:
+                axis.legend(loc="upper right")  # "best" searches for long, and warns that it does
+        replace_with(self.path.with_suffix(".png"), lambda partial: figure.savefig(partial, dpi=110, format="png"))
+        pyplot.close(figure)
+
+    def _columns(self) -> list[str]:
+        seen: Iterable[str] = (key for row in self.rows for key in row)
+        return list(dict.fromkeys([*_FIXED_COLUMNS, *seen]))
+
+    def _write(self) -> None:
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, self._columns(), restval="")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        write_whole(self.path, text.getvalue().encode())
