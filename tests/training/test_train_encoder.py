@@ -90,6 +90,18 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(world: Path, monkey
         np.testing.assert_array_equal(value, other[name], err_msg=name)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_gpu_trains_and_resumes(world: Path) -> None:
+    config = TrainingConfig(steps=4, minutes=None, learning_rate=3e-3, device="cuda")
+    folder = train_encoder(world / "start", data_of(world), world / "out", config, progress=False)
+    before, after = load_file(world / "start" / "model.safetensors"), load_file(folder / "model.safetensors")
+    assert any((before[name] != after[name]).any() for name in before)
+    again = train_encoder(world / "start", data_of(world), world / "out", config, progress=False)
+    for name, value in load_file(again / "model.safetensors").items():
+        np.testing.assert_array_equal(value, after[name], err_msg=name)
+
+
 def test_an_image_of_an_unknown_entity_is_refused(world: Path) -> None:
     with pytest.raises(ValueError, match="has no entity 'nowhere'"):
         train_encoder(world / "start", data_of(world, [(world / "images" / "Red.png", "nowhere")]), world / "out")

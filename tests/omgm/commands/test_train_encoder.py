@@ -1,0 +1,48 @@
+"""`omgm train-encoder` trains on the profile's device, or says that it is not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from omgm.__main__ import main
+from training import train_encoder as module
+from training.config import TrainingConfig
+from training.train_encoder import EncoderData
+
+
+@pytest.fixture
+def given(tmp_path: Path) -> list[str]:
+    """Arguments of a training of nothing."""
+    (tmp_path / "kb.json").write_text("{}")
+    (tmp_path / "images").mkdir()
+    files = ["--kb", str(tmp_path / "kb.json"), "--images", str(tmp_path / "images")]
+    return ["train-encoder", *files, "--steps", "1", "--out", str(tmp_path / "out")]
+
+
+@pytest.mark.parametrize(
+    ("device", "gpu", "expected"), [("auto", True, "cuda"), ("auto", False, "cpu"), ("cpu", True, "cpu")]
+)
+def test_the_device_is_the_profiles(
+    given: list[str], device: str, gpu: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs: list[TrainingConfig] = []
+
+    def train_encoder(encoder: Path, data: EncoderData, out: Path, config: TrainingConfig) -> Path:
+        configs.append(config)
+        return out / "encoder"
+
+    monkeypatch.setattr(module, "train_encoder", train_encoder)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    assert main([*given, "--set", f"device={device}"]) == 0
+    assert configs == [TrainingConfig(steps=1, minutes=None, device=expected)]
+
+
+def test_a_gpu_that_is_not_there_is_an_error(
+    given: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main([*given, "--set", "device=cuda"]) == 2
+    assert "PyTorch sees no GPU" in capsys.readouterr().err

@@ -1,0 +1,45 @@
+"""Settings of trainings: ranges, and the schedule between the limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from training.config import Optimization, RerankerTrainingConfig, TrainingConfig
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"minutes": 0}, "minutes must be above 0, got 0"),
+        ({"learning_rate": -1.0}, r"learning_rate must be above 0, got -1\.0"),
+        ({"validation_share": 1.0}, r"validation_share must be at least 0 and below 1, got 1\.0"),
+        ({"validate_every": 0}, "validate_every must be at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"max_tokens": 0}, "max_tokens must be at least 1, got 0"),
+        ({"cache_gib": 0.0}, r"cache_gib must be above 0, got 0\.0"),
+    ],
+)
+def test_settings_out_of_range_are_named(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RerankerTrainingConfig(**given)
+
+
+def test_a_learning_rate_left_out_is_the_models() -> None:
+    assert TrainingConfig().optimization(0.5).learning_rate == 0.5
+    assert TrainingConfig(learning_rate=0.1, steps=3).optimization(0.5) == Optimization(
+        steps=3, minutes=20, learning_rate=0.1
+    )
+
+
+def test_the_schedule_follows_the_nearer_limit() -> None:
+    optimization = Optimization(steps=100, minutes=1, learning_rate=0.2, warmup=0.5)
+    assert optimization.share(25, 6) == 0.25  # of the steps; 0.1 of the time
+    assert optimization.share(25, 45) == 0.75
+    assert optimization.share(25, 90) == 1.0
+    assert optimization.rate(0.25) == pytest.approx(0.1)  # half of the warm-up
+    assert optimization.rate(0.75) == pytest.approx(0.1)  # half of the cosine
+    assert optimization.rate(1.0) == 0.0
+    assert not optimization.over(99, 59) and optimization.over(100, 0) and optimization.over(0, 60)
