@@ -7,7 +7,7 @@ import re
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from demo.describe import describe
 from demo.facts import PREFIX, Country, countries, items, rounded, seed_of, url_of, with_article, written
@@ -34,6 +34,18 @@ FORMAL = re.compile(
     r"\b(Republic|Kingdom|States?|Commonwealth|Principality|Federation|Confederation|Union|Sultanate|Duchy|Nation)\b"
 )
 """Official names with one of these words take "the" inside a sentence."""
+
+
+class ArticleEntry(TypedDict):
+    """An article in the knowledge-base format of E-VQA."""
+
+    title: str
+    url: str
+    section_titles: list[str]
+    section_texts: list[str]
+    image_urls: list[str]
+    image_reference_descriptions: list[str]
+    image_section_indices: list[int]
 
 
 @cache
@@ -116,8 +128,8 @@ def _look(flag: Flag, rng: random.Random | None) -> str:
     return " ".join((plain or describe(flag)).split()).rstrip(".") + "."
 
 
-def article(country: Country, flag: Flag) -> dict[str, Any]:
-    """Writes one country's entry, in the knowledge-base format of E-VQA.
+def article(country: Country, flag: Flag) -> ArticleEntry:
+    """Writes the article about a country.
 
     The same country gets the same words every time. An unknown fact gets no sentence.
 
@@ -144,10 +156,8 @@ def article(country: Country, flag: Flag) -> dict[str, Any]:
     }
 
 
-def articles(
-    world: dict[str, Country] | None = None, flags: dict[str, Flag] | None = None
-) -> dict[str, dict[str, Any]]:
-    """Writes the knowledge base "flags of the world"; returns entries by URL, in the order of countries.csv.
+def articles(world: dict[str, Country] | None = None, flags: dict[str, Flag] | None = None) -> dict[str, ArticleEntry]:
+    """Writes the knowledge base "flags of the world"; returns articles by URL, in the order of countries.csv.
 
     Args:
         world: Countries by code; the real ones by default.

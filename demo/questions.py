@@ -7,9 +7,9 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired, TypedDict
 
-from demo.articles import TITLES, articles
+from demo.articles import TITLES, ArticleEntry, articles
 from demo.facts import Country, countries, items, rounded, url_of, written
 
 QUESTIONS_FILE = Path(__file__).with_name("questions.toml")
@@ -55,9 +55,28 @@ OTHER_NAMES = {
 }
 
 
+class QuestionKind(TypedDict):
+    """A table of questions.toml.
+
+    Attributes:
+        section: The section with the answer, a key of `TITLES`.
+        ask: Wordings for all splits.
+        test: Wordings for the test split alone.
+        answer: "number" or "time" for answers that are not names.
+        list: True if the answer has several parts.
+    """
+
+    section: str
+    ask: list[str]
+    test: list[str]
+    answer: NotRequired[str]
+    list: NotRequired[bool]
+
+
 @cache
-def _kinds() -> dict[str, dict[str, Any]]:
-    return tomllib.loads(QUESTIONS_FILE.read_text(encoding="utf-8"))
+def _kinds() -> dict[str, QuestionKind]:
+    kinds: dict[str, Any] = tomllib.loads(QUESTIONS_FILE.read_text(encoding="utf-8"))
+    return kinds
 
 
 def _value(country: Country, kind: str) -> str:
@@ -127,7 +146,7 @@ def questions(
     n: int,
     splits: Sequence[Split] = ("train",),
     world: dict[str, Country] | None = None,
-    entries: dict[str, dict[str, Any]] | None = None,
+    entries: dict[str, ArticleEntry] | None = None,
 ) -> list[Row]:
     """Writes `n` questions about each country; returns one row each, with E-VQA's columns (`COLUMNS`).
 
@@ -152,7 +171,7 @@ def questions(
     return rows
 
 
-def _row(country: Country, kind: str, entry: dict[str, Any], image: str, rng: random.Random, split: Split) -> Row:
+def _row(country: Country, kind: str, entry: ArticleEntry, image: str, rng: random.Random, split: Split) -> Row:
     source = _kinds()[kind]
     held_out = split == "test" and rng.random() < 0.5
     section = list(TITLES).index(source["section"])

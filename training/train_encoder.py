@@ -56,7 +56,12 @@ class EncoderData:
 
 
 def train_encoder(
-    encoder: Path, data: EncoderData, out: Path, config: TrainingConfig | None = None, *, progress: bool = True
+    encoder: Path,
+    data: EncoderData,
+    out: Path,
+    config: TrainingConfig = TrainingConfig(),  # noqa: B008  frozen
+    *,
+    progress: bool = True,
 ) -> Path:
     """Adapts an encoder to a knowledge base; returns its folder, `out/encoder`. A killed run resumes.
 
@@ -71,7 +76,6 @@ def train_encoder(
         ValueError: The encoder is not a `SmallCLIP`, no entity has an image, or a labeled entity is not in the
             knowledge base.
     """
-    config = config or TrainingConfig()
     model = ClipEncoder.load(encoder, config.device)
     if not isinstance(model.model.config, SmallCLIPConfig):
         raise ValueError(

@@ -73,7 +73,7 @@ def train_reranker(
     fusion: Path,
     data: RerankerData,
     out: Path,
-    config: RerankerTrainingConfig | None = None,
+    config: RerankerTrainingConfig = RerankerTrainingConfig(),  # noqa: B008  frozen
     *,
     encoder: Path | None = None,
     progress: bool = True,
@@ -94,7 +94,6 @@ def train_reranker(
     Raises:
         ValueError: A file is malformed, or no question can be trained on.
     """
-    config = config or RerankerTrainingConfig()
     defaults = DEFAULTS[read_layout(fusion).settings["vision"]["kind"]]
     max_tokens = config.max_tokens or defaults.max_tokens
     start = QFormerFusion.load(fusion, config.device)

@@ -21,7 +21,7 @@ from omgm.commands.common import (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    add_knowledge_base(parser, own_pictures=True)
+    add_knowledge_base(parser, own_images=True)
     add_kb_format(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="INDEX", help="the index's folder")
     parser.add_argument("--name", help="what the index calls itself; by default the file's name")

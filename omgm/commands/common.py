@@ -30,11 +30,11 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_knowledge_base(parser: argparse.ArgumentParser, *, own_pictures: bool = False) -> None:
-    """Adds `--kb` and `--images`; the latter is optional for a knowledge base that can hold its `own_pictures`."""
+def add_knowledge_base(parser: argparse.ArgumentParser, *, own_images: bool = False) -> None:
+    """Adds `--kb` and `--images`; the latter is optional for a knowledge base that can hold its `own_images`."""
     parser.add_argument("--kb", type=Path, required=True, metavar="FILE", help="the knowledge base")
-    about = "the folder with its images" + ("; Markdown and ZIM hold their own" if own_pictures else "")
-    parser.add_argument("--images", type=Path, required=not own_pictures, metavar="DIR", help=about)
+    about = "the folder with its images" + ("; Markdown and ZIM hold their own" if own_images else "")
+    parser.add_argument("--images", type=Path, required=not own_images, metavar="DIR", help=about)
 
 
 def add_kb_format(parser: argparse.ArgumentParser) -> None:

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    add_knowledge_base(parser, own_pictures=True)
+    add_knowledge_base(parser, own_images=True)
     add_kb_format(parser)
     add_questions(parser, required=False)
     add_training(parser)

@@ -27,7 +27,7 @@ ALPHA = 0.9
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    add_knowledge_base(parser, own_pictures=True)
+    add_knowledge_base(parser, own_images=True)
     add_kb_format(parser)
     add_questions(parser)
     parser.add_argument("--negatives", type=Path, required=True, metavar="FILE", help="the output of mine-negatives")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from demo.articles import articles
+from demo.articles import ArticleEntry, articles
 from demo.facts import countries, grouped, join, rounded, written
 from tests.paths import SHARED
 
@@ -14,16 +14,17 @@ KnowledgeBase = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def kb() -> KnowledgeBase:
+def kb() -> dict[str, ArticleEntry]:
     return articles()
 
 
-def text_of(kb: KnowledgeBase, name: str, title: str) -> str:
+def text_of(kb: dict[str, ArticleEntry], name: str, title: str) -> str:
     entry = kb[f"https://omgm.example/wiki/{name}"]
-    return str(entry["section_texts"][entry["section_titles"].index(title)])
+    titles, texts = entry["section_titles"], entry["section_texts"]
+    return texts[titles.index(title)]
 
 
-def test_every_entry_has_the_knowledge_base_format(kb: KnowledgeBase) -> None:
+def test_every_entry_has_the_knowledge_base_format(kb: dict[str, ArticleEntry]) -> None:
     assert len(kb) == 196
     for url, entry in kb.items():
         assert set(entry) == {
@@ -43,14 +44,14 @@ def test_every_entry_has_the_knowledge_base_format(kb: KnowledgeBase) -> None:
         assert re.fullmatch(r"https://omgm\.example/images/flag/[a-z]{2}\.png", entry["image_urls"][0])
 
 
-def test_every_section_is_made_of_whole_sentences(kb: KnowledgeBase) -> None:
+def test_every_section_is_made_of_whole_sentences(kb: dict[str, ArticleEntry]) -> None:
     for entry in kb.values():
         for text in entry["section_texts"]:
             assert not text[0].islower() and text.endswith((".", ".”")), text
             assert not re.search(r"[{}|]|\bNone\b|  | \.(?![a-z])|,,| a [aeiAEI]| the the ", text), text
 
 
-def test_france(kb: KnowledgeBase) -> None:
+def test_france(kb: dict[str, ArticleEntry]) -> None:
     assert "551,695 square kilometers" in text_of(kb, "France", "Geography")
     borders = "Andorra, Belgium, Germany, Italy, Luxembourg, Monaco, Spain and Switzerland"
     assert borders in text_of(kb, "France", "Geography")
@@ -61,7 +62,7 @@ def test_france(kb: KnowledgeBase) -> None:
     assert ".fr" in text_of(kb, "France", "Economy and transport")
 
 
-def test_japan(kb: KnowledgeBase) -> None:
+def test_japan(kb: dict[str, ArticleEntry]) -> None:
     assert "3,776 meters" in text_of(kb, "Japan", "Geography")
     assert "Mount Fuji" in text_of(kb, "Japan", "Geography")
     assert "Tokyo" in text_of(kb, "Japan", "Government")
@@ -71,7 +72,7 @@ def test_japan(kb: KnowledgeBase) -> None:
     assert "landlocked" not in text_of(kb, "Japan", "Geography")
 
 
-def test_the_flag_is_told_twice_without_invented_history(kb: KnowledgeBase) -> None:
+def test_the_flag_is_described_twice_without_invented_history(kb: dict[str, ArticleEntry]) -> None:
     for entry in kb.values():
         text = entry["section_texts"][1]
         assert entry["section_titles"][1] == "Flag"
@@ -79,11 +80,11 @@ def test_the_flag_is_told_twice_without_invented_history(kb: KnowledgeBase) -> N
     assert text_of(kb, "France", "Flag").lower().count("white") >= 2
 
 
-def test_the_same_words_every_time(kb: KnowledgeBase) -> None:
+def test_the_same_words_every_time(kb: dict[str, ArticleEntry]) -> None:
     assert articles() == kb
 
 
-def test_formal_names_take_an_article(kb: KnowledgeBase) -> None:
+def test_formal_names_take_an_article(kb: dict[str, ArticleEntry]) -> None:
     assert "the french republic" in text_of(kb, "France", "France").lower()
     assert "The Netherlands" in text_of(kb, "Netherlands", "Netherlands")
 
@@ -143,7 +144,7 @@ def test_borders_are_mutual() -> None:
 def test_figures_agree_with_their_source() -> None:
     source = SHARED / "atlas" / "facts.csv"
     if not source.exists():
-        pytest.skip("the source of the figures is not here")
+        pytest.skip("the source of the figures is not available")
     with source.open(encoding="utf-8", newline="") as file:
         rows = {row["code"]: row for row in csv.DictReader(file)}
     assert set(rows) == set(countries())

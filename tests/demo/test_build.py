@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,8 @@ def test_every_photograph_and_drawing_opens(demo: Path) -> None:
 
 def test_the_drawing_of_france_is_a_tricolor(demo: Path) -> None:
     with Image.open(demo / "images" / "flag" / "fr.png") as image:
-        hoist, middle, fly = np.asarray(image)[image.height // 2, [40, 160, 280]].tolist()
+        pixels = np.asarray(image)[image.height // 2, [40, 160, 280]].tolist()
+    hoist, middle, fly = pixels
     assert hoist[2] > hoist[0] and min(middle) > 230 and fly[0] > fly[2]
 
 
@@ -73,7 +75,10 @@ def test_knowledge_base_and_infoseek_files_read(demo: Path) -> None:
     assert {line["question_type"] for line in lines["_qtype"]} <= {"Numerical", "String", "Time"}
 
 
-def test_only_an_incomplete_folder_is_written_again(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_complete_folder_is_left_alone_and_an_incomplete_one_is_completed(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = shutil.copytree(demo, tmp_path / "demo")
     few = {"fr": countries()["fr"]}
     for module in ("demo.articles", "demo.questions"):
         monkeypatch.setattr(f"{module}.countries", lambda: few)
@@ -90,5 +95,5 @@ def test_only_an_incomplete_folder_is_written_again(demo: Path, monkeypatch: pyt
 
 
 def test_too_few_questions(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="questions_per_country: 2"):
+    with pytest.raises(ValueError, match="questions_per_country must be at least 3, one for each split, got 2"):
         build.write_demo(tmp_path, questions_per_country=2)

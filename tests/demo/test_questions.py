@@ -9,21 +9,21 @@ import pytest
 
 from demo.articles import articles
 from demo.facts import countries
-from demo.questions import COLUMNS, QUESTIONS_FILE, infoseek_rows, kinds_of, questions
+from demo.questions import COLUMNS, QUESTIONS_FILE, Row, infoseek_rows, kinds_of, questions
 
 Rows = list[dict[str, str]]
 
 
 @pytest.fixture(scope="module")
-def rows() -> Rows:
+def rows() -> list[Row]:
     return questions(random.Random(0), 30, ("train", "val", "test"))
 
 
-def find(rows: Rows, code: str, original: str) -> dict[str, str]:
+def find(rows: list[Row], code: str, original: str) -> Row:
     return next(r for r in rows if r["dataset_category_id"] == code and r["question_original"] == original)
 
 
-def test_rows_have_the_columns_of_evqa(rows: Rows) -> None:
+def test_rows_have_the_columns_of_evqa(rows: list[Row]) -> None:
     assert COLUMNS[0] == "question" and len(COLUMNS) == 14
     assert all(tuple(row) == COLUMNS for row in rows)
     assert all(value for row in rows for value in row.values())
@@ -32,7 +32,7 @@ def test_rows_have_the_columns_of_evqa(rows: Rows) -> None:
     assert rows[0]["dataset_image_ids"] == "af_0" and rows[31]["dataset_image_ids"] == "al_1"
 
 
-def test_every_answer_occurs_literally_in_its_evidence(rows: Rows) -> None:
+def test_every_answer_occurs_literally_in_its_evidence(rows: list[Row]) -> None:
     kb = articles()
     for row in rows:
         entry = kb[row["wikipedia_url"]]
@@ -46,13 +46,13 @@ def test_every_answer_occurs_literally_in_its_evidence(rows: Rows) -> None:
         assert row["question_type"] == ("multi_answer" if "&&" in first else "templated")
 
 
-def test_answers_have_no_empty_or_repeated_alternative(rows: Rows) -> None:
+def test_answers_have_no_empty_or_repeated_alternative(rows: list[Row]) -> None:
     for row in rows:
         parts = re.split(r"\||&&", row["answer"])
         assert all(parts) and len(set(parts)) == len(parts), row["answer"]
 
 
-def test_hand_checked_answers(rows: Rows) -> None:
+def test_hand_checked_answers(rows: list[Row]) -> None:
     def answer(code: str, original: str) -> str:
         return find(rows, code, original)["answer"]
 
@@ -80,7 +80,7 @@ def test_no_question_without_a_fact() -> None:
     assert {"capital", "population", "languages"} <= set(kinds_of(countries()["va"]))
 
 
-def test_wordings_are_many_and_their_test_wordings_are_kept_apart(rows: Rows) -> None:
+def test_wordings_are_many_and_their_test_wordings_are_kept_apart(rows: list[Row]) -> None:
     kinds = tomllib.loads(QUESTIONS_FILE.read_text(encoding="utf-8"))
     every = [wording for kind in kinds.values() for wording in kind["ask"] + kind["test"]]
     assert len(set(every)) == len(every)
@@ -103,7 +103,7 @@ def test_kinds_do_not_repeat_while_others_are_left() -> None:
         assert len(set(originals)) == 5
 
 
-def test_infoseek_form(rows: Rows) -> None:
+def test_infoseek_form(rows: list[Row]) -> None:
     asked, entities, types = infoseek_rows(rows)
     assert len(asked) == len(entities) == len(types) == len(rows)
     assert all(a["data_id"] == e["data_id"] == t["data_id"] for a, e, t in zip(asked, entities, types, strict=True))
