@@ -2,15 +2,12 @@ from __future__ import annotations
 
 import csv
 import re
-from typing import Any
 
 import pytest
 
 from demo.articles import ArticleEntry, articles
 from demo.facts import countries, grouped, join, rounded, written
 from tests.paths import SHARED
-
-KnowledgeBase = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
