@@ -19,7 +19,7 @@ from serving.examples import read_examples
 from serving.pages import add_pages
 from serving.requests import CheckedRequest, read_request
 from serving.schemas import AnswerOut, ErrorOut, ExampleOut, ReadyOut, RequestFields, RequestOptions, RetrieveOut
-from serving.service import Retrieval, Service, out_of_time
+from serving.service import PendingAnswer, Service, out_of_time
 from serving.settings import ServingSettings
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ def create_app(retriever: QueryRetriever, generator: Generator, settings: Servin
     install_error_handlers(app)
     add_pages(app)
 
-    async def run_retrieval(request: Request) -> tuple[CheckedRequest, Retrieval]:
+    async def read_and_retrieve(request: Request) -> tuple[CheckedRequest, PendingAnswer]:
         service.batcher.admit()  # before the upload is read: a full service must not collect images
         try:
             async with asyncio.timeout(settings.upload_timeout_s):
@@ -123,16 +123,16 @@ def create_app(retriever: QueryRetriever, generator: Generator, settings: Servin
         With `stream` the response is a stream of server-sent events: `retrieval` (the fields of `/retrieve`), `answer`
         (pieces of text), then `done` (the other fields), or `error`.
         """
-        checked, retrieval = await run_retrieval(request)
+        checked, pending = await read_and_retrieve(request)
         if checked.stream:
-            return events(service.answer_events(retrieval, checked.on_generator_error))
-        return await _while_connected(request, service.answer(retrieval, checked.on_generator_error))
+            return events(service.answer_events(pending, checked.on_generator_error))
+        return await _while_connected(request, service.answer(pending, checked.on_generator_error))
 
     @app.post("/retrieve", response_model=RetrieveOut, responses=_RETRIEVE_ERRORS, openapi_extra=_BODY)
     async def retrieve(request: Request) -> RetrieveOut | Response:
         """Retrieves evidence and candidates like `/answer`, without asking the generator."""
-        checked, retrieval = await run_retrieval(request)
-        return events(service.retrieval_events(retrieval)) if checked.stream else retrieval.response
+        checked, pending = await read_and_retrieve(request)
+        return events(service.retrieval_events(pending)) if checked.stream else pending.response
 
     @app.get("/health/live")
     async def live() -> dict[str, str]:

@@ -41,8 +41,8 @@ _IN_DONE = {"timings_ms", "request_id"}  # fields of RetrieveOut in the last eve
 
 
 @dataclass(frozen=True, slots=True)
-class Retrieval:
-    """A request after retrieval: the generator's input, and the response so far."""
+class PendingAnswer:
+    """A request between retrieval and generation: the generator's input, and the response so far."""
 
     question: str
     image: Image.Image
@@ -75,7 +75,7 @@ class Service:
         """Returns the name and size of the index."""
         return IndexOut(name=self.index.name, entities=len(self.index))
 
-    async def retrieve(self, checked: CheckedRequest, request_id: str, root: str = "") -> Retrieval:
+    async def retrieve(self, checked: CheckedRequest, request_id: str, root: str = "") -> PendingAnswer:
         """Decodes the image and retrieves for it; `root` is the path that the service is mounted at.
 
         Raises:
@@ -100,41 +100,41 @@ class Service:
             index=self.about(),
         )
         evidence = best_evidence(self.index, result.candidates)
-        return Retrieval(checked.question, image, evidence, response, started)
+        return PendingAnswer(checked.question, image, evidence, response, started)
 
-    def time_left(self, retrieval: Retrieval) -> float:
+    def time_left(self, pending: PendingAnswer) -> float:
         """Returns the number of seconds that are left for the answer."""
-        return self.settings.timeout_s - (time.perf_counter() - retrieval.started)
+        return self.settings.timeout_s - (time.perf_counter() - pending.started)
 
-    async def answer(self, retrieval: Retrieval, on_error: OnGeneratorError = "degrade") -> AnswerOut:
-        """Asks the generator and returns its answer with the retrieval.
+    async def answer(self, pending: PendingAnswer, on_error: OnGeneratorError = "degrade") -> AnswerOut:
+        """Asks the generator; returns its answer with what was retrieved.
 
         Raises:
             ApiError: The generator failed or timed out, and `on_error` is "fail".
         """
         started = time.perf_counter()
         try:
-            async with asyncio.timeout(self.time_left(retrieval)):
-                [generation] = await self.generator.generate([retrieval.request()])
+            async with asyncio.timeout(self.time_left(pending)):
+                [generation] = await self.generator.generate([pending.request()])
         except Exception as error:
-            failure = self._failure(error, retrieval)
+            failure = self._failure(error, pending)
             if on_error == "fail":
                 raise failure from error
-            return self._answered(retrieval, Generation(None), started, failure)
-        return self._answered(retrieval, generation, started)
+            return self._answered(pending, Generation(None), started, failure)
+        return self._answered(pending, generation, started)
 
-    async def answer_events(self, retrieval: Retrieval, on_error: OnGeneratorError = "degrade") -> AsyncIterator[str]:
+    async def answer_events(self, pending: PendingAnswer, on_error: OnGeneratorError = "degrade") -> AsyncIterator[str]:
         """Yields server-sent events: `retrieval`, then pieces of the `answer`, then `done` with the whole answer.
 
         If the generator fails, the answer in `done` is null, whatever pieces came before it, or, if `on_error` is
         "fail", an event `error` takes the place of `done`.
         """
-        yield _event("retrieval", retrieval.response.model_dump(mode="json"))
+        yield _event("retrieval", pending.response.model_dump(mode="json"))
         started, generation, failure = time.perf_counter(), Generation(None), None
-        pieces = aiter(self.generator.stream(retrieval.request()))
+        pieces = aiter(self.generator.stream(pending.request()))
         try:
             while True:
-                async with asyncio.timeout(self.time_left(retrieval)):
+                async with asyncio.timeout(self.time_left(pending)):
                     piece = await anext(pieces, None)
                 if piece is None:
                     break
@@ -143,21 +143,21 @@ class Service:
                 else:
                     yield _event("answer", {"text": piece})
         except Exception as error:
-            generation, failure = Generation(None), self._failure(error, retrieval)
+            generation, failure = Generation(None), self._failure(error, pending)
         if failure and on_error == "fail":
             yield _event("error", failure.body())  # too late for another status
         else:
-            done = self._answered(retrieval, generation, started, failure)
+            done = self._answered(pending, generation, started, failure)
             yield _event("done", done.model_dump(mode="json", exclude=set(RetrieveOut.model_fields) - _IN_DONE))
 
-    async def retrieval_events(self, retrieval: Retrieval) -> AsyncIterator[str]:
+    async def retrieval_events(self, pending: PendingAnswer) -> AsyncIterator[str]:
         """Yields server-sent events: `retrieval`, then `done`."""
-        yield _event("retrieval", retrieval.response.model_dump(mode="json"))
-        yield _event("done", {"request_id": retrieval.response.request_id})
+        yield _event("retrieval", pending.response.model_dump(mode="json"))
+        yield _event("done", {"request_id": pending.response.request_id})
 
-    def _failure(self, error: Exception, retrieval: Retrieval) -> ApiError:
+    def _failure(self, error: Exception, pending: PendingAnswer) -> ApiError:
         """Logs why the generator failed; returns the error for the client, without its address and its words."""
-        request_id = retrieval.response.request_id
+        request_id = pending.response.request_id
         if isinstance(error, TimeoutError):
             message = f"the generator gave no answer within {self.settings.timeout_s:g} s"
             log.warning("request %s: %s", request_id, message)
@@ -174,15 +174,15 @@ class Service:
         return ApiError(424, "generator_garbled", "the generator's reply could not be read")
 
     def _answered(
-        self, retrieval: Retrieval, generation: Generation, started: float, failure: ApiError | None = None
+        self, pending: PendingAnswer, generation: Generation, started: float, failure: ApiError | None = None
     ) -> AnswerOut:
-        evidence = retrieval.response.evidence
+        evidence = pending.response.evidence
         if evidence and generation.span:
             evidence = [evidence[0].model_copy(update={"span": generation.span}), *evidence[1:]]
-        timings = {name: value for name, value in retrieval.response.timings_ms.items() if name != "total"}
-        timings |= {"generate": _ms(started), "total": _ms(retrieval.started)}
+        timings = {name: value for name, value in pending.response.timings_ms.items() if name != "total"}
+        timings |= {"generate": _ms(started), "total": _ms(pending.started)}
         return AnswerOut(
-            **{**dict(retrieval.response), "evidence": evidence, "timings_ms": _rounded(timings)},
+            **{**dict(pending.response), "evidence": evidence, "timings_ms": _rounded(timings)},
             answer=generation.answer,
             confidence=generation.confidence,
             abstained=generation.abstained and failure is None,
