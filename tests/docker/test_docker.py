@@ -84,7 +84,7 @@ def test_the_images_hold_what_they_need() -> None:
     kept = {rule[1:] for rule in rules if rule.startswith("!")}
     assert "*" in rules and all((ROOT / name).exists() for name in kept)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    packages = {name.rstrip("*") for name in project["tool"]["setuptools"]["packages"]["find"]["include"]}
+    packages = set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
     assert packages | {"configs", "weights", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"} == kept
 
 
