@@ -166,9 +166,9 @@ def test_concurrency_is_limited(server: FakeChatServer) -> None:
 def test_image_part() -> None:
     part = image_part(Image.new("RGBA", (2000, 500), (200, 30, 30, 255)), max_side=100)
     header, data = part["image_url"]["url"].split(",")
-    picture = Image.open(io.BytesIO(base64.b64decode(data)))
-    assert header == "data:image/jpeg;base64" and picture.size == (100, 25)
-    assert np.abs(np.asarray(picture)[12, 50].astype(int) - (200, 30, 30)).max() < 8
+    sent = Image.open(io.BytesIO(base64.b64decode(data)))
+    assert header == "data:image/jpeg;base64" and sent.size == (100, 25)
+    assert np.abs(np.asarray(sent)[12, 50].astype(int) - (200, 30, 30)).max() < 8
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_generator(server: FakeChatServer) -> None:
     asyncio.run(run())
 
 
-def test_multimodal_generator_sends_the_picture(server: FakeChatServer) -> None:
+def test_multimodal_generator_sends_the_image(server: FakeChatServer) -> None:
     async def run() -> None:
         async with ChatClient(server.url, "good") as client:
             generator = ChatGenerator(client, style="infoseek", multimodal=True)

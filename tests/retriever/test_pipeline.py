@@ -147,7 +147,7 @@ def test_options_out_of_range_name_themselves(retriever: Retriever[Index]) -> No
 
 
 def test_an_entity_without_image_is_ranked_by_what_it_has(retriever: Retriever[Index], index: Index) -> None:
-    black = Query(flag("black", "yellow"), "Has it a picture?", options=Options(k=7))
+    black = Query(flag("black", "yellow"), "Does it have an image?", options=Options(k=7))
     [found] = retriever.retrieve([black])
     words = next(c for c in found.candidates if index.entity(c.row).title == "Words")
     empty = next(c for c in found.candidates if index.entity(c.row).title == "Empty")
@@ -251,7 +251,7 @@ def test_a_batch_under_way_keeps_its_steps(index: Index) -> None:
 def test_every_step_starts_before_the_first_finishes(index: Index) -> None:
     order: list[str] = []
 
-    class Noted:
+    class RecordsOrder:
         def __init__(self, name: str) -> None:
             self.name = name
 
@@ -264,7 +264,7 @@ def test_every_step_starts_before_the_first_finishes(index: Index) -> None:
 
             return finish
 
-    Retriever([Noted("a"), Noted("b")], index).retrieve([FRANCE])
+    Retriever([RecordsOrder("a"), RecordsOrder("b")], index).retrieve([FRANCE])
     assert order == ["start a", "start b", "finish a", "finish b"]
 
 
