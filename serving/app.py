@@ -67,7 +67,7 @@ _RETRIEVE_ERRORS = {status: error for status, error in _ERRORS.items() if status
 _IMAGE_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"content": {"image/*": {}}, "description": "The image file."},
     404: {"model": ErrorOut, "description": "There is no such image."},
-    422: {"model": ErrorOut, "description": "The row is not a number."},
+    422: {"model": ErrorOut, "description": "A path parameter has the wrong type."},
 }
 
 
