@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from indexes.build import build_index
 from indexes.formats import read_knowledge_base
 from indexes.sources import open_images
-from indexes.stages import read_pictures, write_articles
+from indexes.stages import read_main_images, write_articles
 from retriever.files import replace_with
 from retriever.types import Entity
 
@@ -118,8 +118,8 @@ def read(kb: Path, images: Path, out: Path) -> int:
 
 def ingest(kb: Path, images: Path, out: Path) -> int:
     out.mkdir()
-    articles = write_articles(lambda: read_knowledge_base(kb), out)
-    return len(read_pictures(articles, open_images(images, kb, "evqa"), out, 32, progress=False))
+    articles = write_articles(read_knowledge_base(kb), out)
+    return len(read_main_images(articles, open_images(images, kb, "evqa"), out, 32, progress=False))
 
 
 def build(kb: Path, images: Path, out: Path) -> int:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import json
 import logging
-import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 
-from indexes.formats import FORMATS, guess_format, hash_knowledge_base, name_of, read_knowledge_base
+from indexes.claim import PARTS, UNKNOWN, check_inputs, claim, publish
+from indexes.formats import (
+    FORMATS,
+    dropped_titles,
+    guess_format,
+    hash_knowledge_base,
+    name_of,
+    read_knowledge_base,
+)
 from indexes.lines import Articles, Lines, offsets_path, save_offsets
 from indexes.manifest import (
-    FILES,
     MANIFEST,
-    THUMBNAILS,
     Candidates,
     Counts,
     Inputs,
@@ -30,15 +33,16 @@ from indexes.manifest import (
     hash_thumbnails,
     read_manifest,
 )
+from indexes.report import log_problems, write_report
 from indexes.search import save_search
 from indexes.sources import ImageSource, find_main, open_images
 from indexes.stages import (
+    ARTICLE_FILES,
     MainImages,
     candidate_text,
     embed_images,
     embed_texts,
-    log_problems,
-    read_pictures,
+    read_main_images,
     store_tokens,
     write_articles,
 )
@@ -51,8 +55,6 @@ from retriever.types import Entity, IntArray
 
 logger = logging.getLogger(__name__)
 
-_PARTS = ".parts"
-
 
 def build_index(
     kb: Path,
@@ -63,6 +65,7 @@ def build_index(
     encoder: DualEncoder,
     fusion: FusionEncoder | None,
     kb_format: str | None = None,
+    drop_sections: Sequence[str] | None = None,
     batch_size: int = 32,
     candidates: Candidates = "summary",
     tokens: TokenType = "float16",
@@ -70,34 +73,35 @@ def build_index(
     overwrite: bool = False,
     progress: bool = True,
 ) -> Index:
-    """Returns the index of a knowledge base, built in `out` unless it is there already.
+    """Builds the index of a knowledge base in `out` and opens it; a complete index of the same inputs is only opened.
 
-    Work in progress lies in `out/.parts`; a build started again continues there and ends byte for byte as one that
-    was never stopped (with the same `batch_size`). `out` changes only at the end, the manifest last.
+    Work in progress is kept in `out/.parts`. A build that was killed resumes there and ends with the same bytes as one
+    that was not (given the same `batch_size`). `out` changes only at the end, the manifest last.
 
     Args:
         kb: The knowledge base.
-        images: The folder or ZIM file with its pictures; by default what the knowledge base itself holds. A missing or
-            unreadable one is listed in `report.json`, never fatal.
+        images: The folder or ZIM file with its images; by default what the knowledge base itself holds. A missing or
+            unreadable image is not an error: `report.json` lists it with the reason.
         out: The index's folder: absent, empty, or an index.
         summarizer: Writes the summaries.
         encoder: Step 1's model.
-        fusion: Step 2's model; `None` leaves the token store empty (step 1 alone can be measured).
+        fusion: Step 2's model; `None` leaves the token store empty, to measure step 1 alone.
         kb_format: See `read_knowledge_base`.
-        batch_size: Entities a batch, and a batch is what a kill can lose.
+        drop_sections: Titles of sections to leave out, see `dropped_titles`.
+        batch_size: Entities per batch; a kill loses at most one batch.
         candidates: What step 1 searches. With `image`, an entity without a readable main image is never found.
         tokens: How step 2's tokens are stored.
-        name: What the index calls itself; by default the knowledge base's file name without extension.
-        overwrite: Whether another index, or the unfinished build of one, may be replaced.
-        progress: Whether to show bars.
+        name: The index's name; by default the knowledge base's file name without extension.
+        overwrite: Whether to replace another index, or the unfinished build of one.
+        progress: Whether to show progress bars.
 
     Raises:
-        ValueError: Bad input; or `out` holds something else and `overwrite` is off.
+        ValueError: Bad input, a knowledge base without entities, or `out` holds something else and `overwrite` is off.
     """
     if batch_size < 1:
-        raise ValueError(f"batch_size: {batch_size} where at least 1 is due")
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     if candidates not in get_args(Candidates):
-        raise ValueError(f"candidates: {candidates!r} is none of {', '.join(get_args(Candidates))}")
+        raise ValueError(f"candidates must be one of {', '.join(get_args(Candidates))}, got {candidates!r}")
     kb_format = kb_format or guess_format(kb)
     if kb_format not in FORMATS:
         raise ValueError(f"knowledge base format {kb_format!r} is unknown: use one of {', '.join(FORMATS)}")
@@ -105,37 +109,33 @@ def build_index(
     inputs = Inputs(
         knowledge_base=hash_knowledge_base(kb, kb_format),
         kb_format=kb_format,
-        pictures=_UNKNOWN,
+        drop_sections=dropped_titles(kb_format, drop_sections),
+        pictures=UNKNOWN,
         summarizer=summarizer.name,
         candidates=candidates,
         encoder=encoder.fingerprint,
         fusion=None if fusion is None else fusion.fingerprint,
         tokens=tokens,
     )
-    parts = out / _PARTS
-    if not overwrite and _is_complete(out, inputs, overwrite):  # its articles are the knowledge base's
-        index = Index.open(out, encoder=encoder, fusion=fusion)
-        _is_complete(out, _with_pictures(inputs, Articles(out / "entities.jsonl"), source), overwrite)
-        return _nothing_to_do(index, parts)
-    _claim(out, inputs, overwrite)
-
-    if not (parts / MANIFEST).exists():  # else a kill came while it was moved to its place
-        articles = _read_articles(partial(read_knowledge_base, kb, kb_format), parts)
-        inputs = _with_pictures(inputs, articles, source)
-        if _is_complete(out, inputs, overwrite):
-            try:
-                return _nothing_to_do(Index.open(out, encoder=encoder, fusion=fusion, verify=True), parts)
-            except ValueError as error:
-                logger.warning("building again: %s", error)
-        _claim(out, inputs, overwrite)
-        articles = _read_articles(partial(read_knowledge_base, kb, kb_format), parts)
-        pictures = read_pictures(articles, source, parts, batch_size, progress)
-        log_problems(pictures)
+    index = _complete(out, inputs, source, encoder, fusion, overwrite)
+    if index is not None:
+        logger.info("%s is complete and built from the same inputs: nothing to do", out)
+        shutil.rmtree(out / PARTS, ignore_errors=True)
+        return index
+    parts = claim(out, inputs, overwrite)
+    if not (parts / MANIFEST).exists():  # else it was killed while it was published
+        articles = _read_articles(read_knowledge_base(kb, kb_format, drop_sections), kb, parts)
+        inputs = _with_images(inputs, articles, source)
+        claim(out, inputs, overwrite, keep=ARTICLE_FILES)
+        main_images = read_main_images(articles, source, parts, batch_size, progress)
+        log_problems(main_images)
         summarize_all(articles, summarizer, parts / "summaries.jsonl", batch_size, progress=progress)
         save_offsets(parts / "summaries.jsonl")
         if candidates == "image":
-            rows = np.flatnonzero(np.fromiter((picture.readable for picture in pictures), dtype=bool))
-            vectors = embed_images(pictures, source, encoder, parts, batch_size, progress)
+            rows = np.flatnonzero(np.fromiter((image.readable for image in main_images), dtype=bool))
+            if not len(rows):
+                raise ValueError(f"{kb}: no entity has a readable main image, and candidates = 'image' needs them")
+            vectors = embed_images(main_images, source, encoder, parts, batch_size, progress)
         else:
             rows = np.arange(len(articles))
             summaries = Lines(parts / "summaries.jsonl")
@@ -145,29 +145,54 @@ def build_index(
 
             vectors = embed_texts(text_of, len(articles), encoder, parts, batch_size, progress)
         save_search(parts / "entities.faiss", vectors, rows.astype(np.int64))
-        offsets = store_tokens(articles, pictures, source, fusion, tokens, parts, batch_size, progress)
-        _write_report(parts, articles, pictures)
+        offsets = store_tokens(articles, main_images, source, fusion, tokens, parts, batch_size, progress)
+        write_report(parts / "report.json", articles, main_images)
         manifest = Manifest(
             name=name or name_of(kb),
             created_with=_created_with(),
             inputs=inputs,
-            counts=_count(articles, pictures, rows, offsets),
+            counts=_count(articles, main_images, rows, offsets),
             dimension=encoder.dimension,
             token_shape=(0, 0) if fusion is None else fusion.token_shape,
             thumbnails=hash_thumbnails(parts, range(len(articles))),
             files=describe_files(parts),
         )
         write_whole(parts / MANIFEST, manifest.to_json())
-    _publish(parts, out)
+    publish(out)
     return Index.open(out, encoder=encoder, fusion=fusion)
 
 
-_UNKNOWN = ""
-"""Stands for the hash of the pictures until the articles, which name them, are read."""
+def _complete(
+    out: Path,
+    inputs: Inputs,
+    source: ImageSource | None,
+    encoder: DualEncoder,
+    fusion: FusionEncoder | None,
+    overwrite: bool,
+) -> Index | None:
+    """Returns the index in `out`, or `None` if there is none, or one that is to be replaced.
+
+    Raises:
+        ValueError: It is damaged or was built from other inputs, and `overwrite` is off.
+    """
+    if not (out / MANIFEST).exists():
+        return None
+    try:
+        found = read_manifest(out).inputs
+        check_inputs(found, inputs, f"{out} is an index")
+        index = Index.open(out, encoder=encoder, fusion=fusion, verify=overwrite)
+        articles = Articles(out / "entities.jsonl")  # the knowledge base's, since the inputs are the same
+        check_inputs(found, _with_images(inputs, articles, source), f"{out} is an index")
+    except ValueError as error:
+        if not overwrite:
+            raise
+        logger.warning("building again: %s", error)
+        return None
+    return index
 
 
-def _with_pictures(inputs: Inputs, articles: Articles, source: ImageSource | None) -> Inputs:
-    """Returns the inputs with the hash of which picture belongs to which entity and how large it is."""
+def _with_images(inputs: Inputs, articles: Articles, source: ImageSource | None) -> Inputs:
+    """Returns the inputs with the hash of which image belongs to which entity and how large it is."""
     digest = hashlib.sha256()
     for entity in articles:
         name = None if source is None else find_main(source, entity)
@@ -175,96 +200,31 @@ def _with_pictures(inputs: Inputs, articles: Articles, source: ImageSource | Non
     return inputs.model_copy(update={"pictures": digest.hexdigest()})
 
 
-def _read_articles(entities: Callable[[], Iterator[Entity]], parts: Path) -> Articles:
-    """Returns the articles as written in `parts`; what does not fit its format leaves nothing behind."""
+def _read_articles(entities: Iterator[Entity], kb: Path, parts: Path) -> Articles:
+    """Returns the articles, written to `parts`; a knowledge base that cannot be used leaves nothing behind."""
     try:
-        return write_articles(entities, parts)
+        articles = write_articles(entities, parts)
     except ValueError:
         if not offsets_path(parts / "entities.jsonl").exists():
-            shutil.rmtree(parts)
-            with suppress(OSError):  # the folder held something before
-                parts.parent.rmdir()
+            _abandon(parts)
         raise
+    if not len(articles):
+        _abandon(parts)
+        raise ValueError(f"{kb}: holds no entity; is it the right file, and --kb-format right?")
+    return articles
 
 
-def _nothing_to_do(index: Index, parts: Path) -> Index:
-    logger.info("%s is complete and made from the same inputs: nothing to do", index.folder)
-    shutil.rmtree(parts, ignore_errors=True)
-    return index
-
-
-def _is_complete(out: Path, inputs: Inputs, overwrite: bool) -> bool:
-    if not (out / MANIFEST).exists():
-        return False
-    try:
-        found = read_manifest(out).inputs
-    except ValueError:
-        if overwrite:
-            return False
-        raise
-    difference = _difference(found, inputs)
-    if difference and not overwrite:
-        raise ValueError(f"{out} is an index of other inputs ({difference}): {_CHOICE}")
-    return not difference
-
-
-def _claim(out: Path, inputs: Inputs, overwrite: bool) -> None:
-    """Makes `out/.parts` the place of this build; what an earlier one with equal inputs left there is kept."""
-    parts = out / _PARTS
-    if out.exists() and not (out / MANIFEST).exists() and not parts.exists() and any(out.iterdir()):
-        raise ValueError(f"{out} is neither empty nor an index: choose another folder")
-    note = parts / "inputs.json"
-    if parts.exists():
-        found = Inputs.model_validate_json(note.read_bytes()) if note.exists() else None
-        difference = "" if found is None else _difference(found, inputs)
-        if difference and not overwrite:
-            raise ValueError(f"{out} is an unfinished build of other inputs ({difference}): {_CHOICE}")
-        if found is not None and not difference and inputs.pictures == _UNKNOWN:
-            return
-        if difference or found is None:
-            shutil.rmtree(parts)
-    parts.mkdir(parents=True, exist_ok=True)
-    write_whole(note, inputs.model_dump_json().encode())
-
-
-_CHOICE = "choose another folder, or pass --overwrite to replace it"
-
-
-def _difference(found: Inputs, given: Inputs) -> str:
-    """Returns in which fields inputs differ, "" when in none of which both know the value."""
-    pairs = zip(found.model_dump().items(), given.model_dump().values(), strict=True)
-    different = ((field, old, new) for (field, old), new in pairs if old != new and _UNKNOWN not in (old, new))
-    return "; ".join(f"{field}: {old!r} there, {new!r} now" for field, old, new in different)
-
-
-def _publish(parts: Path, out: Path) -> None:
-    """Moves a finished build to its place; killed in between, the next call goes on."""
-    (out / MANIFEST).unlink(missing_ok=True)
-    for name in FILES:
-        if (parts / name).exists():
-            os.replace(parts / name, out / name)
-    if (parts / THUMBNAILS).exists():
-        shutil.rmtree(out / THUMBNAILS, ignore_errors=True)
-        os.replace(parts / THUMBNAILS, out / THUMBNAILS)
-    os.replace(parts / MANIFEST, out / MANIFEST)
+def _abandon(parts: Path) -> None:
     shutil.rmtree(parts)
+    with suppress(OSError):  # the folder held something before
+        parts.parent.rmdir()
 
 
-def _write_report(parts: Path, articles: Articles, pictures: MainImages) -> None:
-    report: dict[str, list[dict[str, object]]] = {"missing": [], "unreadable": []}
-    for row, picture in enumerate(pictures):
-        if picture.problem is not None:
-            entity = articles[row]
-            entry = {"row": row, "id": entity.id, "image": entity.image, "path": picture.path}
-            report[picture.problem].append(entry)
-    write_whole(parts / "report.json", (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode())
-
-
-def _count(articles: Articles, pictures: MainImages, rows: IntArray, offsets: IntArray) -> Counts:
+def _count(articles: Articles, main_images: MainImages, rows: IntArray, offsets: IntArray) -> Counts:
     return Counts(
         entities=len(articles),
         sections=sum(len(entity.sections) for entity in articles),
-        with_image=sum(picture.readable for picture in pictures),
+        with_image=sum(image.readable for image in main_images),
         searchable=len(rows),
         token_sections=int(offsets[-1]),
     )

@@ -1,4 +1,4 @@
-"""JSON lines and arrays written batch by batch, which resume after their last whole batch when a build is killed."""
+"""JSON lines and arrays written batch by batch, which resume after their last whole batch if a build is killed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from retriever.files import as_line, write_whole
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Writes a `.npy` file so that readers see all of it or none of it."""
+    """Writes a `.npy` file; readers see all of it or none of it."""
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     write_whole(path, buffer.getvalue())
@@ -25,13 +25,13 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 class GrowingLines:
     """A JSON lines file written batch by batch, which resumes after its last whole batch.
 
-    Batches keep their boundaries: what a kill left of a batch is dropped, so that a resumed run asks a model for the
-    same batches as an uninterrupted one.
+    Batches keep their boundaries: an incomplete batch is dropped, so a resumed run asks a model for the same batches as
+    an uninterrupted one.
 
     Args:
-        path: The file; made when absent.
-        batch: Lines a batch.
-        total: Lines when complete.
+        path: The file; created if absent.
+        batch: Lines per batch.
+        total: Lines of the complete file.
 
     Raises:
         ValueError: The file holds more than `total` lines.
@@ -53,13 +53,13 @@ class GrowingLines:
                 ends.append(ends[-1] + len(line))
         whole = len(ends) - 1
         if whole > total:
-            raise ValueError(f"holds {whole} lines where {total} are due; it belongs to other inputs, delete it")
+            raise ValueError(f"holds {whole} lines, more than {total}; it belongs to other inputs, delete it")
         done = whole if whole == total else whole // batch * batch
         self._file.truncate(ends[done])
         return done
 
     def append(self, rows: Iterable[Any]) -> None:
-        """Adds a batch and waits until it is on disk."""
+        """Appends a batch and waits until it is on disk."""
         lines = [as_line(row) for row in rows]
         self._file.write(b"".join(lines))
         self._file.flush()
@@ -76,14 +76,14 @@ class GrowingLines:
 
 
 class GrowingArray:
-    """A `.npy` file of known shape filled from front to back, which resumes at its last commit.
+    """A `.npy` file of known shape that is filled from front to back and resumes at its last commit.
 
     A file `<name>.done` beside it counts what is committed; it is absent until the array has its full size on disk.
 
     Args:
-        path: The `.npy` file; made when absent.
-        shape: Its shape when complete.
-        dtype: Its type.
+        path: The `.npy` file; created if absent.
+        shape: The array's shape.
+        dtype: The array's type.
 
     Raises:
         ValueError: The file has another shape.
@@ -95,14 +95,14 @@ class GrowingArray:
             self.done = int(self._counter.read_text())
             self.values: NDArray[Any] = np.lib.format.open_memmap(path, mode="r+")
             if self.values.shape != shape:
-                raise ValueError(f"{path}: shape {self.values.shape} where {shape} is due; delete the folder it is in")
+                raise ValueError(f"{path}: expected the shape {shape}, got {self.values.shape}; delete its folder")
         else:
             self.done = 0
             self.values = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
             self.commit(0)
 
     def commit(self, done: int) -> None:
-        """Waits until the values are on disk, then notes that the first `done` units are final."""
+        """Waits until the values are on disk, then records that the first `done` units are final."""
         assert isinstance(self.values, np.memmap)
         self.values.flush()
         write_whole(self._counter, str(done).encode())

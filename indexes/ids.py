@@ -1,4 +1,4 @@
-"""Entity ids as 64-bit hashes: enough to find a row by, and to see that none occurs twice."""
+"""Entity ids as 64-bit hashes, to find rows and duplicates by."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def hash_id(entity_id: str) -> int:
 
 
 def save_ids(path: Path, hashes: Iterable[int]) -> None:
-    """Writes what `Index.row_of` looks up: int64 [2, N], the sorted hashes and their rows.
+    """Writes the table that `Index.row_of` looks up: int64 [2, N], the sorted hashes and their rows.
 
     Args:
         path: The `.npy` file.

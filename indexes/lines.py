@@ -1,4 +1,4 @@
-"""JSON lines read by row without loading the file: a `.jsonl` and the offsets of its lines beside it."""
+"""JSON lines read by row without loading the file: a `.jsonl` file with the offsets of its lines beside it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from retriever.types import ArticleImage, Entity, IntArray, Section
 
 
 def offsets_path(path: Path) -> Path:
-    """Returns where the offsets of a JSON lines file lie: `entities.jsonl` has `entities.offsets.npy`."""
+    """Returns the path of the offsets of a JSON lines file: `entities.offsets.npy` for `entities.jsonl`."""
     return path.with_name(path.stem + ".offsets.npy")
 
 
 def save_offsets(path: Path) -> None:
-    """Writes the offsets of a JSON lines file: int64 [lines + 1], the first 0 and the last the file's size."""
+    """Writes the offsets of a JSON lines file: int64 [lines + 1], from 0 to the file's size."""
     with path.open("rb") as file:
         lengths = np.fromiter(map(len, file), dtype=np.int64)
     save_array(offsets_path(path), np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)]))
 
 
 class Lines:
-    """The rows of a JSON lines file, each read when it is asked for, by any number of threads at once.
+    """The rows of a JSON lines file, each read on demand, by any number of threads at once.
 
-    The file is not mapped: a pass over all of it would count as memory of the process.
+    The file is not memory-mapped: a pass over all of it would count as memory of the process.
 
     Raises:
-        ValueError: The offsets do not fit the file.
+        ValueError: The offsets do not match the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,7 +41,7 @@ class Lines:
         self._offsets: IntArray = np.load(offsets_path(path), mmap_mode="r", allow_pickle=False)
         size = path.stat().st_size
         if self._offsets[-1] != size:
-            raise ValueError(f"{path}: {size} bytes, but its offsets say {self._offsets[-1]}")
+            raise ValueError(f"{path}: {size} bytes, but its offsets end at {self._offsets[-1]}")
         self._file = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
 
@@ -50,19 +50,19 @@ class Lines:
         return len(self._offsets) - 1
 
     def read(self, row: int) -> Any:
-        """Returns the value on line `row`.
+        """Returns the value in line `row`.
 
         Raises:
             IndexError: There is no such row.
         """
         if not 0 <= row < len(self):
-            raise IndexError(f"{self._path.name} has {len(self)} rows, no row {row}")
+            raise IndexError(f"{self._path.name}: row must be within 0 to {len(self) - 1}, got {row}")
         start, end = int(self._offsets[row]), int(self._offsets[row + 1])
         return json.loads(os.pread(self._file, end - start, start))
 
 
 class Articles(Sequence[Entity]):
-    """The entities of an index's `entities.jsonl`, each read when it is asked for."""
+    """The entities of an index's `entities.jsonl`, each read on demand."""
 
     def __init__(self, path: Path) -> None:
         self._lines = Lines(path)
@@ -87,7 +87,7 @@ class Articles(Sequence[Entity]):
 
 
 def to_row(entity: Entity) -> dict[str, Any]:
-    """Returns an entity as it is written in `entities.jsonl`."""
+    """Returns an entity as a row of `entities.jsonl`."""
     sections = [{"title": one.title, "text": one.text, "index": one.index} for one in entity.sections]
     return {
         "id": entity.id,

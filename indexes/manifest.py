@@ -1,4 +1,4 @@
-"""`manifest.json`: what an index was made from and what lies in its folder. Written last; nothing opens without it."""
+"""`manifest.json`: what an index was built from and what its folder holds. Written last; nothing opens without it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from indexes.sections import DROPPED_BY_REFERENCE
 from indexes.tokens import TokenType
 from retriever.files import sha256_of
 
@@ -31,12 +32,12 @@ FILES = (
 """Every file of an index besides its manifest and the thumbnails in `images/`."""
 
 SMALL = 1 << 20
-"""Files up to this many bytes have their checksum compared at every opening."""
+"""Files of up to this many bytes have their checksum compared whenever the index is opened."""
 
-MEND = "rebuild with `omgm build-index --overwrite`"
+REBUILD = "rebuild with `omgm build-index --overwrite`"
 
 Candidates = Literal["summary", "title", "article", "image"]
-"""What step 1 searches: the summaries (the method), or for comparison titles, whole articles, or main images."""
+"""What step 1 searches: the summaries (the method), or for comparison titles, whole articles or main images."""
 
 
 class _Model(BaseModel):
@@ -46,11 +47,12 @@ class _Model(BaseModel):
 class Inputs(_Model):
     """What decides the content of an index: two builds with equal inputs are equal byte for byte.
 
-    `pictures` is a hash of which picture file belongs to which entity and how large it is.
+    `pictures` is a hash of which image belongs to which entity and how large it is.
     """
 
     knowledge_base: str
     kb_format: str
+    drop_sections: tuple[str, ...] = DROPPED_BY_REFERENCE
     pictures: str
     summarizer: str
     candidates: Candidates
@@ -92,7 +94,7 @@ class Manifest(_Model):
 
     @property
     def scales_shape(self) -> tuple[int, int]:
-        """Shape of the scales of int8 tokens; nothing for float16."""
+        """Shape of the scales of int8 tokens; (0, 0) for float16."""
         return (self.counts.token_sections, self.token_shape[0]) if self.inputs.tokens == "int8" else (0, 0)
 
     def to_json(self) -> bytes:
@@ -113,14 +115,14 @@ def read_manifest(folder: Path) -> Manifest:
         raw = json.loads(path.read_bytes())
         version = raw["format_version"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: damaged ({error!r}); {MEND}") from error
+        raise ValueError(f"{path}: damaged ({error!r}); {REBUILD}") from error
     if version != FORMAT_VERSION:
-        raise ValueError(f"{path}: format version {version}, this release reads {FORMAT_VERSION}; {MEND}")
+        raise ValueError(f"{path}: format version {version}, this release reads {FORMAT_VERSION}; {REBUILD}")
     try:
         return Manifest.model_validate_json(path.read_bytes())
     except ValidationError as error:
         fields = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-        raise ValueError(f"{path}: {fields}; {MEND}") from error
+        raise ValueError(f"{path}: {fields}; {REBUILD}") from error
 
 
 def describe_files(folder: Path) -> dict[str, File]:
@@ -129,7 +131,7 @@ def describe_files(folder: Path) -> dict[str, File]:
 
 
 def hash_thumbnails(folder: Path, rows: Iterable[int]) -> str:
-    """Returns one hash over the thumbnails of `rows`, with a mark for each that is absent."""
+    """Returns one hash over the thumbnails of `rows`, in which absent ones count too."""
     digest = hashlib.sha256()
     for row in rows:
         path = folder / THUMBNAILS / f"{row}.jpg"
@@ -138,21 +140,21 @@ def hash_thumbnails(folder: Path, rows: Iterable[int]) -> str:
 
 
 def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
-    """Compares the folder with its manifest: sizes and small files' checksums, with `verify` everything.
+    """Compares an index's folder with its manifest: sizes and small files' checksums; with `verify`, all checksums.
 
     Raises:
         ValueError: A file is missing, of another size, or changed.
     """
     if set(manifest.files) != set(FILES):
-        raise ValueError(f"{folder / MANIFEST}: lists other files than an index has; {MEND}")
+        raise ValueError(f"{folder / MANIFEST}: lists other files than those of an index; {REBUILD}")
     for name, expected in manifest.files.items():
         path = folder / name
         if not path.is_file():
-            raise ValueError(f"{path}: missing; {MEND}")
+            raise ValueError(f"{path}: missing; {REBUILD}")
         size = path.stat().st_size
         if size != expected.bytes:
-            raise ValueError(f"{path}: {size} bytes where the manifest says {expected.bytes}; {MEND}")
+            raise ValueError(f"{path}: {size} bytes, but the manifest says {expected.bytes}; {REBUILD}")
         if (verify or size <= SMALL) and sha256_of(path) != expected.sha256:
-            raise ValueError(f"{path}: content differs from its checksum; {MEND}")
+            raise ValueError(f"{path}: content differs from its checksum; {REBUILD}")
     if verify and hash_thumbnails(folder, range(manifest.counts.entities)) != manifest.thumbnails:
-        raise ValueError(f"{folder / THUMBNAILS}: thumbnails differ from their checksum; {MEND}")
+        raise ValueError(f"{folder / THUMBNAILS}: thumbnails differ from their checksum; {REBUILD}")

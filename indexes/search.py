@@ -1,4 +1,4 @@
-"""Exact entity search: by FAISS on the CPU, by matrix products where the vectors lie on a GPU."""
+"""Exact entity search: by FAISS on a CPU, by matrix products on a GPU."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from retriever.files import replace_with
 from retriever.types import FloatArray, IntArray
 
 _SPARE = 64
-"""Vectors that the half-precision scan of `DeviceSearch` returns beyond `k`: one of the first `k` is lost only where so
-many others lie within the scan's rounding (0.00024 for products from 0.25 to 0.5) of the last."""
+"""Vectors that the half-precision scan of `DeviceSearch` returns beyond `k`: one of the best `k` is lost only if
+so many others are within the scan's rounding (0.00024 for products from 0.25 to 0.5) of the last."""
 _COPIED = 1 << 18
-"""Vectors that go to a device at a time."""
+"""Vectors copied to a device at a time."""
 
 
 class Search(Protocol):
@@ -28,14 +28,14 @@ class Search(Protocol):
         """Number of vectors and their length."""
 
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        """Returns inner products float32 and rows int64, both [B, k], best first; -1 and -inf where none is left."""
+        """Returns inner products float32 and rows int64, both [B, k], best first, padded with -inf and -1."""
 
 
 class FaissSearch:
     """Exact search by FAISS, in float32.
 
     Args:
-        path: What `save_search` wrote.
+        path: The file that `save_search` wrote.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,15 +50,15 @@ class FaissSearch:
 
 
 class DeviceSearch:
-    """Exact search over float16 vectors on a device: 5.1 GB for 2 million of length 1280, read once a batch.
+    """Exact search over float16 vectors on a device: 5.1 GB for 2 million of length 1280, read once per batch.
 
-    A scan in float16 finds `k` and some spare vectors in blocks; their products are then summed in float32. For unit
-    vectors a score differs from one of float32 vectors by less than 1e-3, from rounding them to float16.
+    A scan in float16 finds `k` and some spare vectors in blocks; their products are then computed in float32. For unit
+    vectors a score differs from that of float32 vectors by less than 1e-3, from rounding them to float16.
 
     Args:
-        vectors: Float16 [N, dimension], normalized, where they are to be searched.
-        rows: Row of each, int64 [N], in the same place.
-        block: Vectors a matrix product; bounds the memory of its result.
+        vectors: Float16 [N, dimension], normalized, on the device.
+        rows: Int64 [N], the row of each vector, on the device.
+        block: Vectors per matrix product; bounds the memory of its result.
     """
 
     def __init__(self, vectors: Tensor, rows: Tensor, block: int = 1 << 20) -> None:
@@ -68,7 +68,7 @@ class DeviceSearch:
 
     @classmethod
     def read(cls, path: Path, device: torch.device | str) -> DeviceSearch:
-        """Returns the search over what `save_search` wrote."""
+        """Reads the file that `save_search` wrote."""
         index: Any = faiss.read_index(str(path))
         flat: Any = faiss.downcast_index(index.index)
         vectors = faiss.rev_swig_ptr(flat.get_xb(), flat.ntotal * flat.d).reshape(flat.ntotal, flat.d)
@@ -79,7 +79,7 @@ class DeviceSearch:
 
     @torch.inference_mode()
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        """Returns inner products and rows, best first; both are the only results that wait for the device."""
+        """Returns inner products and rows, best first; only these results wait for the device."""
         queries = vectors.to(self._vectors.device).half()
         found = [self._scan(queries, start, k + _SPARE) for start in range(0, max(len(self._rows), 1), self._block)]
         coarse, places = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
@@ -100,16 +100,16 @@ class DeviceSearch:
 
 
 def open_search(path: Path, device: torch.device | str = "cpu") -> Search:
-    """Returns the search over what `save_search` wrote, on a device."""
+    """Opens the file that `save_search` wrote, for search on a device."""
     return FaissSearch(path) if torch.device(device).type == "cpu" else DeviceSearch.read(path, device)
 
 
 def save_search(path: Path, vectors: FloatArray, rows: IntArray, block: int = 65536) -> None:
-    """Writes the FAISS index: exact inner products over the entities in `rows`; the others are never found.
+    """Writes a FAISS index of exact inner products over the entities in `rows`; the others are never found.
 
     Args:
         path: The file.
-        vectors: Float32 [N, dimension], one for each entity.
+        vectors: Float32 [N, dimension], one per entity.
         rows: Int64 [M], the entities to search.
         block: Vectors in memory at a time besides the index itself.
     """

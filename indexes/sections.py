@@ -1,39 +1,59 @@
-"""How an article becomes sections: which are dropped, and how the rest are numbered."""
+"""How an article becomes sections: how they are numbered, and which are dropped."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
-from retriever.types import Section
+from retriever.types import Entity, Section
 
 WORDS = 250
-"""Words that a section of a text without headings has at most, unless one paragraph has more: what step 2 can read."""
+"""Most words in a section of a text without headings, unless one paragraph has more: what step 2 can read."""
 
-_DROPPED_TITLES = ("external links", "references")
+DROPPED = (
+    *("references", "notes", "notes and references", "references and notes", "general references", "footnotes"),
+    *("explanatory notes", "endnotes", "citations", "sources", "works cited", "literature cited"),
+    *("bibliography", "further reading", "see also", "external links", "references and external links"),
+)
+"""Titles of sections that hold lists rather than prose, in lower case."""
 
-
-def is_kept(title: str, text: str) -> bool:
-    """Returns whether a section can be evidence: it has text and is no list of links or references."""
-    lowered = title.lower()
-    return bool(text.strip()) and not any(dropped in lowered for dropped in _DROPPED_TITLES)
+DROPPED_BY_REFERENCE = ("*external links*", "*references*")
+"""The rule of the paper's code, for E-VQA's files: any title that contains these words, "Habitat preferences" too."""
 
 
 def split_article(sections: Iterable[tuple[str, str]]) -> tuple[Section, ...]:
-    """Returns the kept sections of an article, each with its position among all of them.
+    """Returns the sections of an article that have text, each with its position among all of them.
 
     Args:
         sections: (title, text) of every section, in the article's order. Both are kept as they are written.
     """
-    return tuple(Section(title, text, index) for index, (title, text) in enumerate(sections) if is_kept(title, text))
+    return tuple(Section(title, text, index) for index, (title, text) in enumerate(sections) if text.strip())
+
+
+def title_rule(titles: Iterable[str]) -> Callable[[str], bool]:
+    """Returns a function that tells whether a section of a given title is dropped.
+
+    Args:
+        titles: Titles to drop, in any case; `*` stands for any text.
+    """
+    patterns = ("".join(".*" if part == "*" else re.escape(part) for part in re.split(r"(\*)", t)) for t in titles)
+    rule = re.compile("|".join(f"(?:{pattern})" for pattern in patterns) or r"(?!)", re.IGNORECASE | re.DOTALL)
+    return lambda title: rule.fullmatch(" ".join(title.split()).rstrip(":. ")) is not None
+
+
+def without_lists(entity: Entity, dropped: Callable[[str], bool]) -> Entity:
+    """Returns an entity without the sections that `dropped` names; what is under the article's own title is kept."""
+    kept = tuple(one for one in entity.sections if one.title == entity.title or not dropped(one.title))
+    return entity if len(kept) == len(entity.sections) else replace(entity, sections=kept)
 
 
 def split_text(title: str, text: str) -> Iterator[tuple[str, str]]:
-    """Yields (title, text) of the sections of an article that comes as one text.
+    """Yields (title, text) of the sections of an article that is a single text.
 
-    A line `== Title ==` begins a section, deeper headings stay in its text; what comes before is under the article's
-    title. A text without such lines is cut between paragraphs into sections of at most `WORDS` words, each under the
-    article's title; a paragraph is never cut.
+    A line `== Title ==` begins a section; deeper headings stay in its text. What precedes the first one is a section
+    under the article's title. A text without such lines is cut between paragraphs into sections of at most `WORDS`
+    words, each under the article's title; a paragraph is never cut.
     """
     parts = _HEADING.split(text.strip())
     if len(parts) > 1:

@@ -1,50 +1,51 @@
-"""The stages of a build. Each writes into one folder and, started again after a kill, continues where it stopped."""
+"""The stages of a build. Each writes to one folder; killed and restarted, it resumes where it stopped."""
 
 from __future__ import annotations
 
-import logging
 from array import array
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional
-from tqdm import tqdm
 
 from indexes.growing import GrowingArray, GrowingLines, save_array
 from indexes.ids import hash_id, save_ids
 from indexes.images import thumbnail
 from indexes.lines import Articles, Lines, offsets_path, save_offsets, to_row
 from indexes.manifest import THUMBNAILS, Candidates
+from indexes.progress import progress_bar
 from indexes.sources import ImageSource, find_main
 from indexes.tokens import TokenType
-from retriever.files import as_line, replace_with
+from retriever.files import write_lines
+from retriever.images import ImageError
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.quantize import quantize_tokens
 from retriever.texts import blip_caption, section_passage
 from retriever.types import Entity, FloatArray, IntArray
 
-logger = logging.getLogger(__name__)
+ARTICLE_FILES = ("entities.jsonl", "entities.offsets.npy", "entity_ids.npy")
+"""What `write_articles` writes."""
 
 
 class MainImage(NamedTuple):
-    """What became of an entity's main image: its name where the pictures are, and what is wrong with it."""
+    """An entity's main image: its name in the image source and, if it cannot be used, what is wrong with it and why."""
 
-    path: str | None
-    problem: str | None
+    path: str | None = None
+    problem: Literal["missing", "unreadable"] | None = None
+    reason: str | None = None
 
     @property
     def readable(self) -> bool:
-        """Whether there is a picture to encode."""
+        """Whether there is an image to encode."""
         return self.path is not None and self.problem is None
 
 
 class MainImages:
-    """The main images of all entities by row, read from disk when they are asked for."""
+    """The main images of all entities by row, read from disk on demand."""
 
     def __init__(self, path: Path) -> None:
         self._lines = Lines(path)
@@ -54,7 +55,7 @@ class MainImages:
         return len(self._lines)
 
     def __getitem__(self, row: int) -> MainImage:
-        """Returns what became of the main image of the entity at `row`."""
+        """Returns the main image of the entity at `row`."""
         return MainImage(*self._lines.read(row))
 
     def __iter__(self) -> Iterator[MainImage]:
@@ -62,65 +63,48 @@ class MainImages:
         return (self[row] for row in range(len(self)))
 
 
-class Bar:
-    """Batches of rows still to do, shown as a progress bar."""
-
-    def __init__(self, what: str, total: int, batch: int, shown: bool) -> None:
-        self.what, self.total, self.batch, self.shown = what, total, batch, shown
-
-    def batches(self, done: int) -> Iterator[range]:
-        """Yields ranges of rows from `done` on."""
-        bar = tqdm(total=self.total, initial=done, desc=self.what, unit="entity", disable=not self.shown)
-        with bar:
-            for first in range(done, self.total, self.batch):
-                rows = range(first, min(first + self.batch, self.total))
-                yield rows
-                bar.update(len(rows))
-
-
-def write_articles(entities: Callable[[], Iterator[Entity]], folder: Path) -> Articles:
-    """Returns the entities as stored in `entities.jsonl`, written first unless that is done."""
+def write_articles(entities: Iterable[Entity], folder: Path) -> Articles:
+    """Returns the entities as stored in `entities.jsonl`, which it writes unless an earlier build did."""
     path = folder / "entities.jsonl"
     if not offsets_path(path).exists():
         hashes = array("q")
 
-        def write(partial: Path) -> None:
-            with partial.open("wb") as file:
-                for entity in entities():
-                    hashes.append(hash_id(entity.id))
-                    file.write(as_line(to_row(entity)))
+        def rows() -> Iterator[dict[str, Any]]:
+            for entity in entities:
+                hashes.append(hash_id(entity.id))
+                yield to_row(entity)
 
-        replace_with(path, write)
+        write_lines(path, rows())
         save_ids(folder / "entity_ids.npy", hashes)
         save_offsets(path)
     return Articles(path)
 
 
-def read_pictures(
-    articles: Articles, images: ImageSource | None, folder: Path, batch: int, progress: bool
+def read_main_images(
+    articles: Articles, source: ImageSource | None, folder: Path, batch: int, progress: bool
 ) -> MainImages:
-    """Returns what became of each entity's main image; readable ones get a thumbnail in `images/<row>.jpg`."""
-    path = folder / "pictures.jsonl"
+    """Returns the main images after reading every one; readable ones get a thumbnail in `images/<row>.jpg`."""
+    path = folder / "main_images.jsonl"
     (folder / THUMBNAILS).mkdir(exist_ok=True)
     with GrowingLines(path, batch, len(articles)) as lines:
-        for rows in Bar("pictures", len(articles), batch, progress).batches(lines.done):
-            lines.append(_read_picture(articles[row], row, images, folder) for row in rows)
+        for rows in _batches("read images", lines.done, len(articles), batch, progress):
+            lines.append(_read_main_image(articles[row], row, source, folder) for row in rows)
     save_offsets(path)
     return MainImages(path)
 
 
-def _read_picture(entity: Entity, row: int, images: ImageSource | None, folder: Path) -> MainImage:
-    if entity.image is None or images is None:
-        return MainImage(None, None)
-    name = find_main(images, entity)
+def _read_main_image(entity: Entity, row: int, source: ImageSource | None, folder: Path) -> MainImage:
+    if entity.image is None or source is None:
+        return MainImage()
+    name = find_main(source, entity)
     if name is None:
-        return MainImage(None, "missing")
+        return MainImage(None, "missing", source.missing)
     try:
-        image = images.load(name)
-    except ValueError:
-        return MainImage(name, "unreadable")
+        image = source.load(name)
+    except ImageError as error:
+        return MainImage(name, "unreadable", error.reason)
     (folder / THUMBNAILS / f"{row}.jpg").write_bytes(thumbnail(image))
-    return MainImage(name, None)
+    return MainImage(name)
 
 
 def embed_texts(
@@ -128,21 +112,26 @@ def embed_texts(
 ) -> FloatArray:
     """Returns the vectors of `texts(row)` for every row, float32 [total, dimension], memory-mapped."""
     array = GrowingArray(folder / "vectors.npy", (total, encoder.dimension), np.float32)
-    for rows in Bar("embed", total, batch, progress).batches(array.done):
+    for rows in _batches("embed", array.done, total, batch, progress):
         array.values[rows.start : rows.stop] = _finite(encoder.encode_texts([texts(row) for row in rows]), "encoder")
         array.commit(rows.stop)
     return array.values
 
 
 def embed_images(
-    pictures: MainImages, images: ImageSource | None, encoder: DualEncoder, folder: Path, batch: int, progress: bool
+    main_images: MainImages,
+    source: ImageSource | None,
+    encoder: DualEncoder,
+    folder: Path,
+    batch: int,
+    progress: bool,
 ) -> FloatArray:
-    """Returns the vectors of the main images, float32 [N, dimension], memory-mapped; zeros where there is none."""
-    array = GrowingArray(folder / "vectors.npy", (len(pictures), encoder.dimension), np.float32)
-    for rows in Bar("embed", len(pictures), batch, progress).batches(array.done):
-        present = [row for row in rows if pictures[row].readable]
-        if present and images is not None:
-            loaded = [images.load(str(pictures[row].path)) for row in present]
+    """Returns the vectors of the main images, float32 [N, dimension], memory-mapped; zeros without an image."""
+    array = GrowingArray(folder / "vectors.npy", (len(main_images), encoder.dimension), np.float32)
+    for rows in _batches("embed", array.done, len(main_images), batch, progress):
+        present = [row for row in rows if main_images[row].readable]
+        if present and source is not None:
+            loaded = [source.load(str(main_images[row].path)) for row in present]
             array.values[present] = _finite(encoder.encode_images(loaded), "encoder")
         array.commit(rows.stop)
     return array.values
@@ -150,8 +139,8 @@ def embed_images(
 
 def store_tokens(
     articles: Articles,
-    pictures: MainImages,
-    images: ImageSource | None,
+    main_images: MainImages,
+    source: ImageSource | None,
     fusion: FusionEncoder | None,
     dtype: TokenType,
     folder: Path,
@@ -160,11 +149,11 @@ def store_tokens(
 ) -> IntArray:
     """Returns where each entity's section tokens start, int64 [N + 1]; `tokens.npy` holds them as `dtype`.
 
-    An entity has tokens when it has sections and a readable main image. Without a fusion encoder none has.
+    An entity has tokens if it has sections and a readable main image; without a fusion encoder none has.
     """
     counts = [
-        len(entity.sections) if fusion is not None and picture.readable else 0
-        for entity, picture in zip(articles, pictures, strict=True)
+        len(entity.sections) if fusion is not None and image.readable else 0
+        for entity, image in zip(articles, main_images, strict=True)
     ]
     offsets: IntArray = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
     save_array(folder / "token_offsets.npy", offsets)
@@ -172,10 +161,10 @@ def store_tokens(
     array = GrowingArray(folder / "tokens.npy", (int(offsets[-1]), *shape), dtype)
     scaled = (int(offsets[-1]), shape[0]) if dtype == "int8" else (0, 0)
     scales = GrowingArray(folder / "token_scales.npy", scaled, np.float16)
-    for rows in Bar("tokens", len(articles), batch, progress).batches(array.done):
+    for rows in _batches("tokens", array.done, len(articles), batch, progress):
         for row in rows:
-            if fusion is not None and images is not None and counts[row]:
-                image = images.load(str(pictures[row].path))
+            if fusion is not None and source is not None and counts[row]:
+                image = source.load(str(main_images[row].path))
                 tokens = fusion.encode_sections(image, section_texts(articles[row]))
                 unit = functional.normalize(tokens.detach().float(), dim=-1)
                 span = slice(offsets[row], offsets[row + 1])
@@ -194,24 +183,23 @@ def section_texts(entity: Entity) -> list[str]:
 
 
 def candidate_text(entity: Entity, summary: str, candidates: Candidates) -> str:
-    """Returns the text that stands for an entity in step 1; its title where a summary is blank."""
+    """Returns the text that represents an entity in step 1; its title if the summary is blank."""
     if candidates == "article":
         return "\n".join([entity.title, *(f"{section.title}\n{section.text}" for section in entity.sections)])
     return summary if candidates == "summary" and summary.strip() else entity.title
 
 
-def log_problems(pictures: MainImages) -> None:
-    """Logs once how many pictures are missing or unreadable, if any."""
-    problems = Counter(picture.problem for picture in pictures)
-    if problems["missing"] or problems["unreadable"]:
-        unreadable = next((picture.path for picture in pictures if picture.problem == "unreadable"), None)
-        first = f", the first {unreadable!r}" if unreadable else ""
-        counts = f"{problems['missing']} pictures missing, {problems['unreadable']} unreadable"
-        logger.warning("%s%s: see report.json", counts, first)
+def _batches(what: str, done: int, total: int, batch: int, progress: bool) -> Iterator[range]:
+    """Yields ranges of rows from `done` on, with a progress bar."""
+    with progress_bar(total=total, initial=done, desc=what, unit="entity", shown=progress) as bar:
+        for first in range(done, total, batch):
+            rows = range(first, min(first + batch, total))
+            yield rows
+            bar.update(len(rows))
 
 
 def _finite(values: torch.Tensor, model: str) -> NDArray[Any]:
     if not values.isfinite().all():
-        raise ValueError(f"the {model} gave values that are not finite; check its weights")
+        raise ValueError(f"the {model} returned values that are not finite; check its weights")
     found: NDArray[Any] = values.cpu().numpy()
     return found

@@ -1,4 +1,4 @@
-"""An index on disk, opened: entity search, articles, summaries, section tokens, thumbnails."""
+"""An open index: entity search, articles, summaries, section tokens, thumbnails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from indexes.ids import hash_id
 from indexes.lines import Articles, Lines
-from indexes.manifest import MEND, THUMBNAILS, Manifest, check_files, read_manifest
+from indexes.manifest import REBUILD, THUMBNAILS, Manifest, check_files, read_manifest
 from indexes.search import open_search
 from indexes.tokens import TokenStore
 from retriever.protocols import DualEncoder, FusionEncoder
@@ -23,14 +23,14 @@ _CACHED_ENTITIES = 4096
 
 
 class Index:
-    """An index, read only. It fulfills `retriever.protocols.EntityIndex`; any number of threads may use it.
+    """A read-only index, usable from any number of threads. Implements `retriever.protocols.EntityIndex`.
 
-    Only vectors are held in memory; articles, summaries and tokens are read from memory-mapped files. On a GPU the
-    vectors lie there, and the tokens too where they fit.
+    Only vectors are held in memory; articles, summaries and tokens are read from files on demand. With a GPU as the
+    device, the vectors are on the GPU, and so are the tokens if they fit.
 
     Args:
         folder: A complete index.
-        manifest: Its manifest, checked by `open`.
+        manifest: Its manifest, as checked by `open`.
         device: Where vectors are searched and tokens compared.
     """
 
@@ -58,17 +58,17 @@ class Index:
         device: str = "cpu",
         verify: bool = False,
     ) -> Self:
-        """Returns the index in `folder`.
+        """Opens the index in `folder`.
 
         Args:
-            folder: What `build_index` wrote.
+            folder: The folder that `build_index` wrote.
             encoder: Step 1's model; the index must have been built with it.
             fusion: Step 2's model; the index must have been built with it.
             device: Where vectors are searched and tokens compared.
-            verify: Whether to read every file and compare its checksum; else large files only by size.
+            verify: Whether to compare the checksum of every file; by default large files are compared by size.
 
         Raises:
-            ValueError: The folder is incomplete, damaged, or does not fit a model. The message says what to do.
+            ValueError: The folder is incomplete, damaged, or does not fit a model; the message says what to do.
         """
         manifest = read_manifest(folder)
         check_files(folder, manifest, verify=verify)
@@ -92,19 +92,19 @@ class Index:
     def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
         """Returns inner products float32 and rows int64, both [B, k], best first.
 
-        Where fewer than `k` entities can be searched the row is -1 and the score is minus infinity.
+        If fewer than `k` entities can be searched, the remaining rows are -1 and their scores minus infinity.
 
         Raises:
             ValueError: `vectors` is not [B, dimension], or `k` is below 1.
         """
         if vectors.ndim != 2 or vectors.shape[1] != self.manifest.dimension:
-            raise ValueError(f"vectors: shape {tuple(vectors.shape)} where (B, {self.manifest.dimension}) is due")
+            raise ValueError(f"vectors must have shape (B, {self.manifest.dimension}), got {tuple(vectors.shape)}")
         if k < 1:
-            raise ValueError(f"k: {k} where at least 1 is due")
+            raise ValueError(f"k must be at least 1, got {k}")
         return self._search.search(vectors, k)
 
     def entity(self, row: int) -> Entity:
-        """Returns the article at `row`; recently read ones are kept.
+        """Returns the article at `row`; recently read articles are cached.
 
         Raises:
             IndexError: There is no such row.
@@ -120,7 +120,7 @@ class Index:
         return str(self._summaries.read(row)["summary"])
 
     def row_of(self, entity_id: str) -> int | None:
-        """Returns the row of an entity, or `None` when the index does not hold it."""
+        """Returns the row of an entity, or `None` if the index does not hold it."""
         hashes, rows = self._ids
         key = np.int64(hash_id(entity_id))
         equal = slice(np.searchsorted(hashes, key), np.searchsorted(hashes, key, side="right"))
@@ -132,17 +132,17 @@ class Index:
         return path if path.is_file() else None
 
     def section_rows(self, row: int) -> range:
-        """Returns where the tokens of its sections lie, in the order of `Entity.sections`; may be empty.
+        """Returns the rows of an entity's section tokens, in the order of `Entity.sections`; may be empty.
 
         Raises:
             IndexError: There is no such row.
         """
         if not 0 <= row < len(self):
-            raise IndexError(f"the index has {len(self)} rows, no row {row}")
+            raise IndexError(f"row must be within 0 to {len(self) - 1}, got {row}")
         return range(int(self._token_offsets[row]), int(self._token_offsets[row + 1]))
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
-        """Returns the stored tokens of sections, each span the `section_rows` of an entity."""
+        """Returns the stored tokens of sections; each span is the `section_rows` of an entity."""
         return self._tokens.gather(spans)
 
     def tokens(self, rows: IntArray) -> torch.Tensor:
@@ -165,19 +165,19 @@ class Index:
             ("entities.faiss", self._search.shape, (counts.searchable, self.manifest.dimension)),
         ]:
             if found != expected:
-                raise ValueError(f"{self.folder / name}: {found} where the manifest says {expected}; {MEND}")
+                raise ValueError(f"{self.folder / name}: {found}, but the manifest says {expected}; {REBUILD}")
 
 
 def _load(path: Path) -> NDArray[Any]:
     try:
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
     except ValueError as error:
-        raise ValueError(f"{path}: {error}; {MEND}") from error
+        raise ValueError(f"{path}: {error}; {REBUILD}") from error
 
 
 def _check_fit(folder: Path, what: str, built_with: object, given: object) -> None:
     if built_with != given:
         raise ValueError(
             f"{folder}: does not fit this profile: {what} {given!r} now, {built_with!r} when it was built; "
-            f"{MEND}, or use the profile it was built with"
+            f"{REBUILD}, or use the profile it was built with"
         )

@@ -1,4 +1,4 @@
-"""Summaries of articles, one JSON line an entity: what a summarizer is, and the file that survives a kill."""
+"""Summaries of articles: what a summarizer is, and a file with one JSON line per entity that survives a kill."""
 
 from __future__ import annotations
 
@@ -7,44 +7,43 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from tqdm import tqdm
-
 from indexes.growing import GrowingLines
+from indexes.progress import progress_bar
 from retriever.types import Entity
 
 
 class Summarizer(Protocol):
-    """Makes the short text that step 1 searches."""
+    """Writes the short texts that step 1 searches."""
 
     @property
     def name(self) -> str:
-        """What summarized, with all that changes its output: two summarizers with one name write the same."""
+        """The summarizer with all that changes its output: two summarizers of the same name write the same."""
 
     def summarize(self, entities: Sequence[Entity]) -> list[str]:
-        """Returns one summary for each entity."""
+        """Returns one summary per entity."""
 
 
 def summarize_all(
     entities: Sequence[Entity], summarizer: Summarizer, path: Path, batch: int = 32, *, progress: bool = False
 ) -> int:
-    """Returns how many summaries were made now; afterwards line i of `path` is `{"id", "summary"}` of entity i.
+    """Writes line i of `path` as `{"id", "summary"}` of entity i, and returns how many summaries were new.
 
-    What the file holds already is kept: a killed run continues after its last whole batch.
+    Summaries that the file already holds are kept: a killed run resumes after its last whole batch.
 
     Args:
-        entities: The articles, in the order of the file. Only a batch of them is held at a time.
-        summarizer: What writes the summaries.
-        path: A JSON lines file; made when absent.
-        batch: Entities a call of the summarizer.
-        progress: Whether to show a bar.
+        entities: The articles, in the order of the file; one batch of them is held in memory.
+        summarizer: Writes the summaries.
+        path: A JSON lines file; created if absent.
+        batch: Entities per call of the summarizer.
+        progress: Whether to show a progress bar.
 
     Raises:
-        ValueError: The file belongs to other entities, or the summarizer returns another number of texts than asked.
+        ValueError: The file belongs to other entities, or the summarizer returns too few or too many texts.
     """
     with GrowingLines(path, batch, len(entities)) as lines:
         start = lines.done
         _check_ids(path, entities, start)
-        bar = tqdm(total=len(entities), initial=start, desc="summarize", unit="entity", disable=not progress)
+        bar = progress_bar(total=len(entities), initial=start, desc="summarize", unit="entity", shown=progress)
         for first in range(start, len(entities), batch):
             articles = entities[first : first + batch]
             summaries = summarizer.summarize(articles)
@@ -67,5 +66,5 @@ def _check_ids(path: Path, entities: Sequence[Entity], done: int) -> None:
                 raise ValueError(f"{path}: line {number}: not a summary ({error}); delete the file") from error
             if found != entities[row].id:
                 raise ValueError(
-                    f"{path}: line {number}: entity {found!r} where {entities[row].id!r} is due; delete it"
+                    f"{path}: line {number}: expected entity {entities[row].id!r}, found {found!r}; delete it"
                 )

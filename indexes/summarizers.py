@@ -1,4 +1,4 @@
-"""Summaries of articles for step 1: cut out of the article, or written by a chat model with the paper's prompt."""
+"""Summaries of articles for step 1: extracted from the article, or written by a chat model with the paper's prompt."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ _CLAUSE = re.compile(r";|,\s+(?:and|but|which|where|who|while)\b|\s-\s")
 _FEW = 6
 """Words of a described look below which the article's other sentences help."""
 _SHORT = 24
-"""Words below which a summary without a described look goes on."""
+"""Words below which a summary without a described look is extended."""
 
 
 class ExtractiveSummarizer:
-    """Puts what an article says about looks first, cut to the words that a small text encoder reads.
+    """Extracts what an article says about looks first, cut to the words that a small text encoder reads.
 
-    A summary is the title, what is labeled as a description ("Flag: description: ..." or a section named "Appearance"),
-    the first clause of the lead where that was little, and the sentences richest in words of color, shape and
-    material. A summary that would stay short goes on with the article's first sentences.
+    A summary is the title, followed by what is labeled as a description ("Flag: description: ..." or a section named
+    "Appearance"). If that is little, it adds the first clause of the lead and the sentences richest in words of color,
+    shape and material. A summary that is still short is extended by the article's first sentences.
 
     Args:
         max_words: Longest summary.
@@ -69,7 +69,7 @@ class ExtractiveSummarizer:
         self.name = f"extractive-{max_words}"
 
     def summarize(self, entities: Sequence[Entity]) -> list[str]:
-        """Returns one summary for each entity."""
+        """Returns one summary per entity."""
         return [self._summary(entity) for entity in entities]
 
     def _summary(self, entity: Entity) -> str:
@@ -89,7 +89,7 @@ class ExtractiveSummarizer:
 
 
 def _once(parts: Sequence[str]) -> list[str]:
-    """Returns the parts without repetition; a sentence takes the place of its own first clause."""
+    """Returns the parts without repetition; a sentence replaces its own first clause."""
     title, kept = parts[0].strip(" .;,"), list[str]()
     for part in (part.strip(" .;,") for part in parts[1:]):
         begun = next((i for i, earlier in enumerate(kept) if part.startswith(earlier)), None)
@@ -101,7 +101,7 @@ def _once(parts: Sequence[str]) -> list[str]:
 
 
 def _described(entity: Entity) -> Iterator[str]:
-    """Yields what is labeled as a description of looks, in the article's order."""
+    """Yields texts that are labeled as a description of looks, in the article's order."""
     for section in entity.sections:
         for line in section.text.splitlines():
             if label := _LOOK_LABEL.match(line):
@@ -114,7 +114,7 @@ def _described(entity: Entity) -> Iterator[str]:
 
 
 def _lead(entity: Entity) -> Iterator[str]:
-    """Yields the first clause of the article that says more than its title; before it the kind of "Anjou (Pear)"."""
+    """Yields the first clause of the article that says more than its title, after the kind in "Anjou (Pear)"."""
     for sentence in _sentences(entity):
         yield _CLAUSE.split(sentence)[0]
         if len(sentence.split()) > 3:
@@ -122,7 +122,7 @@ def _lead(entity: Entity) -> Iterator[str]:
 
 
 def _sentences(entity: Entity) -> Iterator[str]:
-    """Yields the sentences of prose; labeled lines are no sentences."""
+    """Yields the sentences of prose, without labeled lines."""
     title = set(words(entity.title))
     for section in entity.sections:
         for sentence in _SENTENCE.split(section.text):
@@ -134,7 +134,7 @@ def _sentences(entity: Entity) -> Iterator[str]:
 
 
 def _looks(sentence: str) -> float:
-    """Returns how much a sentence describes: words of looks, less what explains, less for length."""
+    """Scores how much a sentence describes: words of looks count for it; words that explain, and length, against it."""
     found = words(sentence)
     seen = len({word for word in found if word in LOOKS})
     unseen = sum(word in _UNSEEN for word in found)
@@ -161,12 +161,12 @@ dimensions such as history, characteristics, significance, appearance and impact
 
 
 def article_text(entity: Entity) -> str:
-    """Returns an article as the prompt shows it: its title and its sections under their headings."""
+    """Returns an article as the prompt shows it: the title, then the sections under their headings."""
     return "\n\n".join([f"# {entity.title}", *(f"## {section.title}\n{section.text}" for section in entity.sections)])
 
 
 def summary_messages(article: str) -> list[Message]:
-    """Returns the messages that ask for a summary of an article's text (Table 15)."""
+    """Returns the messages that ask for a summary of an article (Table 15)."""
     user = (
         f"Following is the input Wikipedia content:\n\n{article}\n\nBased on the above Wikipedia content, I would like "
         "you to generate a summary of the Wikipedia content.\nHere is the summary of the Wikipedia content:"
@@ -175,12 +175,12 @@ def summary_messages(article: str) -> list[Message]:
 
 
 class ChatSummarizer:
-    """Lets a chat model write the summaries; many articles at once, as the client's concurrency allows.
+    """Has a chat model write the summaries, of as many articles at once as the client's concurrency allows.
 
     Args:
         client: The server and its model; used from one thread, outside of any running event loop.
-        max_tokens: Longest summary in tokens.
-        max_context_tokens: Longest article in tokens; what is beyond is cut.
+        max_tokens: Most tokens of a summary.
+        max_context_tokens: Most tokens of an article; the rest is cut off.
         cut: Counts and cuts by the model's own tokenizer (`llm.context.token_cut`), or by characters.
     """
 
@@ -201,7 +201,7 @@ class ChatSummarizer:
         return self._client.model
 
     def summarize(self, entities: Sequence[Entity]) -> list[str]:
-        """Returns one summary for each entity; the title where the model answers with nothing.
+        """Returns one summary for each entity; its title if the model returns nothing.
 
         Raises:
             ChatError: If the server fails for one of them.
@@ -219,8 +219,8 @@ class ChatSummarizer:
     async def _one(self, entity: Entity) -> str:
         article, was_cut = self._cut(article_text(entity), self._max_context_tokens)
         if was_cut:
-            logger.info("%s: its summary is of the first %d characters", entity.id, len(article))
+            logger.info("%s: summarized from its first %d characters", entity.id, len(article))
         summary = " ".join((await self._client.complete(summary_messages(article), self._max_tokens)).split())
         if not summary:
-            logger.warning("%s: the model wrote no summary; its title stands in", entity.id)
+            logger.warning("%s: the model wrote no summary; its title is used instead", entity.id)
         return summary or entity.title

@@ -1,4 +1,4 @@
-"""The token store: what the fusion encoder made of every section, on disk, and on a GPU where it fits."""
+"""The token store: the fusion encoder's tokens of every section, on disk and, if they fit, on a GPU."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from retriever.quantize import dequantize
 from retriever.types import IntArray, StoredTokens
 
 TokenType = Literal["float16", "int8"]
-"""How tokens are stored: 48 KiB a section of 32 tokens of length 768 as float16, 24.1 KiB as int8 with scales."""
+"""How tokens are stored: 32 tokens of length 768 take 48 KiB per section as float16, 24.1 KiB as int8 with scales."""
 
 
 class TokenStore:
-    """Tokens by section row; any number of threads may read it.
+    """Tokens by section row, readable from any number of threads.
 
-    On a GPU all of it is kept there if it takes at most half of the memory that is free when it is opened; else
-    sections are read from the memory-mapped files and sent there for every batch.
+    With a GPU as the device, all tokens are kept on it if they take at most half of the memory that is free when the
+    store is opened. Otherwise the sections of each batch are read from the memory-mapped files and sent to it.
 
     Args:
         values: [R, M, H], float16 or int8.
-        scales: Float16 [R, M] for int8, else anything.
+        scales: Float16 [R, M] for int8; ignored otherwise.
         device: Where tokens are compared.
     """
 
@@ -37,7 +37,7 @@ class TokenStore:
             self._resident = self._loaded()
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
-        """Returns the tokens of spans of rows, and where each begins."""
+        """Returns the tokens of spans of rows, and where each span begins."""
         if self._resident is not None:
             first = np.array([span.start for span in spans], np.int64)
             return StoredTokens(self._resident.values, self._resident.scales, first)
@@ -46,7 +46,7 @@ class TokenStore:
         return StoredTokens(found.values, found.scales, np.cumsum(lengths)[:-1])
 
     def read(self, rows: IntArray) -> Tensor:
-        """Returns the tokens at `rows` as they are compared, float32 [len(rows), M, H].
+        """Returns the tokens at `rows`, float32 [len(rows), M, H].
 
         Raises:
             IndexError: A row is out of range.
@@ -75,12 +75,12 @@ class TokenStore:
 
 
 def copied(array: NDArray[Any], device: torch.device, rows: int = 1024) -> Tensor:
-    """Returns a copy on a device, [R, ...]; only `rows` rows at a time pass through the host's memory.
+    """Copies an array to a device, [R, ...]; only `rows` rows at a time pass through the host's memory.
 
     Args:
         array: [R, ...], memory-mapped or not.
-        device: Where the copy goes.
-        rows: Rows a transfer.
+        device: The device.
+        rows: Rows per transfer.
     """
     whole = torch.empty(array.shape, dtype=torch.from_numpy(array[:0].copy()).dtype, device=device)
     for start in range(0, len(array), rows):

@@ -12,7 +12,7 @@ from transformers.utils import logging as transformers_logging
 from generators.chat import ChatGenerator
 from generators.reader.reader import ExtractiveReader
 from indexes.build import build_index
-from indexes.formats import OWN_PICTURES, guess_format
+from indexes.formats import OWN_IMAGES, guess_format
 from indexes.store import Index
 from indexes.summarize import Summarizer
 from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer
@@ -108,7 +108,7 @@ def build(
         ValueError: Bad input; see `indexes.build.build_index`.
     """
     kb_format = kb_format or guess_format(kb)
-    if images is None and kb_format not in OWN_PICTURES:
+    if images is None and kb_format not in OWN_IMAGES:
         raise ValueError(f"images: name the folder with the images; a knowledge base of format {kb_format} has none")
     return build_index(
         kb,
@@ -118,6 +118,7 @@ def build(
         encoder=encoder or build_encoder(profile),
         fusion=fusion or build_fusion(profile),
         kb_format=kb_format,
+        drop_sections=profile.index.drop_sections,
         candidates=profile.search.candidates,
         tokens=profile.fusion.tokens,
         name=name,

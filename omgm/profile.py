@@ -44,6 +44,17 @@ class SearchSettings(_Table):
     candidates: Literal["summary", "title", "article", "image"] = "summary"
 
 
+class IndexSettings(_Table):
+    """What goes into an index.
+
+    Attributes:
+        drop_sections: Titles of sections to leave out, in any case; `*` stands for any text. By default lists such as
+            "References" and "See also", and for E-VQA's files what the paper's code drops.
+    """
+
+    drop_sections: tuple[str, ...] | None = None
+
+
 class FusionSettings(_Table):
     """Step 2: its model, how tokens are stored and compared, and the weight of step 1."""
 
@@ -104,6 +115,7 @@ class Profile(_Table):
     search: SearchSettings = SearchSettings()
     fusion: FusionSettings
     sections: SectionsSettings
+    index: IndexSettings = IndexSettings()
     summarizer: SummarizerSettings = SummarizerSettings()
     generator: GeneratorSettings = GeneratorSettings()
     serving: ServingSettings = ServingSettings()

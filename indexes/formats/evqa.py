@@ -1,4 +1,4 @@
-"""E-VQA's knowledge base and the InfoSeek subset of its form: one JSON object, URL to article, of any size."""
+"""E-VQA's knowledge base and the InfoSeek subset in its format: one JSON object of any size, URL to article."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retriever.types import ArticleImage, Entity
 
 
 def read_evqa(path: Path) -> Iterator[tuple[str, Entity]]:
-    """Yields the articles of a `.json`, `.json.gz` or `.zip` file, with their places.
+    """Yields the articles of a `.json`, `.json.gz` or `.zip` file with their places.
 
     Raises:
         ValueError: The file is damaged, or an entry does not fit; the message names it.
@@ -24,19 +24,19 @@ def read_evqa(path: Path) -> Iterator[tuple[str, Entity]]:
         contents = texts(entry, "section_texts", where)
         if len(titles) != len(contents):
             raise ValueError(f"{where}: {len(titles)} 'section_titles' but {len(contents)} 'section_texts'")
-        pictures = _pictures(entry, len(titles), where)
+        images = _images(entry, len(titles), where)
         entity = Entity(
             id=url,
             title=text(entry, "title", where),
             sections=split_article(zip(titles, contents, strict=True)),
-            image=pictures[0].url if pictures else None,
+            image=images[0].url if images else None,
             url=text(entry, "url", where, required=False) or url,
-            images=pictures,
+            images=images,
         )
         yield where, entity
 
 
-def _pictures(entry: object, sections: int, where: str) -> tuple[ArticleImage, ...]:
+def _images(entry: object, sections: int, where: str) -> tuple[ArticleImage, ...]:
     urls = texts(entry, "image_urls", where, required=False)
     positions = items(entry, "image_section_indices", where, required=False)
     captions = items(entry, "image_reference_descriptions", where, required=False)
@@ -50,6 +50,6 @@ def _pictures(entry: object, sections: int, where: str) -> tuple[ArticleImage, .
         if caption is not None:
             check_text(caption, where, f"image_reference_descriptions[{number}]")
         if url:
-            inside = position is not None and 0 <= position < sections  # else it stands in no section
+            inside = position is not None and 0 <= position < sections  # else it is in no section
             found.append(ArticleImage(url, position if inside else None, caption or ""))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Fields of a row, checked: every error names the place, the field and what was found there."""
+"""Checks of a row's fields: every error names the place, the field and what was found there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Returns a JSON object's members as a dict; an `object_pairs_hook`.
 
     Raises:
-        ValueError: A key occurs twice; json would keep the last and drop the others without a word.
+        ValueError: A key occurs twice; json would silently keep the last.
     """
     result = dict(pairs)
     if len(result) != len(pairs):
@@ -20,20 +20,20 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def text(row: object, field: str, where: str, required: bool = True) -> str:
-    """Returns a field that is text, "" where it is absent or null and not required.
+    """Returns a text field, "" if it is absent or null and not required.
 
     Raises:
-        ValueError: It is missing or something else.
+        ValueError: It is missing or of another type.
     """
     value = _field(row, field, where, required)
     return "" if value is None else check_text(value, where, field)
 
 
 def items(row: object, field: str, where: str, required: bool = True) -> list[Any]:
-    """Returns a field that is a list, [] where it is absent or null and not required.
+    """Returns a list field, [] if it is absent or null and not required.
 
     Raises:
-        ValueError: It is missing or something else.
+        ValueError: It is missing or of another type.
     """
     value = _field(row, field, where, required)
     if not isinstance(value, list | None):
@@ -42,20 +42,20 @@ def items(row: object, field: str, where: str, required: bool = True) -> list[An
 
 
 def texts(row: object, field: str, where: str, required: bool = True) -> list[str]:
-    """Returns a field that is a list of texts.
+    """Returns a field that is a list of texts, [] if it is absent or null and not required.
 
     Raises:
-        ValueError: It is missing, or it or a member is something else.
+        ValueError: It is missing, or it or a member is of another type.
     """
     values = items(row, field, where, required)
     return [check_text(value, where, f"{field}[{position}]") for position, value in enumerate(values)]
 
 
 def check_text(value: object, where: str, field: str) -> str:
-    """Returns `value`.
+    """Returns `value` if it is text.
 
     Raises:
-        ValueError: It is no text, or holds half a surrogate pair, which JSON can spell and no tokenizer takes.
+        ValueError: It is not, or it holds half a surrogate pair, which JSON can spell and no tokenizer accepts.
     """
     if not isinstance(value, str):
         raise ValueError(f"{where}: field {field!r}: expected text, but found {kind(value)}")
@@ -67,10 +67,10 @@ def check_text(value: object, where: str, field: str) -> str:
 
 
 def check_position(value: object, where: str, field: str) -> int | None:
-    """Returns a section's number, `None` for null.
+    """Returns a section's number, or `None` for null.
 
     Raises:
-        ValueError: It is no whole number.
+        ValueError: It is not a whole number.
     """
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
         raise ValueError(f"{where}: field {field!r}: expected a whole number, but found {kind(value)}")
@@ -78,16 +78,16 @@ def check_position(value: object, where: str, field: str) -> int | None:
 
 
 def kind(value: object) -> str:
-    """Returns what a JSON value is, in words."""
+    """Describes the type of a JSON value in words."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
 
 
 def optional(module: str, extra: str) -> Any:
-    """Returns a module that an extra brings.
+    """Imports a module that an extra installs.
 
     Raises:
-        ValueError: It is not installed; the message says how to.
+        ValueError: It is not installed; the message says how to install it.
     """
     try:
         return importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""A page of HTML as an article: sections by their second-level headings, and the pictures that show something."""
+"""An HTML page as an article: sections by their second-level headings, and images that are not icons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from indexes.formats.fields import optional
 from retriever.types import ArticleImage
 
 SMALLEST = 64
-"""Pixels a side below which a picture is taken for an icon."""
+"""Pixels per side below which an image counts as an icon."""
 
 _NO_CONTENT = (
     "script, style, noscript, template, nav, footer, form, math, sup.reference, .reference, .reflist, ol.references, "
@@ -28,25 +28,25 @@ _FRAMES = frozenset({"figure", "table"})
 
 
 class Page(NamedTuple):
-    """What a page holds: (title, text) of each section, and pictures by their paths."""
+    """The content of a page: (title, text) of each section, and images by their paths."""
 
     title: str
     canonical: str
     sections: list[tuple[str, str]]
-    pictures: tuple[ArticleImage, ...]
+    images: tuple[ArticleImage, ...]
 
 
 def read_page(html: bytes, path: str, title: str, where: str) -> Page | None:
-    """Returns the article in a page, `None` when the page only leads to another one.
+    """Returns the article in a page, or `None` if the page only redirects to another one.
 
-    Tables, references and navigation are no text. A picture of less than `SMALLEST` pixels a side, as the page shows
-    it, is an icon.
+    Tables, references and navigation are left out, and so are icons: images that the page shows with less than
+    `SMALLEST` pixels on a side.
 
     Args:
         html: The page, in UTF-8.
-        path: Where it lies in its file: pictures are named relative to it.
-        title: Its title if it is known.
-        where: For error messages.
+        path: The path of the page in its file, which the paths of its images are relative to.
+        title: Its title, "" if unknown.
+        where: The place to name in error messages.
 
     Raises:
         ValueError: selectolax is not installed, or the page is not UTF-8.
@@ -70,15 +70,15 @@ def read_page(html: bytes, path: str, title: str, where: str) -> Page | None:
     walk.end_paragraph()
     sections = [(name, "\n".join(lines)) for name, lines in walk.sections]
     canonical = (link.attributes.get("href") or "") if link is not None else ""
-    return Page(walk.sections[0][0], canonical, sections, tuple(walk.pictures))
+    return Page(walk.sections[0][0], canonical, sections, tuple(walk.images))
 
 
 class _Walk:
-    """Collects sections and pictures in the order of the page."""
+    """Collects sections and images in the order of the page."""
 
     def __init__(self, path: str, title: str) -> None:
         self.sections: list[tuple[str, list[str]]] = [(title, [])]
-        self.pictures: list[ArticleImage] = []
+        self.images: list[ArticleImage] = []
         self._path = path
         self._paragraph: list[str] = []
 
@@ -87,17 +87,17 @@ class _Walk:
             tag = node.tag
             if tag in _INLINE:
                 self._paragraph.append(node.text())
-                self._take_pictures(node)
+                self._take_images(node)
                 continue
             self.end_paragraph()
             if tag == "h2":
                 self.sections.append((_words(node.text()), []))
             elif tag in _PARAGRAPHS:
                 self._paragraph.append(node.text())
-                self._take_pictures(node)
+                self._take_images(node)
                 self.end_paragraph()
             elif tag == "img" or tag in _FRAMES or _is_frame(node):
-                self._take_pictures(node)
+                self._take_images(node)
             elif tag != "h1":
                 self.through(node)
                 self.end_paragraph()
@@ -108,17 +108,17 @@ class _Walk:
         if line:
             self.sections[-1][1].append(line)
 
-    def _take_pictures(self, node: Any) -> None:
+    def _take_images(self, node: Any) -> None:
         if node.tag == "-text":
             return
-        images = [node] if node.tag == "img" else node.css("img")
-        if not images:
+        nodes = [node] if node.tag == "img" else node.css("img")
+        if not nodes:
             return
         caption = node.css_first("figcaption, .thumbcaption, .gallerytext")
         said = _words(caption.text()) if caption is not None else ""
-        for image in images:
-            if name := _picture_path(image.attributes, self._path):
-                self.pictures.append(
+        for image in nodes:
+            if name := _image_path(image.attributes, self._path):
+                self.images.append(
                     ArticleImage(name, len(self.sections) - 1, said or _words(image.attributes.get("alt") or ""))
                 )
 
@@ -128,8 +128,8 @@ def _is_frame(node: Any) -> bool:
     return "thumb" in classes or "gallerybox" in classes or "infobox" in classes
 
 
-def _picture_path(attributes: dict[str, str | None], page: str) -> str:
-    """Returns the path of a picture in the page's file, "" for icons, drawings of formulas and what lies elsewhere."""
+def _image_path(attributes: dict[str, str | None], page: str) -> str:
+    """Returns the path of an image in the page's file, "" for icons, SVG drawings and images outside of the file."""
     source = attributes.get("src") or attributes.get("data-src") or ""
     if not source or re.match(r"[a-z][a-z0-9+.-]*:|//", source, re.I) or source.lower().endswith(".svg"):
         return ""

@@ -1,4 +1,4 @@
-"""The project's own form: an article a line of JSON."""
+"""The project's own format: one article per line of JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from retriever.types import ArticleImage, Entity
 
 
 def read_jsonl(path: Path) -> Iterator[tuple[str, Entity]]:
-    """Yields the articles of a `.jsonl` file, also packed, with their places.
+    """Yields the articles of a `.jsonl` file, also compressed, with their places.
 
     Raises:
         ValueError: A line does not fit; the message names it.
@@ -23,7 +23,7 @@ def read_jsonl(path: Path) -> Iterator[tuple[str, Entity]]:
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yields the values of JSON lines with their places; blank lines are none.
+    """Yields the values of JSON lines with their places; blank lines are skipped.
 
     Raises:
         ValueError: A line is not JSON in UTF-8.
@@ -40,7 +40,7 @@ def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def entity_of(row: Any, where: str) -> tuple[str, Entity]:
-    """Returns the article in a row of the project's own form, with its place.
+    """Returns the article in a row of the project's own format, with its place.
 
     Raises:
         ValueError: A field is missing or wrong.
@@ -51,20 +51,20 @@ def entity_of(row: Any, where: str) -> tuple[str, Entity]:
     for position, section in enumerate(items(row, "sections", where)):
         place = f"{where}: section {position}"
         pairs.append((text(section, "title", place), text(section, "text", place)))
-    pictures = []
-    for number, picture in enumerate(items(row, "images", where, required=False)):
+    images = []
+    for number, image in enumerate(items(row, "images", where, required=False)):
         place = f"{where}: image {number}"
-        section_number = check_position(picture.get("section") if isinstance(picture, dict) else None, place, "section")
+        section_number = check_position(image.get("section") if isinstance(image, dict) else None, place, "section")
         if section_number is not None and not 0 <= section_number < len(pairs):
             raise ValueError(f"{place}: field 'section': {section_number}, but the article has {len(pairs)} sections")
-        url, caption = text(picture, "url", place), text(picture, "caption", place, required=False)
-        pictures.append(ArticleImage(url, section_number, caption))
-    main = text(row, "image", where, required=False) or (pictures[0].url if pictures else None)
+        url, caption = text(image, "url", place), text(image, "caption", place, required=False)
+        images.append(ArticleImage(url, section_number, caption))
+    main = text(row, "image", where, required=False) or (images[0].url if images else None)
     return where, Entity(
         id=id,
         title=text(row, "title", where),
         sections=split_article(pairs),
         image=main,
         url=text(row, "url", where, required=False),
-        images=tuple(pictures),
+        images=tuple(images),
     )

@@ -1,4 +1,4 @@
-"""A folder of Markdown files with their pictures: a file an article."""
+"""A folder of Markdown files with their images: one article per file."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _SETTING = re.compile(r"([A-Za-z_]+)[ \t]*:[ \t]*(.*?)[ \t]*")
 def read_markdown(path: Path) -> Iterator[tuple[str, Entity]]:
     """Yields the articles of the Markdown files under a folder, sorted by their paths.
 
-    `# ` is the article's title and `## ` begins a section; deeper headings stay in the text. `![caption](picture)`
-    belongs to its section, the first one is the main image. `id`, `title`, `url` and `image` may stand as
-    `key: value` between two lines `---` at the top; else the id is the path without extension.
+    `# ` is the article's title and `## ` begins a section; deeper headings stay in the text. `![caption](image)`
+    belongs to its section; the first image is the main one. `id`, `title`, `url` and `image` may be given as
+    `key: value` between two lines `---` at the top; the id is the path without extension by default.
 
     Raises:
-        ValueError: There is no such file, or one is not UTF-8 or has an open front matter; the message names it.
+        ValueError: There is no such file, one is not UTF-8, or its front matter has no end; the message names it.
     """
     files = article_files(path)
     if not files:
@@ -41,7 +41,7 @@ def read_markdown(path: Path) -> Iterator[tuple[str, Entity]]:
 
 
 def article_files(path: Path) -> list[Path]:
-    """Returns the Markdown files under a folder in order; hidden files and folders do not count."""
+    """Returns the Markdown files under a folder in order; hidden files and folders are left out."""
     if not path.is_dir():
         raise ValueError(f"{path}: not a folder; Markdown is read from a folder of *.md files")
     files = (file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
@@ -53,7 +53,7 @@ def _article(file: Path, name: str, text: str) -> Entity:
     settings, lines = _front_matter(file, text.splitlines())
     title = settings.get("title", "")
     sections: list[tuple[str, list[str]]] = [("", [])]
-    pictures: list[ArticleImage] = []
+    images: list[ArticleImage] = []
     fence = ""
     for line in lines:
         marked = _FENCE.match(line)
@@ -66,7 +66,8 @@ def _article(file: Path, name: str, text: str) -> Entity:
             sections.append((_plain(heading[2]), []))
         else:
             if not fence:
-                pictures += (ArticleImage(url, len(sections) - 1, caption) for caption, url in _images(line, name))
+                found = _linked_images(line, name)
+                images += (ArticleImage(url, len(sections) - 1, caption) for caption, url in found)
                 line = _plain(line)
             sections[-1][1].append(line)
     title = title or file.stem
@@ -75,9 +76,9 @@ def _article(file: Path, name: str, text: str) -> Entity:
         id=settings.get("id") or posixpath.splitext(name)[0],
         title=title,
         sections=split_article((heading or title, "\n".join(body).strip()) for heading, body in sections),
-        image=main or (pictures[0].url if pictures else None),
+        image=main or (images[0].url if images else None),
         url=settings.get("url", ""),
-        images=tuple(pictures),
+        images=tuple(images),
     )
 
 
@@ -86,8 +87,8 @@ def _front_matter(file: Path, lines: list[str]) -> tuple[dict[str, str], list[st
         return {}, lines
     end = next((number for number, line in enumerate(lines[1:], start=1) if line.rstrip() in ("---", "...")), None)
     if end is None:
-        raise ValueError(f"{file}: line 1: front matter begins with '---' and has no end; close it with '---'")
-    found = filter(None, map(_SETTING.fullmatch, lines[1:end]))  # what else YAML can say is for other programs
+        raise ValueError(f"{file}: line 1: the front matter that begins with '---' has no end; close it with '---'")
+    found = filter(None, map(_SETTING.fullmatch, lines[1:end]))  # anything else in YAML is for other programs
     return {match[1]: _unquoted(match[2]) for match in found}, lines[end + 1 :]
 
 
@@ -95,14 +96,14 @@ def _unquoted(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
 
 
-def _images(line: str, name: str) -> Iterator[tuple[str, str]]:
+def _linked_images(line: str, name: str) -> Iterator[tuple[str, str]]:
     for caption, target in _IMAGE.findall(line):
         if url := _resolve(target.strip("<>"), name):
             yield caption, url
 
 
 def _resolve(target: str, name: str) -> str:
-    """Returns a picture's path from the knowledge base's folder on, "" for one that lies in the text itself."""
+    """Returns an image's path relative to the knowledge base's folder, "" for one embedded in the text."""
     if target.startswith("data:"):
         return ""
     if "://" in target:
@@ -112,5 +113,5 @@ def _resolve(target: str, name: str) -> str:
 
 
 def _plain(line: str) -> str:
-    """Returns a line without pictures, and with links as their words."""
+    """Returns a line without images, and with links as plain words."""
     return _LINK.sub(r"\1", _IMAGE.sub("", line))

@@ -1,4 +1,4 @@
-"""Parquet files with the columns of the project's JSON lines."""
+"""Parquet files with the columns of the project's JSON lines format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BATCH = 256
 
 
 def read_parquet(path: Path) -> Iterator[tuple[str, Entity]]:
-    """Yields the articles of a `.parquet` file, with their places; a batch of rows is in memory at a time.
+    """Yields the articles of a `.parquet` file, with their places, holding one batch of rows in memory.
 
     Raises:
         ValueError: pyarrow is not installed, the file is damaged, or a row does not fit.
@@ -31,4 +31,4 @@ def read_parquet(path: Path) -> Iterator[tuple[str, Entity]]:
     except (pyarrow.ArrowInvalid, pyarrow.ArrowException, OSError) as error:
         if isinstance(error, FileNotFoundError):
             raise
-        raise ValueError(f"{path}: after row {number}: damaged or no Parquet file ({error})") from error
+        raise ValueError(f"{path}: after row {number}: damaged, or not a Parquet file ({error})") from error

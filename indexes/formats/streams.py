@@ -1,4 +1,4 @@
-"""Large files read piece by piece: packed ones, and a JSON object of millions of members."""
+"""Large files read piece by piece: compressed files, and a JSON object with millions of members."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from typing import IO, Any
 from indexes.formats.fields import kind, unique_keys
 
 Stream = IO[bytes] | gzip.GzipFile
-"""What `opened` gives: read and iterated over."""
+"""A file opened by `opened`, to read from and iterate over."""
 
 CHUNK = 1 << 20
-"""Bytes read at a time; a member that is larger is read in doubling steps."""
+"""Bytes read at a time; a larger member is read in doubling steps."""
 _MARGIN = 16
-"""Characters before the end of what is read where an error may only mean that more is to come ("\\u12", "fals")."""
+"""Characters before the end of what is read in which an error may only mean that more follows ("\\u12", "fals")."""
 _SPACE = " \t\n\r"
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Stream]:
-    """Gives a file's bytes: unpacked from `.gz`, the only data file of a `.zip`, else as they are.
+    """Opens a file: decompressed if it is a `.gz`, the only data file in a `.zip`, any other as it is.
 
     Raises:
         ValueError: The archive is damaged or cut short, or holds several files.
@@ -43,7 +43,7 @@ def opened(path: Path) -> Iterator[Stream]:
 
 
 def inner_name(path: Path) -> str:
-    """Returns the name of the only file in a ZIP archive; what macOS adds does not count.
+    """Returns the name of the only file in a ZIP archive, not counting what macOS adds.
 
     Raises:
         ValueError: It holds none or several, or is damaged.
@@ -54,15 +54,15 @@ def inner_name(path: Path) -> str:
     except zipfile.BadZipFile as error:
         raise ValueError(f"{path}: damaged or cut short ({error}); fetch it again") from error
     if len(names) != 1:
-        raise ValueError(f"{path}: holds {len(names)} files where one is due; unpack it and name the file")
+        raise ValueError(f"{path}: must hold one file, holds {len(names)}; unpack it and name the file")
     return names[0]
 
 
 def read_members(path: Path) -> Iterator[tuple[int, str, Any]]:
-    """Yields the members of a file's one JSON object, each with its number from 1: (number, key, value).
+    """Yields the members of a file that is one JSON object, numbered from 1: (number, key, value).
 
     Raises:
-        ValueError: The file is no such object, is cut short or is not UTF-8. The message names entry and byte.
+        ValueError: The file is not such an object, is cut short or is not UTF-8. The message names entry and byte.
     """
     with opened(path) as file:
         window = _Window(path, file)
@@ -93,7 +93,7 @@ def read_members(path: Path) -> Iterator[tuple[int, str, Any]]:
 
 
 class _Window:
-    """The part of a file that is being parsed: text read and not yet taken."""
+    """The part of a file that is being parsed: text that was read and not yet consumed."""
 
     def __init__(self, path: Path, file: Stream) -> None:
         self.place = ""
@@ -104,7 +104,7 @@ class _Window:
         self._json = json.JSONDecoder(object_pairs_hook=unique_keys)
 
     def peek(self) -> str:
-        """Returns the next character that is not white space; "" at the end."""
+        """Returns the next character that is not white space, "" at the end."""
         while True:
             while self._at < len(self._text) and (self._text[self._at] in _SPACE or self._at_mark()):
                 self._at += 1
@@ -116,11 +116,11 @@ class _Window:
         return self._start == self._at == 0 and self._text[0] == "\ufeff"
 
     def take(self) -> None:
-        """Steps over the character that `peek` returned."""
+        """Consumes the character that `peek` returned."""
         self._at += 1
 
     def value(self) -> Any:
-        """Returns the JSON value that comes next."""
+        """Consumes the next JSON value and returns it."""
         self.peek()
         while True:
             try:
@@ -133,18 +133,18 @@ class _Window:
             except (ValueError, RecursionError) as error:
                 raise self.error(str(error)) from error
             else:
-                if end < len(self._text) or self._ended:  # a number may go on in the next piece
+                if end < len(self._text) or self._ended:  # a number may continue in the next piece
                     self._at = end
                     return value
             self._more()
 
     def describe(self) -> str:
-        """Returns what comes next, in words."""
+        """Describes what comes next, in words."""
         kinds = {"": "the file's end", "[": "a list", "{": "an object", '"': "text"}
         return kinds.get(self.peek(), repr(self.peek()))
 
     def error(self, message: str, at: int | None = None) -> ValueError:
-        """Returns an error that names the place: `at` in the text, by default where it was read up to."""
+        """Returns an error that names the place: `at` in the text, by default the position reached."""
         byte = self._start + len(self._text[: self._at if at is None else at].encode(errors="surrogatepass"))
         return ValueError(f"{self._path}: {self.place}byte {byte}: {message}")
 

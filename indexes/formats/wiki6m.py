@@ -1,4 +1,4 @@
-"""Wiki6M, the Wikipedia that OVEN and InfoSeek were made from: a page a line, its text in one piece."""
+"""Wiki6M, the Wikipedia that OVEN and InfoSeek were made from: one page per line, with its text in one piece."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from retriever.types import ArticleImage, Entity
 
 
 def read_wiki6m(path: Path) -> Iterator[tuple[str, Entity]]:
-    """Yields the pages of `Wiki6M_ver_1_0.jsonl`, also packed, with their places; ids are Wikidata's.
+    """Yields the pages of `Wiki6M_ver_1_0.jsonl`, also compressed, with their places; ids are Wikidata's.
 
     The summary is the first section, under the page's title. The rest of the content follows, divided at headings
-    (`== Title ==`) where it has them, else into paragraphs put together to `indexes.sections.WORDS` words.
+    (`== Title ==`) if it has any, otherwise into groups of paragraphs of up to `indexes.sections.WORDS` words.
 
     Raises:
         ValueError: A line does not fit; the message names it.
@@ -42,4 +42,4 @@ def read_wiki6m(path: Path) -> Iterator[tuple[str, Entity]]:
 
 
 _SAFE = "/:;@!$*(),~"
-"""What Wikipedia leaves as it is in the path of a page."""
+"""Characters that Wikipedia does not encode in the path of a page."""

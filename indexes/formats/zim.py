@@ -1,4 +1,4 @@
-"""Kiwix ZIM files: an encyclopedia's pages and pictures in one file."""
+"""Kiwix ZIM files: an encyclopedia's pages and images in one file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from retriever.types import Entity
 def read_zim(path: Path) -> Iterator[tuple[str, Entity]]:
     """Yields the articles of a `.zim` file in the file's order, with their places.
 
-    Every HTML page is one, but for the main page and redirects. Its id and URL are its canonical link, which files of
-    Wikipedia have, else the id is its path; pictures are named by their paths in the file.
+    Every HTML page is an article, except the main page and redirects. Its id and URL are its canonical link, which
+    files of Wikipedia have; otherwise its id is its path. Images are named by their paths in the file.
 
     Raises:
         ValueError: libzim or selectolax is not installed, or the file or a page is damaged; the message names it.
@@ -33,7 +33,7 @@ def read_zim(path: Path) -> Iterator[tuple[str, Entity]]:
             if not item.mimetype.startswith("text/html"):
                 continue
             html = bytes(item.content)
-        except RuntimeError as error:  # what libzim raises on damage
+        except RuntimeError as error:  # libzim's error for damage
             raise ValueError(f"{where}: damaged ({error}); fetch the file again") from error
         page = read_page(html, entry.path, entry.title, where)
         if page is not None:
@@ -43,18 +43,18 @@ def read_zim(path: Path) -> Iterator[tuple[str, Entity]]:
                     id=page.canonical or entry.path,
                     title=page.title,
                     sections=split_article(page.sections),
-                    image=page.pictures[0].url if page.pictures else None,
+                    image=page.images[0].url if page.images else None,
                     url=page.canonical,
-                    images=page.pictures,
+                    images=page.images,
                 ),
             )
 
 
 def open_zim(path: Path) -> Any:
-    """Returns the file opened by libzim.
+    """Opens a ZIM file with libzim.
 
     Raises:
-        ValueError: libzim is not installed, or this is no ZIM file.
+        ValueError: libzim is not installed, or the file is not a ZIM file.
         FileNotFoundError: There is no such file.
     """
     reader = optional("libzim.reader", "zim")
@@ -63,7 +63,7 @@ def open_zim(path: Path) -> Any:
     try:
         return reader.Archive(path)
     except RuntimeError as error:
-        raise ValueError(f"{path}: no ZIM file, damaged or cut short ({error}); fetch it again") from error
+        raise ValueError(f"{path}: not a ZIM file, damaged or cut short ({error}); fetch it again") from error
 
 
 def _target(entry: Any) -> str:

@@ -1,4 +1,4 @@
-"""Download the pictures of a knowledge base: `omgm images fetch`; started again, it goes on where it was stopped."""
+"""Download the images of a knowledge base: `omgm images fetch`; killed and restarted, it resumes."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from omgm.commands.common import add_json, add_knowledge_base, existing, positiv
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("action", choices=["fetch"], help="fetch: download what is not there")
+    parser.add_argument("action", choices=["fetch"], help="fetch: download what is missing")
     add_knowledge_base(parser)
-    parser.add_argument("--kb-format", metavar="NAME", help="its format; by default found from the file")
-    parser.add_argument("--all", action="store_true", help="all pictures of an entity, not the main image alone")
+    parser.add_argument("--kb-format", metavar="NAME", help="its format; guessed from the file by default")
+    parser.add_argument("--all", action="store_true", help="all images of an entity, not only the main image")
     who = parser.add_mutually_exclusive_group(required=True)
-    who.add_argument("--contact", metavar="C", help="your e-mail address or page: hosts want to know whom to ask")
-    who.add_argument("--user-agent", metavar="UA", help="the whole user agent, instead of ours with --contact")
-    parser.add_argument("--per-host", type=positive, metavar="N", help="requests at once to one host (2)")
-    parser.add_argument("--per-second", type=_above_zero, metavar="N", help="requests a second to one host (10)")
+    who.add_argument("--contact", metavar="C", help="your e-mail address or web page, sent to the hosts")
+    who.add_argument("--user-agent", metavar="UA", help="the whole user agent, in place of ours with --contact")
+    parser.add_argument("--per-host", type=positive, metavar="N", help="concurrent requests to one host (2)")
+    parser.add_argument("--per-second", type=_above_zero, metavar="N", help="requests per second to one host (10)")
     parser.add_argument("--megabits", type=_above_zero, metavar="N", help="Mbit/s from one host (25)")
-    parser.add_argument("--retries", type=_not_negative, metavar="N", help="further tries after a passing failure (4)")
+    parser.add_argument("--retries", type=_not_negative, metavar="N", help="retries after a temporary failure (4)")
     parser.add_argument("--timeout", type=_above_zero, metavar="S", help="seconds that a host may stay silent (20)")
-    parser.add_argument("--max-bytes", type=positive, metavar="N", help="larger downloads are cut off (33554432)")
-    parser.add_argument("--max-side", type=positive, metavar="N", help="longer side of what is kept, in pixels (1024)")
-    parser.add_argument("--thumbnails", action="store_true", help="ask Wikimedia for its own scaled pictures")
-    parser.add_argument("--retry", action="store_true", help="ask again for all that failed in earlier runs")
+    parser.add_argument("--max-bytes", type=positive, metavar="N", help="largest download in bytes (33554432)")
+    parser.add_argument(
+        "--max-side", type=positive, metavar="N", help="longest side of stored images, in pixels (1024)"
+    )
+    parser.add_argument("--thumbnails", action="store_true", help="request scaled images from Wikimedia")
+    parser.add_argument("--retry", action="store_true", help="retry all that failed in earlier runs")
     parser.add_argument("--ignore-robots", action="store_true", help="do not read robots.txt")
     parser.add_argument(
         "--allow-private",
@@ -40,22 +42,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Downloads, and says what is there, what is missing, and why."""
+    """Downloads the images and prints how many there are and why others are missing."""
     kb = existing(args.kb, "--kb")
     if args.images.exists() and not args.images.is_dir():
         raise ValueError(f"--images: {args.images} is not a folder")
 
     from PIL import Image
 
-    from indexes.formats import OWN_PICTURES, guess_format, read_knowledge_base
+    from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
     from omgm.downloads.images.fetch import fetch_images
     from omgm.downloads.images.settings import DownloadSettings, user_agent
 
     format = args.kb_format or guess_format(kb)
-    if format in OWN_PICTURES:
-        raise ValueError(
-            f"--kb: {kb}: a knowledge base of format {format} holds its pictures; there is nothing to fetch"
-        )
+    if format in OWN_IMAGES:
+        raise ValueError(f"--kb: {kb}: a knowledge base of format {format} holds its images; there is nothing to fetch")
     given = {
         "per_host": args.per_host,
         "per_second": args.per_second,
@@ -82,31 +82,31 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _lines(report: dict[str, Any], images: Path) -> list[str]:
-    pictures, entities, now = report["pictures"], report["entities"], report["this_run"]
+    counts, entities, now = report["pictures"], report["entities"], report["this_run"]
     lines = [
-        f"{images}: {pictures['there']} of {pictures['named']} pictures are there, {now['fetched']} fetched now "
-        f"({now['bytes'] / 1e6:.1f} MB in {now['seconds']} s), {pictures['duplicates']} the same as another",
+        f"{images}: {counts['there']} of {counts['named']} images are there, {now['fetched']} fetched now "
+        f"({now['bytes'] / 1e6:.1f} MB in {now['seconds']} s), {counts['duplicates']} duplicates",
         f"{entities['main_image_there']} of {entities['all']} entities have their main image; the others are found by "
         "their text",
     ]
     for name, reason in report["missing"].items():
         hosts = ", ".join(f"{host or 'no host'} {count}" for host, count in list(reason["hosts"].items())[:3])
-        again = "; the next run asks again" if reason["asked_again_by_next_run"] else ""
+        again = "; the next run retries" if reason["asked_again_by_next_run"] else ""
         lines.append(f"missing, {name}: {reason['pictures']} ({hosts}): {reason['meaning']}{again}")
-    if pictures["missing"]:
-        lines.append(f"every missing picture: {images / '.omgm' / 'missing.jsonl'}")
+    if counts["missing"]:
+        lines.append(f"every missing image: {images / '.omgm' / 'missing.jsonl'}")
     return lines
 
 
 def _not_negative(text: str) -> int:
     number = int(text)
     if number < 0:
-        raise argparse.ArgumentTypeError(f"{number} where at least 0 is due")
+        raise argparse.ArgumentTypeError(f"must be at least 0, got {number}")
     return number
 
 
 def _above_zero(text: str) -> float:
     number = float(text)
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} where a number above 0 is due")
+        raise argparse.ArgumentTypeError(f"must be above 0, got {text}")
     return number

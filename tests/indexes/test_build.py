@@ -15,9 +15,12 @@ import torch
 from PIL import Image
 
 from indexes.build import build_index
+from indexes.sections import DROPPED_BY_REFERENCE
 from indexes.store import Index
 from indexes.summarize import summarize_all
+from retriever.images import FORMATS
 from retriever.types import Entity, Section
+from tests.fakes.ghostscript import EPS, install_trap
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.paths import ROOT, contents
@@ -90,10 +93,29 @@ def test_what_an_index_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     assert index.summary(0) == "France. The flag is blue white and red"
     assert [index.image_path(row) is not None for row in range(7)] == [True, False, True, True, False, False, True]
     report = json.loads((tmp_path / "index" / "report.json").read_text())
-    assert [problem["row"] for problem in report["missing"]] == [4]
-    assert [problem["path"] for problem in report["unreadable"]] == ["flag/Broken.png"]
+    known = ", ".join(FORMATS)
+    assert report == {
+        "missing": [
+            {
+                "row": 4,
+                "id": "https://e.example/wiki/Lost",
+                "image": "https://e.example/images/flag/Lost.png",
+                "path": None,
+                "reason": "no file in the folder at any suffix of the URL's path",
+            }
+        ],
+        "unreadable": [
+            {
+                "row": 5,
+                "id": "https://e.example/wiki/Broken",
+                "image": "https://e.example/images/flag/Broken.png",
+                "path": "flag/Broken.png",
+                "reason": f"not an image of a known format ({known})",
+            }
+        ],
+    }
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
-        "1 pictures missing, 1 unreadable, the first 'flag/Broken.png': see report.json"
+        f"1 images missing, 1 unreadable (flag/Broken.png: not an image of a known format ({known}))"
     ]
     assert sorted(path.name for path in (tmp_path / "index" / "images").iterdir()) == [
         "0.jpg", "2.jpg", "3.jpg", "6.jpg"]  # fmt: skip
@@ -124,7 +146,7 @@ def test_what_step_1_searches(tmp_path: Path, candidates: str, expected: int | N
         assert rows[0, 0] == expected
     else:  # no title has a color word: every vector is the same
         assert np.ptp(scores) == 0
-    if candidates == "image":  # the four with a readable picture, and nothing more
+    if candidates == "image":  # the four with a readable image, and nothing more
         assert sorted(rows[0, :4].tolist()) == [0, 2, 3, 6]
         assert rows[0, 4:].tolist() == [-1, -1, -1] and np.isneginf(scores[0, 4:]).all()
         assert scores[0, 0] == pytest.approx(1)
@@ -132,7 +154,7 @@ def test_what_step_1_searches(tmp_path: Path, candidates: str, expected: int | N
         assert sorted(rows[0].tolist()) == list(range(7))
 
 
-def test_without_pictures_or_fusion_encoder(tmp_path: Path) -> None:
+def test_without_images_or_fusion_encoder(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     blind = build(kb, None, tmp_path / "blind")
     assert blind.manifest.counts.with_image == 0 and blind.section_rows(0) == range(0)
@@ -143,18 +165,59 @@ def test_without_pictures_or_fusion_encoder(tmp_path: Path) -> None:
         Index.open(tmp_path / "step1", fusion=FakeFusion())
 
 
-def test_no_entity_and_one(tmp_path: Path) -> None:
-    (tmp_path / "none.jsonl").write_text("")
-    index = build(tmp_path / "none.jsonl", None, tmp_path / "none")
-    assert len(index) == 0
-    scores, rows = index.search(FakeEncoder().encode_texts(["red"]), 3)
-    assert rows.tolist() == [[-1, -1, -1]] and np.isneginf(scores).all()
-    assert index.tokens(np.array([], dtype=np.int64)).shape == (0, 32, 8)
-    assert index.row_of("x") is None
+@pytest.mark.parametrize(("name", "content"), [("none.jsonl", ""), ("none.json", "{}")])
+def test_a_knowledge_base_without_entities_is_an_error(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ValueError, match=rf"{name}: holds no entity; is it the right file"):
+        build(tmp_path / name, None, tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+
+
+def test_candidates_of_which_none_can_be_found_are_an_error(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    for path in images.rglob("*.png"):
+        path.write_text("no image")
+    with pytest.raises(ValueError, match=r"kb\.json: no entity has a readable main image"):
+        build(kb, images, tmp_path / "index", candidates="image")
+
+
+def test_one_entity(tmp_path: Path) -> None:
     (tmp_path / "one.jsonl").write_text('{"id": "x", "title": "Red", "sections": []}\n')
     index = build(tmp_path / "one.jsonl", None, tmp_path / "one")
-    assert index.search(FakeEncoder().encode_texts(["red"]), 3)[1].tolist() == [[0, -1, -1]]
-    assert index.row_of("x") == 0
+    scores, rows = index.search(FakeEncoder().encode_texts(["red"]), 3)
+    assert rows.tolist() == [[0, -1, -1]] and np.isneginf(scores[0, 1:]).all()
+    assert index.tokens(np.array([], dtype=np.int64)).shape == (0, 32, 8)
+    assert index.row_of("x") == 0 and index.row_of("y") is None
+
+
+def test_postscript_named_as_a_photograph_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kb, images = write_kb(tmp_path)
+    (images / "flag" / "Broken.png").write_bytes(EPS)
+    started = install_trap(tmp_path / "bin", monkeypatch)
+    build(kb, images, tmp_path / "index")
+    [unreadable] = json.loads((tmp_path / "index" / "report.json").read_text())["unreadable"]
+    assert unreadable["reason"].startswith("not an image of a known format") and not started.exists()
+
+
+def test_sections_to_drop_are_an_input(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    build(kb, images, tmp_path / "index")
+    assert Index.open(tmp_path / "index").manifest.inputs.drop_sections == ("*external links*", "*references*")
+    with pytest.raises(ValueError, match=r"index of other inputs \(drop_sections"):
+        build(kb, images, tmp_path / "index", drop_sections=["Area"])
+    index = build(kb, images, tmp_path / "other", drop_sections=["Area"])
+    assert [section.title for section in index.entity(0).sections] == ["France", "References"]
+    assert [section.index for section in index.entity(0).sections] == [0, 1]
+
+
+def test_an_index_of_before_sections_could_be_chosen_opens(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    build(kb, images, tmp_path / "index")
+    path = tmp_path / "index" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["inputs"]["drop_sections"]
+    path.write_text(json.dumps(manifest))
+    assert build(kb, images, tmp_path / "index").manifest.inputs.drop_sections == DROPPED_BY_REFERENCE
 
 
 @pytest.mark.parametrize("stage", ["summarizer", "encoder", "fusion"])
@@ -258,7 +321,7 @@ def test_an_unfinished_build_of_other_inputs_needs_overwrite(tmp_path: Path) -> 
     assert contents(tmp_path / "index") == contents(tmp_path / "whole")
 
 
-def test_overwrite_mends_a_damaged_index(tmp_path: Path) -> None:
+def test_overwrite_replaces_a_damaged_index(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     build(kb, images, tmp_path / "index")
     before = contents(tmp_path / "index")
@@ -276,9 +339,9 @@ def test_bad_input_changes_nothing(tmp_path: Path) -> None:
     (home / "letter.txt").write_text("dear")
     cases: list[tuple[dict[str, Any], str]] = [
         ({"out": home}, "neither empty nor an index"),
-        ({"images": tmp_path / "absent"}, "images: .*absent is not a folder"),
-        ({"candidates": "name"}, "candidates: 'name'"),
-        ({"batch_size": 0}, "batch_size: 0"),
+        ({"images": tmp_path / "absent"}, "images: .*absent is neither a folder"),
+        ({"candidates": "name"}, "candidates must be one of .* got 'name'"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"kb_format": "warc"}, "format 'warc' is unknown"),
     ]
     for changes, message in cases:
@@ -289,7 +352,7 @@ def test_bad_input_changes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "index").exists()
 
 
-def test_the_first_picture_that_is_there_is_the_main_one(tmp_path: Path) -> None:
+def test_the_first_image_that_is_found_is_the_main_one(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     articles = json.loads(kb.read_text())
     lost = articles["https://e.example/wiki/Lost"]
@@ -299,7 +362,7 @@ def test_the_first_picture_that_is_there_is_the_main_one(tmp_path: Path) -> None
     kb.write_text(json.dumps(articles))
     index = build(kb, images, tmp_path / "index")
     assert json.loads((tmp_path / "index" / "report.json").read_text())["missing"] == []
-    assert [picture.caption for picture in index.entity(4).images] == ["", "", "Ireland's"]
+    assert [image.caption for image in index.entity(4).images] == ["", "", "Ireland's"]
     assert len(index.section_rows(4)) == 1
     found, expected = index.image_path(4), index.image_path(2)
     assert found is not None and expected is not None and found.read_bytes() == expected.read_bytes()
@@ -322,7 +385,7 @@ def test_a_damaged_knowledge_base_leaves_nothing_behind(tmp_path: Path, cut: int
     assert contents(tmp_path / "index") == before
 
 
-def test_pictures_that_changed_are_seen_in_an_unfinished_build(tmp_path: Path) -> None:
+def test_images_that_changed_are_noticed_in_an_unfinished_build(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     fusion = FusedFusion()
     fusion.fuse = Fuse(2)
@@ -398,9 +461,9 @@ def test_summaries_resume_after_the_last_whole_batch(tmp_path: Path) -> None:
 def test_summaries_of_other_entities_are_refused(tmp_path: Path) -> None:
     path, entities = tmp_path / "summaries.jsonl", articles(4)
     summarize_all(entities, FakeSummarizer(), path, 2)
-    with pytest.raises(ValueError, match=r"summaries\.jsonl: line 1: entity '0' where '3' is due"):
+    with pytest.raises(ValueError, match=r"summaries\.jsonl: line 1: expected entity '3', found '0'"):
         summarize_all(entities[::-1], FakeSummarizer(), path, 2)
-    with pytest.raises(ValueError, match=r"summaries\.jsonl: holds 4 lines where 3 are due"):
+    with pytest.raises(ValueError, match=r"summaries\.jsonl: holds 4 lines, more than 3"):
         summarize_all(entities[:3], FakeSummarizer(), path, 2)
     path.write_text("[]\n" * 4)
     with pytest.raises(ValueError, match=r"summaries\.jsonl: line 1: not a summary"):

@@ -69,13 +69,13 @@ def test_more_asked_than_there_are(built: Path) -> None:
 
 def test_bad_questions_to_an_index(built: Path) -> None:
     index = Index.open(built)
-    with pytest.raises(ValueError, match=r"shape \(1, 3\) where \(B, 7\)"):
+    with pytest.raises(ValueError, match=r"shape \(B, 7\), got \(1, 3\)"):
         index.search(torch.zeros(1, 3), 1)
-    with pytest.raises(ValueError, match="k: 0"):
+    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
         index.search(torch.zeros(1, 7), 0)
     for row in (-1, 7):
         for ask in (index.entity, index.summary, index.section_rows):
-            with pytest.raises(IndexError, match=r"7 rows, no row"):
+            with pytest.raises(IndexError, match=rf"within 0 to 6, got {row}"):
                 ask(row)
     for row in (-1, 5):
         with pytest.raises(IndexError, match="within 0 to 4"):
@@ -142,7 +142,7 @@ def test_a_damaged_file_is_found(folder: Path, name: str) -> None:
     with pytest.raises(ValueError, match=f"{name}: content differs"):
         Index.open(folder)
     (folder / name).write_bytes(content[:-1])
-    with pytest.raises(ValueError, match=rf"{name}: {len(content) - 1} bytes where the manifest says {len(content)}"):
+    with pytest.raises(ValueError, match=rf"{name}: {len(content) - 1} bytes, but the manifest says {len(content)}"):
         Index.open(folder)
     (folder / name).unlink()
     with pytest.raises(ValueError, match=f"{name}: missing"):
@@ -181,7 +181,7 @@ def test_manifests_that_cannot_be_used(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"manifest\.json: .*dimension"):
         Index.open(folder)
     path.write_text(json.dumps(manifest | {"dimension": 8}))
-    with pytest.raises(ValueError, match=r"entities\.faiss: \(7, 7\) where the manifest says \(7, 8\)"):
+    with pytest.raises(ValueError, match=r"entities\.faiss: \(7, 7\), but the manifest says \(7, 8\)"):
         Index.open(folder)
     for text in ["{", "[]"]:
         path.write_text(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
 import sys
 from pathlib import Path
@@ -12,19 +11,14 @@ from typing import Any
 import numpy as np
 import pillow_heif
 import pytest
-from PIL import EpsImagePlugin, Image
+from PIL import Image
 
 from retriever import images
 from retriever.images import FORMATS, ImageError, load_image, open_image, prepare_image
 from retriever.models.pixels import PixelPreparation
+from tests.fakes.ghostscript import EPS, install_trap
 
 RED, WHITE, BLUE = (255, 0, 0), (255, 255, 255), (0, 0, 255)
-EPS = b"""%!PS-Adobe-3.0 EPSF-3.0
-%%BoundingBox: 0 0 40 30
-%%EndComments
-1 0 0 setrgbcolor 0 0 40 30 rectfill showpage
-%%EOF
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -159,12 +153,7 @@ def test_animations_give_their_first_frame() -> None:
 
 @pytest.mark.parametrize("name", ["e.eps", "e.jpg", "e"])
 def test_postscript_starts_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    started = tmp_path / "started"
-    program = tmp_path / "gs"
-    program.write_text(f"#!{sys.executable}\nopen({str(started)!r}, 'w')\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(EpsImagePlugin, "gs_binary", None)
+    started = install_trap(tmp_path / "bin", monkeypatch)
     path = tmp_path / name
     path.write_bytes(EPS)
     for source in (path, EPS, io.BytesIO(EPS)):

@@ -1,1 +1,1 @@
-"""Downloading a knowledge base's pictures. Start at fetch.py."""
+"""Downloads a knowledge base's images. Start at fetch.py."""

@@ -1,4 +1,4 @@
-"""Manners toward one host: how many requests at once, how fast, when to wait and when to stop."""
+"""Limits toward one host: how many requests at once, how fast, when to wait and when to give up."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Host:
     """One host and port, within one event loop.
 
     Args:
-        url: Any URL there.
-        settings: What is asked of it at most.
+        url: Any URL of the host.
+        settings: The limits.
     """
 
     def __init__(self, url: httpx.URL, settings: DownloadSettings) -> None:
@@ -40,7 +40,7 @@ class Host:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Waits until a request may start; the block is the request."""
+        """Waits until a request may start; the request is made inside the block."""
         loop = asyncio.get_running_loop()
         async with self._slots:
             while (wait := max(self._resume, self._next_start) - loop.time()) > 0:
@@ -49,45 +49,45 @@ class Host:
             yield
 
     async def pay(self, count: int) -> None:
-        """Waits as long as reading `count` bytes should have taken; a second's worth may run ahead."""
+        """Waits as long as reading `count` bytes should have taken, with a second's worth of slack."""
         now = asyncio.get_running_loop().time()
         self._paid_until = max(self._paid_until, now) + count * 8e-6 / self._settings.megabits
         await asyncio.sleep(max(0.0, self._paid_until - now - _BURST_S))
 
     def pause(self, seconds: float) -> None:
-        """Starts no request before so many seconds have passed."""
+        """Starts no further request for so many seconds."""
         self._resume = max(self._resume, asyncio.get_running_loop().time() + seconds)
 
     def obey(self, robots: RobotFileParser) -> None:
-        """Keeps to a robots.txt from now on, its Crawl-delay included."""
+        """Follows a robots.txt from now on, including its Crawl-delay."""
         self._robots = robots
         delay = robots.crawl_delay(self._settings.user_agent)
         self._interval = max(self._interval, float(delay or 0))
 
     def check_robots(self, url: httpx.URL) -> None:
-        """Raises a `Failure` where the host's robots.txt, if it is known, forbids a URL."""
+        """Raises a `Failure` if the host's robots.txt is known and forbids a URL."""
         if self._robots is not None and not self._robots.can_fetch(self._settings.user_agent, str(url)):
             raise Failure("robots", self.place)
 
     def answered(self) -> None:
-        """Notes that the host works."""
+        """Records that the host works."""
         self._failures = 0
 
     def failed(self, detail: str) -> None:
-        """Notes that a picture failed by the host's fault, after all tries; too many in a row and it is given up."""
+        """Records an image that failed through the host's fault after all tries; too many in a row give up the host."""
         self._failures += 1
         if self._failures >= self._settings.give_up_after:
             self.give_up(f"{self._failures} failures in a row, the last: {detail}")
 
     def give_up(self, detail: str) -> None:
-        """Asks nothing more of it in this run."""
+        """Makes no more requests to the host in this run."""
         self.given_up = self.given_up or detail
 
     async def check_address(self) -> None:
         """Resolves the name, once.
 
         Raises:
-            Failure: An address of it is not on the public internet, or there is none.
+            Failure: It has an address that is not on the public internet, or none at all.
         """
         if self._checked:
             return
@@ -111,5 +111,5 @@ def check_public(address: str, place: str) -> None:
 
 
 def place_of(url: httpx.URL) -> str:
-    """Returns `host` or `host:port` of a URL, as it is told apart from others."""
+    """Returns `host` or `host:port` of a URL."""
     return url.netloc.decode("ascii")

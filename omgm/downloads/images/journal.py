@@ -1,4 +1,4 @@
-"""What became of every picture of a folder: an SQLite file, so that memory stays flat and a kill loses little."""
+"""The state of every image of a folder in an SQLite file: memory stays flat and a kill loses little."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Self
 from omgm.downloads.images.reasons import ASKED_AGAIN, Failure
 
 FOLDER = ".omgm"
-"""Where the journal, the reports and unfinished files lie, under the folder of the pictures."""
+"""The folder of the journal, the reports and unfinished files, under the folder of the images."""
 
 _BATCH = 64
 _SCHEMA = (
@@ -23,8 +23,8 @@ _SCHEMA = (
         id INTEGER PRIMARY KEY,         -- the knowledge base's order
         url TEXT UNIQUE NOT NULL,
         host TEXT NOT NULL,
-        name TEXT UNIQUE,               -- its place under the folder; NULL where it has none
-        state TEXT NOT NULL,            -- wanted, here (not from us), done, failed
+        name TEXT UNIQUE,               -- its place under the folder; NULL if it has none
+        state TEXT NOT NULL,            -- wanted, here (not fetched by us), done, failed
         reason TEXT, detail TEXT,       -- of a failure
         sha BLOB, bytes INTEGER,        -- of what was sent
         stored INTEGER,                 -- bytes of the file
@@ -37,8 +37,8 @@ _SCHEMA = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A picture to fetch: its row, its URL, and its place under the folder."""
+class WantedImage:
+    """An image to fetch: its row, its URL, and its place under the folder."""
 
     id: int
     url: str
@@ -46,14 +46,14 @@ class Wanted:
 
 
 class Journal:
-    """The journal of a folder, held by one process at a time. Open it with `with`.
+    """The journal of a folder, used by one process at a time. Open it with `with`.
 
     Args:
-        images: The folder of the pictures; made when absent.
-        settings: What the files depend on; pictures of one folder are all made alike.
+        images: The folder of the images; created if absent.
+        settings: The settings that the files depend on; all images of a folder share them.
 
     Raises:
-        ValueError: Another process is at work there, or the folder was filled with other settings.
+        ValueError: Another process is using the folder, or it was filled with other settings.
     """
 
     def __init__(self, images: Path, settings: dict[str, Any]) -> None:
@@ -70,9 +70,10 @@ class Journal:
             self._check(settings)
         except sqlite3.DatabaseError as error:
             self._db.close()
-            busy = "locked" in str(error)
-            mend = "wait for it" if busy else "delete that file; pictures that are there are then kept as they are"
-            raise ValueError(f"{path}: {'another process is at work here' if busy else error}; {mend}") from error
+            if "locked" in str(error):
+                raise ValueError(f"{path}: another process is using this folder; wait for it") from error
+            advice = "delete that file; images that were fetched are kept as they are"
+            raise ValueError(f"{path}: {error}; {advice}") from error
         except ValueError:
             self._db.close()
             raise
@@ -86,23 +87,23 @@ class Journal:
             held = self._one("SELECT value FROM settings WHERE key = ?", key)
             if held != given:
                 raise ValueError(
-                    f"{self.folder}: its pictures were fetched with {key} {held}, not {given}; use the same or "
+                    f"{self.folder}: its images were fetched with {key} {held}, not {given}; use the same setting or "
                     "another folder"
                 )
 
     def state(self, url: str) -> tuple[int, str, str | None] | None:
-        """Returns row, state and name of a picture; `None` for a new one."""
+        """Returns row, state and name of an image; `None` for a new one."""
         row: tuple[int, str, str | None] | None = self._db.execute(
             "SELECT id, state, name FROM pictures WHERE url = ?", (url,)
         ).fetchone()
         return row
 
     def ours(self, name: str) -> bool:
-        """Returns whether a file at this place is one that was fetched, noted or not."""
+        """Returns whether a file at this place was fetched, recorded or not."""
         return bool(self._one("SELECT EXISTS (SELECT 1 FROM pictures WHERE name = ? AND state != 'here')", name))
 
     def clashes(self, name: str) -> str | None:
-        """Returns the URL whose place is this one, a folder above it, or below it; `None` when it is free."""
+        """Returns the URL whose place is this one, above it or below it; `None` if it is free."""
         parts = name.split("/")
         taken = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
         query = (
@@ -112,7 +113,7 @@ class Journal:
         return str(row[0]) if row else None
 
     def add(self, url: str, host: str, name: str | None, state: str, failure: Failure | None = None) -> int:
-        """Adds a new picture and returns its row."""
+        """Adds a new image and returns its row."""
         reason, detail = (failure.name, failure.detail) if failure else (None, None)
         cursor = self._db.execute(
             "INSERT INTO pictures (url, host, name, state, reason, detail, run, entities) "
@@ -122,18 +123,18 @@ class Journal:
         return int(cursor.lastrowid or 0)
 
     def want(self, row: int) -> None:
-        """Has a picture fetched that is no longer where it was."""
+        """Marks an image to be fetched again, because its file has gone."""
         self._db.execute("UPDATE pictures SET state = 'wanted', reason = NULL, detail = NULL WHERE id = ?", (row,))
 
     def name_in_run(self, row: int, main: bool) -> None:
-        """Notes that this run's knowledge base names a picture, as an entity's main image or as another."""
+        """Records that this run's knowledge base names an image, as an entity's main image or as another."""
         self._db.execute(
             "UPDATE pictures SET entities = iif(run = ?1, entities, 0) + ?2, run = ?1 WHERE id = ?3",
             (self.run, int(main), row),
         )
 
     def ask_again(self, every: bool) -> None:
-        """Has failed pictures of this run fetched again: those that may come by themselves, or every one."""
+        """Marks failed images of this run to be fetched again: temporary failures, or every one."""
         marks = ",".join("?" * len(ASKED_AGAIN))
         self._db.execute(
             "UPDATE pictures SET state = 'wanted', reason = NULL, detail = NULL "
@@ -143,40 +144,40 @@ class Journal:
         self.commit()
 
     def hosts(self) -> list[str]:
-        """Returns the hosts with pictures to fetch, the one that has the most first."""
+        """Returns the hosts with images to fetch, those with the most first."""
         query = (
             "SELECT host FROM pictures WHERE state = 'wanted' AND run = ? GROUP BY host ORDER BY count(*) DESC, host"
         )
         return [str(row[0]) for row in self._db.execute(query, (self.run,))]
 
-    def wanted(self, host: str) -> Iterator[Wanted]:
-        """Yields the pictures to fetch from a host in order, each once."""
+    def wanted(self, host: str) -> Iterator[WantedImage]:
+        """Yields the images to fetch from a host in order, each once."""
         query = (
             "SELECT id, url, name FROM pictures WHERE state = 'wanted' AND host = ? AND id > ? AND run = ? ORDER BY id "
             "LIMIT 256"
         )
         last = 0
         while rows := self._db.execute(query, (host, last, self.run)).fetchall():
-            yield from (Wanted(*row) for row in rows)
+            yield from (WantedImage(*row) for row in rows)
             last = rows[-1][0]
 
     def same(self, sha: bytes) -> tuple[str, int] | None:
-        """Returns the place and size of a stored picture that was sent with this SHA-256."""
+        """Returns the place and size of a stored image whose bytes as sent have this SHA-256."""
         row: tuple[str, int] | None = self._db.execute(
             "SELECT name, stored FROM pictures WHERE sha = ? AND state = 'done' ORDER BY id LIMIT 1", (sha,)
         ).fetchone()
         return row
 
-    def done(self, picture: Wanted, sha: bytes, size: int, stored: int) -> None:
-        """Notes that a picture lies in its place."""
-        self._finish("state = 'done', sha = ?, bytes = ?, stored = ?", picture, sha, size, stored)
+    def done(self, image: WantedImage, sha: bytes, size: int, stored: int) -> None:
+        """Records that an image is stored in its place."""
+        self._finish("state = 'done', sha = ?, bytes = ?, stored = ?", image, sha, size, stored)
 
-    def failed(self, picture: Wanted, failure: Failure) -> None:
-        """Notes that a picture could not be had."""
-        self._finish("state = 'failed', reason = ?, detail = ?", picture, failure.name, failure.detail[:300])
+    def failed(self, image: WantedImage, failure: Failure) -> None:
+        """Records that an image could not be fetched."""
+        self._finish("state = 'failed', reason = ?, detail = ?", image, failure.name, failure.detail[:300])
 
     def give_up(self, host: str, detail: str) -> int:
-        """Notes that no more is asked of a host in this run, and returns how many pictures that leaves."""
+        """Records that a host is given up in this run, and returns how many images that leaves."""
         cursor = self._db.execute(
             "UPDATE pictures SET state = 'failed', reason = 'host_given_up', detail = ? WHERE state = 'wanted' AND "
             "host = ? AND run = ?",
@@ -186,16 +187,16 @@ class Journal:
         return cursor.rowcount
 
     def rows(self, query: str, *values: Any) -> Iterator[tuple[Any, ...]]:
-        """Yields the rows of a query for the report."""
+        """Yields the rows of a query."""
         yield from self._db.execute(query, values)
 
     def commit(self) -> None:
-        """Waits until all that was noted is on disk."""
+        """Waits until everything recorded is on disk."""
         self._db.commit()
         self._uncommitted = 0
 
-    def _finish(self, change: str, picture: Wanted, *values: Any) -> None:
-        self._db.execute(f"UPDATE pictures SET {change} WHERE id = ?", (*values, picture.id))
+    def _finish(self, change: str, image: WantedImage, *values: Any) -> None:
+        self._db.execute(f"UPDATE pictures SET {change} WHERE id = ?", (*values, image.id))
         self._uncommitted += 1
         if self._uncommitted >= _BATCH:
             self.commit()
@@ -208,15 +209,15 @@ class Journal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Keeps what was noted, and lets others in."""
+        """Commits, and lets other processes in."""
         self.commit()
         self._db.close()
 
 
 def unfinished(folder: Path) -> Path:
-    """Returns an empty folder for files that are being written, on the file system of the pictures."""
-    partial = folder / "partial"
-    partial.mkdir(exist_ok=True)
-    for left in os.scandir(partial):  # by a run that was killed
+    """Returns an empty folder for files that are being written, on the file system of the images."""
+    temporary = folder / "partial"
+    temporary.mkdir(exist_ok=True)
+    for left in os.scandir(temporary):  # by a run that was killed
         os.unlink(left)
-    return partial
+    return temporary

@@ -1,4 +1,4 @@
-"""Which pictures a knowledge base names, and where each will lie: decided in its order before anything is fetched."""
+"""Which images a knowledge base names, and the place of each: decided in its order, before anything is fetched."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ _COMMIT_EVERY = 4096
 
 
 @dataclass(slots=True)
-class Named:
-    """What a knowledge base names: its entities, and how many of them have no picture at all."""
+class EntityCounts:
+    """How many entities a knowledge base has, and how many of them name no image."""
 
     entities: int = 0
     without: int = 0
 
 
-def make_plan(entities: Iterable[Entity], images: Path, journal: Journal, every: bool) -> Named:
-    """Notes the pictures of a knowledge base in the journal, and returns how much there is.
+def make_plan(entities: Iterable[Entity], images: Path, journal: Journal, every: bool) -> EntityCounts:
+    """Records the images of a knowledge base in the journal, and counts its entities.
 
-    A place belongs to the first URL that claims it, so that it does not depend on what arrives first. A file that
-    lies where `find_image` finds it and that is not ours is kept and not fetched.
+    A place belongs to the first URL that claims it, so it does not depend on which image arrives first. A file that
+    `find_image` finds and that was not fetched by us is kept and not fetched.
 
     Args:
         entities: The knowledge base.
-        images: The folder of the pictures.
+        images: The folder of the images.
         journal: Its journal.
-        every: All pictures of an entity, else its main image.
+        every: Whether to record all images of an entity, or only its main image.
     """
-    named = Named()
+    counts = EntityCounts()
     for entity in entities:
         urls = [url for url in main_candidates(entity) if url]
-        named.entities += 1
-        named.without += not urls
+        counts.entities += 1
+        counts.without += not urls
         for number, url in enumerate(urls if every else urls[:1]):
             journal.name_in_run(_claim(url, images, journal), main=number == 0)
-        if named.entities % _COMMIT_EVERY == 0:
+        if counts.entities % _COMMIT_EVERY == 0:
             journal.commit()
     journal.commit()
-    return named
+    return counts
 
 
 def _claim(url: str, images: Path, journal: Journal) -> int:
-    """Returns the row of a picture, which is added when it is new and wanted again when its file has gone."""
+    """Returns the row of an image, adding a new one and marking one whose file has gone to be fetched again."""
     try:
         url = clean(url)
     except Failure as failure:
@@ -102,9 +102,9 @@ def clean(url: str) -> str:
 
 
 def place_under(url: str) -> str:
-    """Returns where a picture goes under the folder: the whole path of its URL, which `find_image` tries first.
+    """Returns the place of an image under the folder: the whole path of its URL, which `find_image` tries first.
 
-    It is as written, or percent-decoded where that would be too long for a file name.
+    The path is as written, or percent-decoded if it would be too long for a file name.
 
     Raises:
         Failure: The URL has no path, or one that cannot be a file's.

@@ -1,26 +1,25 @@
-"""What a run leaves: `report.json`, and every missing picture with its reason in `missing.jsonl`."""
+"""The reports of a run: `report.json`, and `missing.jsonl` with every missing image and its reason."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from omgm.downloads.images.journal import Journal
-from omgm.downloads.images.plan import Named
+from omgm.downloads.images.plan import EntityCounts
 from omgm.downloads.images.reasons import REASONS
-from retriever.files import as_line, replace_with, write_whole
+from retriever.files import write_lines, write_whole
 
 _EXAMPLES = 5
 _HOSTS = 20
 
 
-def write_report(journal: Journal, named: Named, this_run: dict[str, Any]) -> dict[str, Any]:
-    """Returns the report of a run after writing it, and the list of what is missing, into the journal's folder.
+def write_report(journal: Journal, counts: EntityCounts, this_run: dict[str, Any]) -> dict[str, Any]:
+    """Writes the report of a run and the list of missing images to the journal's folder, and returns the report.
 
     Args:
-        journal: After the run.
-        named: What the knowledge base names.
+        journal: The journal after the run.
+        counts: Entities of the knowledge base.
         this_run: Figures of this run alone.
     """
     states = {state: 0 for state in ("here", "done", "failed", "wanted")}
@@ -37,10 +36,10 @@ def write_report(journal: Journal, named: Named, this_run: dict[str, Any]) -> di
     )
     report = {
         "entities": {
-            "all": named.entities,
+            "all": counts.entities,
             "main_image_there": with_main,
-            "main_image_missing": named.entities - named.without - with_main,
-            "no_image_named": named.without,
+            "main_image_missing": counts.entities - counts.without - with_main,
+            "no_image_named": counts.without,
         },
         "pictures": {
             "named": sum(states.values()),
@@ -53,13 +52,17 @@ def write_report(journal: Journal, named: Named, this_run: dict[str, Any]) -> di
         "this_run": this_run,
         "missing": _missing(journal),
     }
-    replace_with(journal.folder / "missing.jsonl", lambda partial: _list_missing(journal, partial))
+    rows = journal.rows(
+        "SELECT url, reason, detail FROM pictures WHERE state = 'failed' AND run = ? ORDER BY id", journal.run
+    )
+    listed = ({"url": url, "reason": reason, "detail": detail} for url, reason, detail in rows)
+    write_lines(journal.folder / "missing.jsonl", listed)
     write_whole(journal.folder / "report.json", json.dumps(report, indent=2, ensure_ascii=False).encode() + b"\n")
     return report
 
 
 def _missing(journal: Journal) -> dict[str, Any]:
-    """Returns for each reason, the most frequent first, how many pictures of which hosts, and examples."""
+    """Returns for each reason, the most frequent first, the number of images, their hosts, and examples."""
     reasons: dict[str, Any] = {}
     failed = "FROM pictures WHERE state = 'failed' AND run = ?"
     counts = journal.rows(f"SELECT reason, count(*) {failed} GROUP BY reason ORDER BY 2 DESC, 1", journal.run)
@@ -80,11 +83,3 @@ def _missing(journal: Journal) -> dict[str, Any]:
             "examples": [{"url": url, "detail": detail} for url, detail in examples],
         }
     return reasons
-
-
-def _list_missing(journal: Journal, path: Path) -> None:
-    rows = journal.rows(
-        "SELECT url, reason, detail FROM pictures WHERE state = 'failed' AND run = ? ORDER BY id", journal.run
-    )
-    with path.open("wb") as file:
-        file.writelines(as_line({"url": url, "reason": reason, "detail": detail}) for url, reason, detail in rows)

@@ -1,4 +1,4 @@
-"""How pictures are asked for: who asks, how often, and what is too much."""
+"""How images are requested: by whom, how often, and within which limits."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ class DownloadSettings:
 
     Attributes:
         user_agent: Names the software and a contact.
-        per_host: Requests under way at one host.
-        per_second: Requests started at one host in a second.
+        per_host: Concurrent requests to one host.
+        per_second: Requests per second started at one host.
         megabits: Mbit/s read from one host.
-        hosts: Hosts that are asked at once.
+        hosts: Hosts used at the same time.
         retries: Further tries after the first.
-        give_up_after: Pictures that fail in a row by the host's fault before it is given up for this run.
+        give_up_after: Images that fail in a row through the host's fault before it is given up for this run.
         max_redirects: Redirects that are followed.
-        max_bytes: Bytes of a picture as sent.
-        max_side: Longer side of a picture as stored, in pixels.
+        max_bytes: Most bytes of an image as sent.
+        max_side: Longest side of an image as stored, in pixels.
         silence_s: Seconds that a host may stay silent.
         attempt_s: Seconds that one request may take in all.
-        backoff_s: Seconds before the first further try; doubled each time, with jitter.
-        max_wait_s: Longest wait; a host that asks to be left alone for longer is given up for this run.
+        backoff_s: Seconds before the first retry; doubled each time, with jitter.
+        max_wait_s: Longest wait; a host that asks for a longer one is given up for this run.
         allow_private: Hosts (`name` or `name:port`) that may be on a private network.
-        robots: Whether to keep to robots.txt.
-        thumbnails: Whether to ask Wikimedia for its scaled pictures.
+        robots: Whether to follow robots.txt.
+        thumbnails: Whether to request scaled images from Wikimedia.
     """
 
     user_agent: str
@@ -51,13 +51,13 @@ class DownloadSettings:
     thumbnails: bool = False
 
     def __post_init__(self) -> None:
-        """Refuses what no header may hold."""
+        """Checks that the user agent can be sent in a header."""
         if not self.user_agent.strip() or not self.user_agent.isascii() or not self.user_agent.isprintable():
-            raise ValueError(f"--user-agent: {self.user_agent!r} is not printable ASCII text")
+            raise ValueError(f"--user-agent must be printable ASCII text, got {self.user_agent!r}")
 
 
 def user_agent(contact: str) -> str:
-    """Returns the user agent: this software, who runs it, and its HTTP library.
+    """Returns the user agent: this software, a contact, and its HTTP library.
 
     Args:
         contact: An e-mail address or the URL of a page that leads to the operator.
@@ -68,7 +68,7 @@ def user_agent(contact: str) -> str:
     if not contact.isascii() or not contact.isprintable() or not ("@" in contact or "://" in contact):
         raise ValueError(
             f"--contact: {contact!r} is neither an e-mail address nor a URL; hosts such as Wikimedia refuse software "
-            "that does not say who can be asked about it"
+            "without a contact"
         )
     try:
         version = importlib.metadata.version("omgm")

@@ -1,4 +1,4 @@
-"""One GET of bytes that may be anything, from a server that may do anything."""
+"""GET requests for untrusted bytes from untrusted servers."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _TRANSIENT = (408, 425)
 
 
 class Web:
-    """Gets bytes with manners: each hop of a redirect waits for its host's turn. Open it with `async with`.
+    """Gets bytes within the limits of each host; every hop of a redirect waits for its host's turn. Use `async with`.
 
     Args:
-        settings: Limits and manners.
+        settings: The limits.
     """
 
     def __init__(self, settings: DownloadSettings) -> None:
@@ -38,7 +38,7 @@ class Web:
         self._client = httpx.AsyncClient(
             headers={"User-Agent": settings.user_agent, "Accept": "image/*,*/*;q=0.5", "Accept-Encoding": "identity"},
             cookies=no_cookies,
-            trust_env=False,  # behind a proxy, nobody could tell a private address
+            trust_env=False,  # behind a proxy, a private address could not be told
             timeout=settings.silence_s,
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
             verify=ssl.create_default_context(),
@@ -57,10 +57,10 @@ class Web:
         Args:
             url: An http or https URL.
             limit: Bytes at most, as sent and after any content encoding.
-            permitted: Called with the URL of every hop; raises `Failure` where it may not be asked for.
+            permitted: Called with the URL of every hop; raises `Failure` if it must not be requested.
 
         Raises:
-            Failure: It cannot be had.
+            Failure: It could not be fetched.
         """
         target = parse(url)
         for _ in range(self._settings.max_redirects + 1):
@@ -75,7 +75,7 @@ class Web:
         raise Failure("redirects", f"more than {self._settings.max_redirects}")
 
     async def _hop(self, target: httpx.URL, limit: int) -> bytes | str:
-        """Returns the content, or where a redirect leads."""
+        """Returns the content, or the target of a redirect."""
         host = self.host(target)
         async with host.turn():
             try:
@@ -87,7 +87,7 @@ class Web:
             except httpx.ConnectError as error:
                 raise Failure("no_connection", str(error)) from error
             except zlib.error as error:
-                raise Failure("damaged", f"not what its Content-Encoding says: {error}") from error
+                raise Failure("damaged", f"does not match its Content-Encoding: {error}") from error
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 raise Failure("broken_off", f"{type(error).__name__}: {error}") from error
 
@@ -112,7 +112,7 @@ class Web:
 
     @staticmethod
     def _check_peer(response: httpx.Response, host: Host) -> None:
-        """A name may resolve otherwise the second time: what counts is who answered."""
+        """Checks the address that answered: a name may resolve differently the second time."""
         stream = response.extensions.get("network_stream")
         peer = stream.get_extra_info("server_addr") if stream is not None else None
         if peer and not host.allowed_private:
@@ -130,10 +130,10 @@ class Web:
 
 
 def parse(url: str) -> httpx.URL:
-    """Returns a URL.
+    """Parses a URL.
 
     Raises:
-        Failure: It is not of http or https, or carries a password.
+        Failure: It is not an http or https URL, or it holds a user name.
     """
     try:
         target = httpx.URL(url)
@@ -145,7 +145,7 @@ def parse(url: str) -> httpx.URL:
 
 
 def retry_after(header: str | None) -> float | None:
-    """Returns the seconds of a Retry-After header, which has seconds or a date; `None` where it says nothing."""
+    """Returns the seconds of a Retry-After header, which holds seconds or a date; `None` if it holds neither."""
     if not header:
         return None
     if header.strip().isdecimal():
@@ -160,12 +160,12 @@ def retry_after(header: str | None) -> float | None:
 
 
 def _unpacker(encoding: str) -> zlib._Decompress | None:
-    """Returns what undoes a Content-Encoding, `None` where there is none. httpx's own would unpack without a limit."""
+    """Returns the decompressor of a Content-Encoding, `None` without one. httpx's own decompresses without a limit."""
     if encoding.strip().lower() in ("", "identity"):
         return None
     if encoding.strip().lower() in ("gzip", "x-gzip", "deflate"):
         return zlib.decompressobj(wbits=47)  # either header
-    raise Failure("damaged", f"Content-Encoding {encoding[:50]!r} where none was asked for")
+    raise Failure("damaged", f"Content-Encoding {encoding[:50]!r}, but none was requested")
 
 
 def _refusal(response: httpx.Response) -> Failure:

@@ -1,4 +1,4 @@
-"""Wikimedia's own scaled pictures: fewer bytes, and SVG drawings as pixels."""
+"""Wikimedia's own scaled images: fewer bytes, and SVG drawings as pixels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 STEPS = (250, 330, 500, 960, 1280, 1920, 3840)
 """Widths that Wikimedia serves (mediawiki.org, "Common thumbnail sizes"); it refuses others."""
 
-_PICTURE = re.compile(
+_IMAGE = re.compile(
     r"(?P<head>https?://upload\.wikimedia\.org/wikipedia/[\w-]+/)(?:thumb/)?"
     r"(?P<hash>[0-9a-f]/[0-9a-f]{2}/)(?P<file>[^/?#]+\.(?P<kind>jpe?g|png|svg|gif))(?:/[^/?#]+)?",
     re.IGNORECASE,
@@ -15,8 +15,8 @@ _PICTURE = re.compile(
 
 
 def scaled(url: str, side: int) -> str | None:
-    """Returns the URL of a Wikimedia picture at the widest step up to `side`; `None` where it has no such form."""
-    found = _PICTURE.fullmatch(url)
+    """Returns the URL of a Wikimedia image at the widest step up to `side`, or `None` if there is none."""
+    found = _IMAGE.fullmatch(url)
     widths = [step for step in STEPS if step <= side]
     if found is None or not widths:
         return None

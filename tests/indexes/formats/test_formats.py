@@ -66,7 +66,7 @@ def test_evqa_keys_in_any_order_and_lists_left_out(tmp_path: Path) -> None:
     entry = EVQA["https://en.wikipedia.org/wiki/Alpine_ibex"] | {"image_urls": ["", "https://e.example/b.jpg"]}
     odd = entry | {"image_section_indices": [0, 9], "image_reference_descriptions": [None, None]}
     del entry["image_section_indices"], entry["image_reference_descriptions"]
-    for row in (entry, odd):  # an empty URL is no picture, a position that no section has is none
+    for row in (entry, odd):  # an empty URL is no image, a position that no section has is none
         (ibex,) = read_knowledge_base(write(tmp_path / "one.json", {"a": row}))
         assert ibex.images == (ArticleImage("https://e.example/b.jpg"),) and ibex.image == "https://e.example/b.jpg"
 
@@ -212,7 +212,7 @@ def test_ids_with_one_hash_are_no_duplicates(tmp_path: Path, monkeypatch: pytest
 
 def test_the_hash_of_a_folder_sees_names_and_texts(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# A")
-    (tmp_path / "a.png").write_text("a picture counts elsewhere")
+    (tmp_path / "a.png").write_text("images count elsewhere")
     first = hash_knowledge_base(tmp_path, "markdown")
     (tmp_path / "a.png").unlink()
     assert hash_knowledge_base(tmp_path, "markdown") == first
@@ -252,7 +252,7 @@ def test_jsonl_cut_or_of_another_encoding(tmp_path: Path) -> None:
         list(read_knowledge_base(path))
 
 
-def test_rows_of_an_entity_without_pictures() -> None:
+def test_rows_of_an_entity_without_images() -> None:
     entity = Entity("a", "A", (Section("A", "text", 0),))
     assert from_row(to_row(entity)) == entity
 
@@ -266,9 +266,7 @@ def test_atlas_counts() -> None:
     assert sum(len(entity.sections) for entity in entities) == 6204 - 1  # one section of the file has no text
 
 
-def test_build_index_needs_pictures_where_the_format_has_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_build_index_needs_images_if_the_format_has_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_lines(tmp_path / "kb.jsonl", [])
     assert main(["build-index", "--kb", str(path), "--out", str(tmp_path / "index")]) == 2
     assert "images: name the folder with the images" in capsys.readouterr().err

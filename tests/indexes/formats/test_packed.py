@@ -57,7 +57,7 @@ def test_damaged_archives(tmp_path: Path) -> None:
         list(read_knowledge_base(path))
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("second.json", "{}")
-    with pytest.raises(ValueError, match=r"kb\.zip: holds 2 files where one is due"):
+    with pytest.raises(ValueError, match=r"kb\.zip: must hold one file, holds 2"):
         list(read_knowledge_base(path))
 
 
@@ -97,7 +97,7 @@ def test_damaged_parquet(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for data in (b"", b"text", whole[:-40], whole[40:]):
         path.write_bytes(data)
-        with pytest.raises(ValueError, match=r"kb\.parquet: after row 0: damaged or no Parquet file"):
+        with pytest.raises(ValueError, match=r"kb\.parquet: after row 0: damaged, or not a Parquet file"):
             list(read_knowledge_base(path))
     with pytest.raises(FileNotFoundError):
         list(read_knowledge_base(tmp_path / "absent.parquet"))

@@ -145,7 +145,7 @@ def test_markdown_errors_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"a\.md: byte 5: not UTF-8"):
         list(read_knowledge_base(tmp_path))
     path.write_text("---\nid: x\n# Title\n")
-    with pytest.raises(ValueError, match=r"a\.md: line 1: front matter .* no end"):
+    with pytest.raises(ValueError, match=r"a\.md: line 1: the front matter .* no end"):
         list(read_knowledge_base(tmp_path))
     path.write_text("---\nid: x\n---\n")
     (tmp_path / "b.md").write_text("---\nid: x\n---\n")

@@ -43,7 +43,7 @@ BARE = "<html><body>Just <b>text</b>.<p>And more.</p></body></html>"
 REDIRECT = '<html><head><meta http-equiv="Refresh" content="0; url=Red_fox"></head><body><p>Moved</p></body></html>'
 
 
-def picture(color: str) -> bytes:
+def png(color: str) -> bytes:
     buffer = io.BytesIO()
     Image.new("RGB", (90, 60), color).save(buffer, "PNG")
     return buffer.getvalue()
@@ -89,13 +89,13 @@ def zim(tmp_path: Path) -> Path:
         "AC/DC": ("AC/DC", '<html><body><p>A band.</p><img src="../_assets_/mouse.png"></body></html>'),
         "Moved": ("Moved", REDIRECT),
         "bare": ("", BARE),
-        "_assets_/fox red.png": ("", picture("red")),
-        "_assets_/mouse.png": ("", picture("black")),
+        "_assets_/fox red.png": ("", png("red")),
+        "_assets_/mouse.png": ("", png("black")),
     }
     return write_zim(tmp_path / "foxes.zim", pages)
 
 
-def test_articles_with_sections_and_pictures(zim: Path) -> None:
+def test_articles_with_sections_and_images(zim: Path) -> None:
     band, fox, bare = sorted(read_knowledge_base(zim), key=lambda entity: entity.title)
     assert fox.id == fox.url == "https://en.wikipedia.org/wiki/Red_fox"
     assert fox.title == "Red fox"
@@ -114,18 +114,18 @@ def test_articles_with_sections_and_pictures(zim: Path) -> None:
     assert bare.sections == (Section("bare", "Just text.\nAnd more.", 0),)
 
 
-def test_pictures_come_from_the_file(zim: Path, tmp_path: Path) -> None:
+def test_images_come_from_the_file(zim: Path, tmp_path: Path) -> None:
     source = open_images(None, zim, "zim")
     assert isinstance(source, ZimImages)
     fox = next(entity for entity in read_knowledge_base(zim) if entity.title == "Red fox")
     name = find_main(source, fox)
     assert name == "_assets_/fox red.png"
-    assert source.size(name) == len(picture("red"))
+    assert source.size(name) == len(png("red"))
     assert source.load(name).getpixel((5, 5)) == (255, 0, 0)
     assert source.find("_assets_/none.png") is None and source.find("") is None
     with pytest.raises(ValueError, match=r"foxes\.zim: entry 'bare': not an image of a known format"):
         source.load("bare")
-    with pytest.raises(ValueError, match=r"images: .*absent is not a folder, nor a ZIM file"):
+    with pytest.raises(ValueError, match=r"images: .*absent is neither a folder nor a ZIM file"):
         open_images(tmp_path / "absent", zim, "zim")
 
 
@@ -146,7 +146,7 @@ def test_damaged_files(zim: Path, tmp_path: Path) -> None:
     whole = zim.read_bytes()
     for data in (b"", b"text" * 100, whole[: len(whole) // 2], whole[:-10]):
         zim.write_bytes(data)
-        with pytest.raises(ValueError, match=r"foxes\.zim: no ZIM file, damaged or cut short"):
+        with pytest.raises(ValueError, match=r"foxes\.zim: not a ZIM file, damaged or cut short"):
             list(read_knowledge_base(zim))
     with pytest.raises(FileNotFoundError):
         list(read_knowledge_base(tmp_path / "absent.zim"))

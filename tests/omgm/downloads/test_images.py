@@ -83,9 +83,19 @@ FAULTS = {
     "nowhere/1.jpg": "redirects",
     "good/big.bmp": "too_large",
     "good/bomb.png": "too_many_pixels",
+    "good/thin.png": "too_thin",
     "good/cut.png": "damaged",
 }
-FINE = ["good/1.jpg", "once500/2.jpg", "oncereset/3.jpg", "busy/4.jpg", "gzip/5.jpg", "nolength/6.jpg", "moved/7.jpg"]
+FINE = [
+    "good/1.jpg",
+    "good/phone.heic",
+    "once500/2.jpg",
+    "oncereset/3.jpg",
+    "busy/4.jpg",
+    "gzip/5.jpg",
+    "nolength/6.jpg",
+    "moved/7.jpg",
+]
 
 
 def test_every_fault_is_named_and_the_rest_arrives(web: FakeWeb, tmp_path: Path) -> None:
@@ -148,7 +158,7 @@ def test_a_host_that_keeps_failing_is_given_up_and_asked_again_next_time(web: Fa
     assert list(downloaded(tmp_path)) == ["good/1.jpg"]
 
 
-def test_a_missing_picture_is_asked_for_once_unless_told_to_retry(web: FakeWeb, tmp_path: Path) -> None:
+def test_a_missing_image_is_requested_once_unless_told_to_retry(web: FakeWeb, tmp_path: Path) -> None:
     urls = [web.url("missing/1.jpg"), web.url("good/2.jpg")]
     for retry, asked in ((False, 2), (False, 0), (True, 1)):
         web.forget()
@@ -189,7 +199,7 @@ def test_concurrency_pace_and_who_asks(web: FakeWeb, tmp_path: Path) -> None:
 
 
 def test_bandwidth_is_kept_to(web: FakeWeb, tmp_path: Path) -> None:
-    """Four pictures of 480 054 bytes at 8 Mbit/s, of which a second's worth may run ahead: 1.92 s less 1 s."""
+    """Four images of 480 054 bytes at 8 Mbit/s, of which a second's worth may run ahead: 1.92 s less 1 s."""
     web.files |= {f"b{number}.bmp": FILES["big.bmp"] for number in range(4)}
     start = time.monotonic()
     fetch(web, tmp_path, [f"good/b{number}.bmp" for number in range(4)], megabits=8.0, max_bytes=10**6, attempt_s=5.0)
@@ -205,7 +215,7 @@ def test_robots(web: FakeWeb, tmp_path: Path) -> None:
     assert len(downloaded(tmp_path / "b")) == 2
 
 
-def test_what_is_kept_of_a_picture(web: FakeWeb, tmp_path: Path) -> None:
+def test_what_is_kept_of_an_image(web: FakeWeb, tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # shown turned by 90 degrees clockwise
     exif[0x010E] = "SECRET"
@@ -316,7 +326,7 @@ def test_one_process_a_folder_and_one_size(web: FakeWeb, tmp_path: Path) -> None
     from omgm.downloads.images.journal import Journal
 
     pinned = {"max_side": 1024, "thumbnails": False}
-    with Journal(tmp_path, pinned), pytest.raises(ValueError, match="another process is at work"):
+    with Journal(tmp_path, pinned), pytest.raises(ValueError, match="another process is using"):
         fetch(web, tmp_path, ["good/1.jpg"])
     with pytest.raises(ValueError, match="max_side 1024, not 512"):
         fetch(web, tmp_path, ["good/1.jpg"], max_side=512)
@@ -329,13 +339,13 @@ def test_the_fetch_command(web: FakeWeb, tmp_path: Path, capsys: pytest.CaptureF
     assert report["entities"]["main_image_there"] == 1
     assert main([*fetch_command(web, kb, tmp_path / "images")[:8], "--allow-private", web.place]) == 0
     said = capsys.readouterr().out
-    assert "1 of 2 pictures are there, 0 fetched now" in said
+    assert "1 of 2 images are there, 0 fetched now" in said
     assert f"missing, gone: 1 ({web.place} 1): 404 or 410" in said
     assert main([*fetch_command(web, kb, tmp_path / "images"), "--max-side", "9"]) == 2
     assert main(["images", "fetch", "--kb", str(kb), "--images", str(tmp_path / "i"), "--contact", "me"]) == 2
     assert "neither an e-mail address nor a URL" in capsys.readouterr().err
     assert main(["images", "fetch", "--kb", str(kb), "--images", str(tmp_path / "i"), "--user-agent", "ü"]) == 2
-    assert "--user-agent: 'ü'" in capsys.readouterr().err
+    assert "--user-agent must be printable ASCII text, got 'ü'" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_of_one_line(
@@ -377,7 +387,7 @@ def test_wikimedia_scales(path: str, side: int, expected: str | None) -> None:
     assert scaled("https://example.org/wikipedia/" + path, side) is None
 
 
-def test_the_original_where_there_is_no_scaled_picture(
+def test_the_original_if_there_is_no_scaled_image(
     web: FakeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("omgm.downloads.images.fetch.scaled", lambda url, side: url.replace("/good/", "/missing/"))

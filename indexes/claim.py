@@ -1,0 +1,93 @@
+"""An index's folder while it is built: whether the work there is that of the same inputs, and how it is published."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from indexes.manifest import FILES, MANIFEST, THUMBNAILS, Inputs
+from retriever.files import write_whole
+
+logger = logging.getLogger(__name__)
+
+PARTS = ".parts"
+"""Where an unfinished build keeps its files, under the folder of the index."""
+
+UNKNOWN = ""
+"""Stands for the hash of the images until the articles, which name them, are read."""
+
+_NOTE = "inputs.json"
+
+
+def check_inputs(found: Inputs, given: Inputs, what: str) -> None:
+    """Compares the inputs of an earlier build with those of this one, as far as both are known.
+
+    Raises:
+        ValueError: They differ; the message calls the earlier build `what` and names each difference.
+    """
+    pairs = zip(found.model_dump().items(), given.model_dump().values(), strict=True)
+    different = [(field, old, new) for (field, old), new in pairs if old != new and UNKNOWN not in (old, new)]
+    if different:
+        listed = "; ".join(f"{field}: {old!r} there, {new!r} now" for field, old, new in different)
+        raise ValueError(f"{what} of other inputs ({listed}): choose another folder, or pass --overwrite to replace it")
+
+
+def claim(out: Path, inputs: Inputs, overwrite: bool, keep: Sequence[str] = ()) -> Path:
+    """Makes `out/.parts` the place of this build and returns it; what a build of equal inputs left there stays.
+
+    Args:
+        out: The index's folder.
+        inputs: What this build is made from.
+        overwrite: Whether the unfinished build of other inputs may be replaced.
+        keep: Files there that stay in any case.
+
+    Raises:
+        ValueError: The folder holds something else, or an unfinished build of other inputs and `overwrite` is off.
+    """
+    parts = out / PARTS
+    note = parts / _NOTE
+    if out.exists() and not (out / MANIFEST).exists() and not parts.exists() and any(out.iterdir()):
+        raise ValueError(f"{out} is neither empty nor an index: choose another folder")
+    if note.exists():
+        found = Inputs.model_validate_json(note.read_bytes())
+        try:
+            check_inputs(found, inputs, f"{out} is an unfinished build")
+        except ValueError as error:
+            if not overwrite:
+                raise
+            logger.warning("starting anew: %s", error)
+            _clear(parts, keep)
+        else:
+            if inputs.pictures == UNKNOWN:
+                return parts
+    elif parts.exists():
+        _clear(parts, keep)
+    parts.mkdir(parents=True, exist_ok=True)
+    write_whole(note, inputs.model_dump_json().encode())
+    return parts
+
+
+def _clear(parts: Path, keep: Sequence[str]) -> None:
+    (parts / _NOTE).unlink(missing_ok=True)  # first: without it, a build that is killed here starts anew
+    for path in parts.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name not in keep:
+            path.unlink()
+
+
+def publish(out: Path) -> None:
+    """Moves a finished build from `out/.parts` to its place, the manifest last; if it is killed, it can be repeated."""
+    parts = out / PARTS
+    (out / MANIFEST).unlink(missing_ok=True)
+    for name in FILES:
+        if (parts / name).exists():
+            os.replace(parts / name, out / name)
+    if (parts / THUMBNAILS).exists():
+        shutil.rmtree(out / THUMBNAILS, ignore_errors=True)
+        os.replace(parts / THUMBNAILS, out / THUMBNAILS)
+    os.replace(parts / MANIFEST, out / MANIFEST)
+    shutil.rmtree(parts)

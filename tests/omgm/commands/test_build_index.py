@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from omgm import parts
+from omgm.__main__ import main
+from retriever.images import FORMATS
+from tests.fakes.knowledge_base import write_kb
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+
+
+@pytest.fixture(autouse=True)
+def fake_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "build_encoder", lambda profile: FakeEncoder())
+    monkeypatch.setattr(parts, "build_fusion", lambda profile: FakeFusion())
+    monkeypatch.setattr(parts, "build_summarizer", lambda profile: FakeSummarizer())
+
+
+def build(kb: Path, images: Path, out: Path, *more: str) -> int:
+    return main(["build-index", "--kb", str(kb), "--images", str(images), "--out", str(out), *more])
+
+
+def test_unusable_images_are_counted_with_their_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kb, images = write_kb(tmp_path)
+    out = tmp_path / "index"
+    expected = (
+        f"{out}: 7 entities, 4 with an image, 8 sections, 5 with tokens\n"
+        "1 images missing, the first of https://e.example/wiki/Lost: "
+        "1 x no file in the folder at any suffix of the URL's path\n"
+        "1 images unreadable, the first of https://e.example/wiki/Broken: "
+        f"1 x not an image of a known format ({', '.join(FORMATS)})\n"
+        f"each with its reason: {out / 'report.json'}\n"
+    )
+    for _ in range(2):  # the second time there is nothing to build
+        assert build(kb, images, out) == 0
+        assert capsys.readouterr().out == expected
+    assert build(kb, images, out, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["images_missing"], report["images_unreadable"], report["counts"]["with_image"]) == (1, 1, 4)
+
+
+def test_nothing_is_said_of_images_that_are_all_fine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kb, images = write_kb(tmp_path)
+    for name in ("Lost", "Broken"):
+        (images / "flag" / f"{name}.png").write_bytes((images / "flag" / "Plain.png").read_bytes())
+    assert build(kb, images, tmp_path / "index") == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'index'}: 7 entities, 6 with an image, 8 sections, 7 with tokens\n"
+
+
+def test_a_knowledge_base_without_entities_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "kb.json").write_text("{}")
+    assert build(tmp_path / "kb.json", tmp_path, tmp_path / "index") == 2
+    assert "kb.json: holds no entity; is it the right file, and --kb-format right?" in capsys.readouterr().err
+
+
+def test_the_profile_says_which_sections_are_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kb, images = write_kb(tmp_path)
+    assert build(kb, images, tmp_path / "index", "--set", 'index.drop_sections=["area", "Use*"]') == 0
+    assert "7 entities, 4 with an image, 7 sections" in capsys.readouterr().out
