@@ -1,4 +1,4 @@
-"""Turn a checkpoint of EVA's repository (EVA-CLIP-8B or -18B) into a folder for step 1."""
+"""Convert a checkpoint of EVA's repository (EVA-CLIP-8B or -18B) into a folder for step 1."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the folder and says how to use it."""
+    """Writes the folder and prints how to use it."""
     file, config = existing(args.file, "FILE.pt"), existing(args.config, "--config")
 
     from omgm.downloads.hub import local_folder
@@ -39,5 +39,5 @@ def run(args: argparse.Namespace) -> None:
         print_json({"parameters": parameters, "tokenizer": tokenizer is not None, "out": str(args.out)})
         return
     if tokenizer is None:
-        print(f"no tokenizer: put that of CLIP (tokenizer.json, or vocab.json and merges.txt) into {args.out}")
+        print(f"no tokenizer: copy CLIP's (tokenizer.json, or vocab.json and merges.txt) into {args.out}")
     print(f"{parameters:,} parameters written; use it with: --set encoder.model={args.out.resolve()}")

@@ -1,4 +1,4 @@
-"""Late interaction with PyTorch alone: one matrix product a pair, for CPUs and where Triton is missing."""
+"""Late interaction in PyTorch: one matrix product per pair, for CPUs and without Triton."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def max_sim_pairs(
     total: int,
     most: int,
 ) -> tuple[Tensor, Tensor]:
-    """Returns section scores, float32 [total], and the best of each pair, float32 [P]: `retriever.kernels` says more.
+    """Computes section scores, float32 [total], and the maximum per pair, float32 [P]; see `retriever.kernels`.
 
-    Products and sums are float32. int8 tokens are scaled after the product, which has N columns where they have H.
+    Products and sums are float32. int8 tokens are scaled after the product, which has N columns instead of H.
 
     Raises:
-        ValueError: A pair's rows are not all in the store, or `total` or `most` do not fit `counts`.
+        ValueError: Rows of a pair are outside the store, or `total` or `most` do not match `counts`.
     """
     sizes: list[int] = counts.tolist()
     if min(sizes, default=0) < 0 or sum(sizes) != total or max(sizes, default=0) != most:
-        raise ValueError(f"counts are 0 or more, {total} in all and {most} at most, as total and most say; got {sizes}")
+        raise ValueError(f"counts: must be 0 or more with sum {total} and maximum {most}, got {sizes}")
     scores = queries.new_empty(total, dtype=torch.float32)
     best = queries.new_full((len(sizes),), float("-inf"), dtype=torch.float32)
     unit, at = queries.float(), 0
@@ -34,7 +34,9 @@ def max_sim_pairs(
         if size == 0:
             continue
         if not 0 <= start <= len(tokens) - size:
-            raise ValueError(f"first: pair {pair} has rows {start} to {start + size - 1}, the store {len(tokens)}")
+            raise ValueError(
+                f"first: pair {pair} has rows {start} to {start + size - 1}, but the store has {len(tokens)}"
+            )
         rows = slice(start, start + size)
         found = _nearest(unit[query], tokens[rows], None if scales is None else scales[rows]).sum(dim=-1)
         scores[at : at + size], best[pair] = found, found.max()
@@ -43,7 +45,7 @@ def max_sim_pairs(
 
 
 def _nearest(query: Tensor, sections: Tensor, scales: Tensor | None) -> Tensor:
-    """Returns the largest inner product of each query token [N, H] with a section's [S, M, H], float32 [S, N]."""
+    """Returns the largest inner product of each query token [N, H] with each section's tokens [S, M, H], [S, N]."""
     products: Tensor = sections.float().flatten(0, 1) @ query.T
     if scales is not None:
         products *= scales.float().reshape(-1, 1)

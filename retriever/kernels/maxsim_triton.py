@@ -1,20 +1,20 @@
-"""Late interaction as one Triton kernel: scores of sections and the best of each pair in a single pass over the store.
+"""Late interaction as one Triton kernel: section scores and each pair's maximum in a single pass over the store.
 
 A section of the paper profile (32 tokens of 768) is 24 KiB as int8 and 48 KiB in 16 bits, and takes 2 * 32 * 32 * 768 =
-1.6 MFLOP: 64 and 32 operations a byte, where an H100 could do 295 (990 TFLOP/s by its data sheet over 3.35 TB/s). So
-reading is what counts, and all of the work goes into reading a stored byte once and nothing else.
+1.6 MFLOP: 64 and 32 operations per byte, where an H100 could do 295 (990 TFLOP/s by its data sheet over 3.35 TB/s). The
+kernel is therefore bound by memory bandwidth, and its design reads each stored byte exactly once.
 
-- A program takes `tile` sections of one pair: their rows are neighbors, and the query's 48 KiB, which come from the L2
-  cache, are read once for all of them. With one section a program they would be twice as many bytes as its tokens.
-- The grid is pairs x tiles of the longest pair; a program without sections leaves after one load. Programs that loop
-  over a whole pair would be fewer (20 at batch 1, for 132 processors), and one with 60 sections would end long after
-  those with 5. Pairs are the fast axis, so that programs with work start before those without.
-- Products are taken in float16, with float32 sums: int8 values are exact in it, and normalized bfloat16 tokens off by
-  2^-25 at most. A scale multiplies its token's products, N of them, instead of its H values. float32 stores are
-  multiplied in float32 ("ieee": no TF32).
-- Nothing is tuned at run time and nothing waits for the host: launches are alike and can be captured in a CUDA graph.
+- A program handles `tile` sections of one pair: their rows are adjacent, and the query's 48 KiB, which come from the L2
+  cache, are read once for all of them. With one section per program they would be twice as many bytes as its tokens.
+- The grid is pairs x tiles of the longest pair; a program without sections exits after one load. Programs that loop
+  over all sections of a pair would be fewer (20 at batch 1, for 132 processors), and one with 60 sections would finish
+  long after those with 5. Pairs are the fast axis: programs with work start before those without.
+- Products are float16 with float32 sums: int8 values are exact in float16, and normalized bfloat16 tokens lose at most
+  2^-25. A scale multiplies the N products of its token instead of its H values. float32 stores are multiplied in
+  float32 ("ieee": no TF32).
+- Nothing is tuned at run time and nothing synchronizes with the host: a launch can be captured in a CUDA graph.
 
-Scores do not depend on what else is in the batch.
+Scores do not depend on the rest of the batch.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ import triton.language as tl
 from torch import Tensor
 
 TILE = 4
-"""Sections a program: 4 * 32 tokens are two full operands of the matrix unit, and the query costs a section 12 KiB."""
+"""Sections per program: 4 * 32 tokens are two full operands of the matrix unit; the query adds 12 KiB per section."""
 _LINE = 128
-"""Bytes of each token that one turn of the loop reads: a line of the cache."""
+"""Bytes of each token that an iteration of the loop reads: a cache line."""
 WARPS, STAGES = 4, 3
 
 
@@ -58,16 +58,16 @@ def _max_sim(
     token = tl.arange(0, TILE * BLOCK_M) % BLOCK_M
     column = tl.arange(0, BLOCK_N)
     here = (section < count) & (token < M)
-    # In 64 bits: two million entities have more than 2^31 bytes of tokens.
+    # 64-bit offsets: two million entities have more than 2^31 bytes of tokens.
     stored = (tl.load(first + pair).to(tl.int64) + section) * M + token
-    asked = tl.load(query_of + pair).to(tl.int64) * N + column
+    query = tl.load(query_of + pair).to(tl.int64) * N + column
 
     products = tl.zeros((TILE * BLOCK_M, BLOCK_N), dtype=tl.float32)
     for at in range(0, H, BLOCK_H):
         h = at + tl.arange(0, BLOCK_H)
         left = tl.load(tokens + stored[:, None] * H + h[None, :], mask=here[:, None] & (h < H)[None, :], other=0)
         right = tl.load(
-            queries + asked[None, :] * H + h[:, None], mask=(column < N)[None, :] & (h < H)[:, None], other=0
+            queries + query[None, :] * H + h[:, None], mask=(column < N)[None, :] & (h < H)[:, None], other=0
         )
         products = tl.dot(left.to(queries.dtype.element_ty), right, products, input_precision="ieee")
     if scales is not None:
@@ -96,9 +96,9 @@ def max_sim_pairs(
     most: int,
     tile: int = TILE,
 ) -> tuple[Tensor, Tensor]:
-    """Returns section scores, float32 [total], and the best of each pair, float32 [P]: `retriever.kernels` says more.
+    """Computes section scores, float32 [total], and the maximum per pair, float32 [P]; see `retriever.kernels`.
 
-    Arguments are taken as they are; `retriever.kernels.max_sim_pairs` checks them.
+    Arguments are not checked; `retriever.kernels.max_sim_pairs` does that.
 
     Args:
         queries: [B, N, H].
@@ -108,8 +108,8 @@ def max_sim_pairs(
         first: [P].
         counts: [P].
         total: The sum of `counts`.
-        most: The largest of `counts`.
-        tile: Sections a program, a power of 2; for benchmarks.
+        most: The maximum of `counts`.
+        tile: Sections per program, a power of 2; for benchmarks.
     """
     (_, n, h), m = queries.shape, tokens.shape[1]
     scores = queries.new_empty(total, dtype=torch.float32)
@@ -136,11 +136,11 @@ def max_sim_pairs(
 
 
 def blocks(n: int, m: int, h: int, item: int, tile: int = TILE) -> dict[str, int]:
-    """Returns the kernel's constants for N query tokens, M stored ones of length H and `item` bytes a value."""
+    """Returns the kernel's constants for N query tokens, M stored tokens of length H and `item` bytes per value."""
     sizes = {"N": n, "M": m, "H": h, "TILE": tile}
     return sizes | {"BLOCK_N": _block(n), "BLOCK_M": _block(m), "BLOCK_H": min(_LINE // item, _block(h))}
 
 
 def _block(size: int) -> int:
-    """Returns the power of 2 that holds `size`, at least the 16 that a matrix product needs."""
+    """Rounds `size` up to a power of 2, at least the 16 that a matrix product needs."""
     return max(16, 1 << (size - 1).bit_length())

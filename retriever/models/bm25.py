@@ -1,4 +1,4 @@
-"""BM25 as the section reranker of step 3: no weights, and half a millisecond for an article."""
+"""BM25 as step 3's reranker: no weights, half a millisecond per article."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from retriever.lexical import Concept, Lexicon, Synonyms, tokenize
 from retriever.types import FloatArray
 
 LABEL_BONUS = 4.0
-"""Extra occurrences that a label gives to its words, shared among them, for a label weight of 1."""
+"""Extra occurrences that a label adds to its words, divided among them, at a label weight of 1."""
 _LABEL = re.compile(r"(?:^|(?<=; ))([^:;.\n]{2,60}):(?=\s|$)", re.MULTILINE)
 
 
 class BM25:
-    """Scores the passages of one article against a question; a `TextReranker`.
+    """Scores the passages of one article against a question (implements `retriever.protocols.TextReranker`).
 
-    A question's words become concepts; a concept counts with the best of its phrases, a synonym with `synonym_weight`.
-    Inverse document frequencies are those of the passages of one list. A score is divided by the highest that the
-    question could reach in its list (every concept that occurs at all, saturated), so it mixes with `sim_m`.
+    A question's words become concepts; a concept scores by the best of its phrases, synonyms weighted by
+    `synonym_weight`. Inverse document frequencies come from the passages of one list. A score is divided by the highest
+    that the question could reach in its list (every concept that occurs at all, saturated), which makes it comparable
+    with `sim_m`.
 
     Args:
         k1: Saturation of repeated words, 0 or more.
-        b: How much long passages are held back, 0 to 1.
-        synonyms: Phrase -> phrases that may stand for it (`retriever.lexical.load_synonyms`).
-        synonym_weight: What a synonym counts against the question's own word, 0 to 1.
-        label_weight: What it counts that a concept is a whole label ("Area: total: 26 sq km") of a passage; 0 is
-            plain BM25.
+        b: Penalty of long passages, 0 to 1.
+        synonyms: For each phrase those that may replace it (`retriever.lexical.load_synonyms`).
+        synonym_weight: Weight of a synonym relative to the question's own word, 0 to 1.
+        label_weight: Weight of a concept that is a complete label ("Area: total: 26 sq km") of a passage; 0 is plain
+            BM25.
 
     Raises:
-        ValueError: If a setting is out of range.
+        ValueError: A setting is out of range.
     """
 
     def __init__(
@@ -48,20 +49,20 @@ class BM25:
     ) -> None:
         if k1 < 0 or not 0 <= b <= 1 or not 0 <= synonym_weight <= 1 or label_weight < 0:
             raise ValueError(
-                f"BM25 needs k1 >= 0, b and synonym_weight in 0..1, label_weight >= 0; "
+                "k1 and label_weight must be 0 or more, b and synonym_weight in 0..1; "
                 f"got {k1=}, {b=}, {synonym_weight=}, {label_weight=}"
             )
         self.k1, self.b, self.synonym_weight, self.label_weight = k1, b, synonym_weight, label_weight
         self._lexicon = Lexicon(synonyms)
 
     def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
-        """Returns, per question, one score in [0, 1] for each of its passages, float32 [len(passages[i])].
+        """Scores each question's passages in [0, 1]; returns float32 [len(passages[i])] per question.
 
         Raises:
-            ValueError: If there are not as many lists of passages as questions.
+            ValueError: The numbers of questions and of lists of passages differ.
         """
         if len(questions) != len(passages):
-            raise ValueError(f"{len(questions)} questions need as many lists of passages, got {len(passages)}")
+            raise ValueError(f"passages: must have one list per question, {len(questions)}, got {len(passages)}")
         return [self._score(question, texts) for question, texts in zip(questions, passages, strict=True)]
 
     def _score(self, question: str, passages: Sequence[str]) -> FloatArray:
@@ -84,9 +85,9 @@ class BM25:
     def _concept(
         self, concept: Concept, counts: Sequence[dict[str, float]], norms: FloatArray, as_label: bool
     ) -> tuple[FloatArray, float]:
-        """Returns what the best phrase of a concept gives to each passage, and the most that it could give."""
+        """Scores each passage by a concept's best phrase; returns the scores and their upper bound."""
         best, bound = np.zeros(len(counts), np.float32), 0.0
-        rarest = math.inf  # a synonym is no rarer than what it stands for
+        rarest = math.inf  # a synonym counts as no rarer than the word that it replaces
         for i, phrase in enumerate(concept.phrases):
             terms = (" ".join(phrase) + ":",) if as_label else phrase
             frequency = np.array([min(count.get(term, 0.0) for term in terms) for count in counts], np.float32)
@@ -105,7 +106,7 @@ class BM25:
 
 @lru_cache(maxsize=16384)
 def _counts(text: str, label_bonus: float) -> tuple[dict[str, float], int]:
-    """Returns how often words occur (and whole labels, as "median ag:"), and the number of words."""
+    """Counts a text's words and complete labels (as "median ag:"); returns the counts and the number of words."""
     tokens = tokenize(text)
     counts: dict[str, float] = dict(Counter(tokens))
     bonus: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""PyTorch checkpoints into safetensors, which load without unpickling and without a second copy in memory."""
+"""Converts PyTorch checkpoints to safetensors, which load without unpickling and without a second copy in memory."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ SHARD_BYTES = 4 << 30
 def convert_checkpoint(checkpoint: Path, target: Path) -> None:
     """Writes a PyTorch checkpoint (`.pt`, `.bin`) as safetensors; nothing but tensors is unpickled.
 
-    The names stay as they are; a wrapping (`module.`, `model`, `state_dict`) comes off.
+    Names stay as they are, except that a wrapper (`module.`, `model`, `state_dict`) is removed.
 
     Args:
-        checkpoint: What is read, mapped into memory.
-        target: One file, if its name ends in `.safetensors`; else a folder for files of a few GB with an index, which
+        checkpoint: The file to read; it is memory-mapped.
+        target: One file if its name ends in `.safetensors`, else a folder for shards of a few GB and their index, which
             is written last.
 
     Raises:
-        ValueError: The file holds no tensors by name.
+        ValueError: The file has no named tensors.
     """
     state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
     for key in ("model", "module", "state_dict"):
         state = state[key] if isinstance(state, dict) and isinstance(state.get(key), dict) else state
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()) or not state:
-        raise ValueError(f"{checkpoint}: expected a state dict, names with a tensor each")
+        raise ValueError(f"{checkpoint}: expected a state dict, that is tensors by name")
     state = {name.removeprefix("module."): tensor for name, tensor in state.items()}
     if target.suffix == ".safetensors":
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Step 3's cross-encoders: a transformer reads question and passage together and says how well they fit."""
+"""Step 3's cross-encoders: a transformer reads question and passage together and scores how well they match."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from retriever.types import FloatArray, IntArray
 logger = logging.getLogger(__name__)
 
 MAX_TOKENS = 1024
-"""Longest pair by default, special tokens counted."""
+"""Default limit of a pair in tokens, special tokens included."""
 BATCH_TOKENS = 16384
-"""Tokens of a forward pass by default, padding counted."""
+"""Default limit of a forward pass in tokens, padding included."""
 _FORWARD_COST = {"cpu": 16, "cuda": 2048}
-"""What one more forward pass costs, in tokens: estimated from FLOPs and launches of 24 layers of width 1024."""
+"""Overhead of a forward pass in tokens, estimated from the FLOPs and kernel launches of 24 layers of width 1024."""
 
 
 class CrossEncoderReranker:
-    """Scores of any one-label sequence classifier of transformers (fulfills `retriever.protocols.TextReranker`).
+    """Scores by a sequence classifier of transformers with one label (implements `retriever.protocols.TextReranker`).
 
-    They are those of sentence-transformers' `CrossEncoder` with a sigmoid, as bge rerankers are read. Of a pair that
-    is too long the passage is cut at its end; the question only where it alone takes more than half of the room.
+    Scores equal those of sentence-transformers' `CrossEncoder` with a sigmoid, the convention of bge rerankers. In a
+    pair that is too long the passage is cut at its end, and the question only if it alone takes more than half.
 
     Args:
-        model: Gives `logits` [B, 1].
-        tokenizer: The model's.
-        max_tokens: Longest pair, special tokens counted, at least 16; lowered to what the model takes.
-        batch_tokens: Rows times longest row of a forward pass; a single row may be longer.
+        model: A model with `logits` [B, 1].
+        tokenizer: The model's tokenizer.
+        max_tokens: Longest pair in tokens, special tokens included, at least 16; lowered to the model's own limit.
+        batch_tokens: Most rows times longest row in a forward pass; a single row may be longer.
 
     Raises:
         ValueError: `max_tokens` is too low.
@@ -68,26 +68,26 @@ class CrossEncoderReranker:
         max_tokens: int = MAX_TOKENS,
         batch_tokens: int = BATCH_TOKENS,
     ) -> CrossEncoderReranker:
-        """Returns the reranker kept in `folder` (config, safetensors, tokenizer).
+        """Loads the reranker in `folder` (config, safetensors, tokenizer).
 
         Raises:
-            ValueError: The folder or one of its files is missing, it holds no classifier of one label, some of its
-                weights are missing, or `max_tokens` is too low.
+            ValueError: The folder or one of its files is missing, its model is not a classifier with one label, some of
+                its weights are missing, or `max_tokens` is too low.
         """
         _check(folder)
         model, found = AutoModelForSequenceClassification.from_pretrained(
             folder, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True
         )
-        if found["missing_keys"]:  # transformers would go on with random ones
+        if found["missing_keys"]:  # transformers would only warn and use random ones
             raise ValueError(f"{folder}: weights of {', '.join(sorted(found['missing_keys']))} are missing")
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         return cls(model.to(device), tokenizer, max_tokens, batch_tokens)
 
     def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
-        """Returns, per question, one score in [0, 1] for each of its passages, float32 [len(passages[i])].
+        """Scores each question's passages in [0, 1]; returns float32 [len(passages[i])] per question.
 
         Raises:
-            ValueError: There are not as many lists of passages as questions.
+            ValueError: The numbers of questions and of lists of passages differ.
         """
         return _by_question(self._score_pairs, questions, passages)
 
@@ -108,10 +108,10 @@ class CrossEncoderReranker:
 
 
 class FlagReranker:
-    """The same scores by FlagEmbedding, BAAI's own library for bge rerankers (the `flag` extra).
+    """The same scores by FlagEmbedding, BAAI's own library for bge rerankers (extra `flag`).
 
     Args:
-        model: `FlagEmbedding.FlagReranker`, which batches by itself.
+        model: A `FlagEmbedding.FlagReranker`, which does its own batching.
     """
 
     def __init__(self, model: Any) -> None:
@@ -125,11 +125,11 @@ class FlagReranker:
         dtype: torch.dtype = torch.float32,
         max_tokens: int = MAX_TOKENS,
     ) -> FlagReranker:
-        """Returns the reranker kept in `folder` (config, safetensors, tokenizer).
+        """Loads the reranker in `folder` (config, safetensors, tokenizer).
 
         Raises:
-            ValueError: FlagEmbedding is not installed, the folder or one of its files is missing, it holds no
-                classifier of one label, or `max_tokens` is too low.
+            ValueError: FlagEmbedding is not installed, the folder or one of its files is missing, its model is not a
+                classifier with one label, or `max_tokens` is too low.
         """
         _check(folder)
         try:
@@ -145,10 +145,10 @@ class FlagReranker:
         return cls(model)
 
     def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
-        """Returns, per question, one score in [0, 1] for each of its passages, float32 [len(passages[i])].
+        """Scores each question's passages in [0, 1]; returns float32 [len(passages[i])] per question.
 
         Raises:
-            ValueError: There are not as many lists of passages as questions.
+            ValueError: The numbers of questions and of lists of passages differ.
         """
         return _by_question(self._score_pairs, questions, passages)
 
@@ -158,17 +158,20 @@ class FlagReranker:
 
 
 def pack(lengths: IntArray, batch_tokens: int, forward_cost: int) -> list[IntArray]:
-    """Returns the positions of `lengths` in batches, longest first, so that all batches together cost least.
+    """Groups rows into batches, longest first, at the least total cost.
 
     Args:
         lengths: Tokens of each row, int64 [N].
-        batch_tokens: What rows times longest row may be where a batch has more than one row.
-        forward_cost: What a batch costs beside its rows times longest row, in tokens.
+        batch_tokens: Most rows times longest row of a batch with more than one row.
+        forward_cost: Overhead of a batch, in tokens, beside its rows times longest row.
+
+    Returns:
+        The positions in `lengths` of each batch's rows.
     """
     order = np.argsort(-lengths, kind="stable")
     longest = lengths[order]
     cost, begins = np.zeros(len(order) + 1), [0]
-    for end in range(1, len(order) + 1):  # the cheapest way to batch the first `end` rows, by where its last one begins
+    for end in range(1, len(order) + 1):  # the cheapest batches of the first `end` rows, by the start of the last batch
         sizes = np.arange(end, 0, -1) * longest[:end]
         costs = np.where(sizes <= batch_tokens, cost[:end] + sizes + forward_cost, np.inf)
         costs[-1] = cost[end - 1] + sizes[-1] + forward_cost
@@ -187,46 +190,46 @@ def _by_question(
     questions: Sequence[str],
     passages: Sequence[Sequence[str]],
 ) -> list[FloatArray]:
-    """Returns the scores of all pairs, scored together, as one list for each question."""
+    """Scores all pairs together and splits the scores by question."""
     if len(questions) != len(passages):
-        raise ValueError(f"{len(questions)} questions need as many lists of passages, got {len(passages)}")
+        raise ValueError(f"passages: must have one list per question, {len(questions)}, got {len(passages)}")
     flat = [text for texts in passages for text in texts]
-    asked = [question for question, texts in zip(questions, passages, strict=True) for _ in texts]
-    scores = score_pairs(asked, flat) if flat else np.empty(0, np.float32)
+    repeated = [question for question, texts in zip(questions, passages, strict=True) for _ in texts]
+    scores = score_pairs(repeated, flat) if flat else np.empty(0, np.float32)
     ends = np.cumsum([len(texts) for texts in passages])
     return [scores[end - len(texts) : end] for end, texts in zip(ends, passages, strict=True)]
 
 
 def _check(folder: Path) -> None:
-    """Raises ValueError where `folder` holds no sequence classifier of one label."""
+    """Raises ValueError unless `folder` has a sequence classifier with one label."""
     if not (folder / "config.json").is_file():
-        raise ValueError(f"{folder}: holds no config.json; sections.model should be a folder with a cross-encoder")
+        raise ValueError(f"{folder}: has no config.json; sections.model must be a folder with a cross-encoder")
     if not any(folder.glob("*.safetensors")):
-        raise ValueError(f"{folder}: holds no .safetensors file; other formats of weights are not read")
+        raise ValueError(f"{folder}: has no .safetensors file; other formats of weights are not read")
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     architecture = (config.architectures or ["no model"])[0]
     if not architecture.endswith("ForSequenceClassification") or config.num_labels != 1:
         raise ValueError(
-            f"{folder}: config.json: a cross-encoder is a sequence classifier of one label, this is {architecture} of "
+            f"{folder}: config.json: must be a sequence classifier with 1 label, got {architecture} with "
             f"{config.num_labels}; set sections.model to a reranker such as BAAI/bge-reranker-v2-m3"
         )
 
 
 def _longest(model: nn.Module, tokenizer: PreTrainedTokenizerBase, max_tokens: int) -> int:
-    """Returns `max_tokens`, lowered to what tokenizer and position embeddings allow."""
+    """Lowers `max_tokens` to the limits of tokenizer and position embeddings."""
     if max_tokens < 16:
-        raise ValueError(f"max_tokens: {max_tokens} leaves no room for a question and a passage; set 16 or more")
+        raise ValueError(f"max_tokens: must be at least 16, got {max_tokens}")
     longest = min(max_tokens, tokenizer.model_max_length)
     for name, table in model.named_modules():
         if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
-            # RoBERTa and its kin count positions from behind the padding's.
+            # RoBERTa and its relatives start counting positions after the padding's.
             unused = 0 if table.padding_idx is None else table.padding_idx + 1
             longest = min(longest, table.num_embeddings - unused)
     if longest < max_tokens:
-        logger.info("pairs are cut at %d tokens, not %d: the model takes no more", longest, max_tokens)
+        logger.info("pairs are cut at %d tokens, not %d: the model's limit", longest, max_tokens)
     return longest
 
 
 def _moved(tensor: Tensor, device: torch.device) -> Tensor:
-    # From pinned memory the copy does not wait for the batch before it.
+    # A copy from pinned memory does not wait for the previous batch.
     return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)

@@ -23,23 +23,23 @@ from retriever.models.pixels import CONFIG_NAME as PIXELS_NAME
 from retriever.models.pixels import PixelPreparation
 
 LongTexts = Literal["cut", "windows"]
-"""What becomes of a text that is longer than the model reads: only its beginning counts, or all of it in pieces."""
+"""How a text longer than the model's limit is read: only its beginning, or all of it in windows."""
 
 _BLOB = re.compile("[0-9a-f]{64}")
 _FIXED_LENGTH = {"siglip"}
-"""Model types that were trained on texts padded to full length, the padding being read like any other token."""
-_UNSUITABLE = {"siglip2": "it takes pictures of any shape in patches; take a SigLIP 2 of one fixed size"}
+"""Model types trained on texts padded to full length, whose padding is read like any other token."""
+_UNSUITABLE = {"siglip2": "it takes images of any shape in patches; use a SigLIP 2 of one fixed size"}
 
 
 def folder_fingerprint(folder: Path) -> str:
-    """Returns a hash of a model folder's weights, tokenizer and settings (16 hex digits).
+    """Hashes a model folder's weights, tokenizer and settings to 16 hexadecimal digits.
 
     Raises:
-        ValueError: The folder holds no safetensors file.
+        ValueError: The folder has no safetensors file.
     """
     files = sorted(p for pattern in ("*.safetensors", "*.json") for p in folder.glob(pattern))
     if not any(p.suffix == ".safetensors" for p in files):
-        raise ValueError(f"{folder}: holds no .safetensors file; is it a model folder?")
+        raise ValueError(f"{folder}: has no .safetensors file; is it a model folder?")
     digest = hashlib.sha256()
     for path in files:
         digest.update(path.name.encode())
@@ -48,35 +48,35 @@ def folder_fingerprint(folder: Path) -> str:
 
 
 def encoder_fingerprint(folder: Path, long_texts: LongTexts = "cut") -> str:
-    """Returns `folder_fingerprint`, marked where long texts are not cut: those vectors are others.
+    """Returns `folder_fingerprint`, marked if long texts are not cut, because their vectors then differ.
 
     Raises:
-        ValueError: The folder holds no safetensors file.
+        ValueError: The folder has no safetensors file.
     """
     return folder_fingerprint(folder) + ("" if long_texts == "cut" else f"-{long_texts}")
 
 
 def _sha256(path: Path) -> bytes:
     if path.is_symlink() and _BLOB.fullmatch(path.resolve().name):
-        return bytes.fromhex(path.resolve().name)  # the hub's cache names big files by their hash
+        return bytes.fromhex(path.resolve().name)  # the hub's cache names large files by their hash
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").digest()
 
 
 class ClipEncoder:
-    """Image and text vectors from a CLIP-type model (fulfills `retriever.protocols.DualEncoder`).
+    """A CLIP-type model that encodes images and texts (implements `retriever.protocols.DualEncoder`).
 
     Args:
         model: Has `get_image_features(pixel_values)`, `get_text_features(input_ids, attention_mask)`, `device`,
             `dtype` and `config`.
-        tokenizer: The model's: of transformers, or called as such and with its own way to `windows`.
-        pixels: How pictures are prepared.
-        max_tokens: Longest text.
-        fingerprint: Hash of all of it.
-        batch_size: Items a forward pass.
-        long_texts: "cut" drops what is beyond `max_tokens`; "windows" splits a text into pieces of that length and
-            takes the mean of their vectors, each weighed by its tokens.
-        fixed_length: Pad every text to `max_tokens` and tell the model nothing of the padding, as SigLIP needs it.
+        tokenizer: The model's: of transformers, or a callable like it with a `windows` method of its own.
+        pixels: Prepares images.
+        max_tokens: Longest text, in tokens.
+        fingerprint: Hash of the model folder.
+        batch_size: Images or texts per forward pass.
+        long_texts: "cut" drops tokens beyond `max_tokens`; "windows" splits a text into pieces of that length and
+            averages their vectors, weighted by their number of tokens.
+        fixed_length: Pads every text to `max_tokens` and passes no mask, as SigLIP needs it.
     """
 
     def __init__(
@@ -109,10 +109,10 @@ class ClipEncoder:
         batch_size: int = 64,
         long_texts: LongTexts = "cut",
     ) -> ClipEncoder:
-        """Returns the encoder kept in `folder`; what kind of model it is shows in the folder's files.
+        """Loads the encoder in `folder`, whose files tell the kind of model.
 
         Raises:
-            ValueError: The folder or one of its files is missing, or its model is of no kind that is known.
+            ValueError: The folder or one of its files is missing, or its model is of an unknown kind.
         """
         path = folder / "config.json"
         config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -120,7 +120,7 @@ class ClipEncoder:
         model: Any
         if _is_eva_clip(config):
             model = load_eva_clip(folder, device, dtype)
-            # Where the published folder says nothing, its documentation names CLIP's preparation.
+            # The published folder has no preprocessor_config.json; its documentation names CLIP's.
             given = (folder / PIXELS_NAME).is_file()
             pixels = PixelPreparation.load(folder) if given else PixelPreparation(model.config.image_size, crop=True)
             tokenizer = _tokenizer(folder, CLIPTokenizer)
@@ -137,7 +137,7 @@ class ClipEncoder:
             raise ValueError(f"{path}: model_type: {kind}: {_UNSUITABLE[kind]}")
         model = AutoModel.from_pretrained(folder, dtype=dtype, use_safetensors=True, trust_remote_code=False)
         if not hasattr(model, "get_image_features") or not hasattr(model, "get_text_features"):
-            raise ValueError(f"{path}: model_type: {kind}: has no vectors of pictures and texts in one space")
+            raise ValueError(f"{path}: model_type: {kind} does not embed images and texts in one space")
         text_config = getattr(model.config, "text_config", None)
         max_tokens = getattr(text_config, "max_position_embeddings", None) or model.config.max_text_tokens
         return cls(
@@ -155,10 +155,10 @@ class ClipEncoder:
         """Writes the folder that `load` reads, with weights of `dtype`.
 
         Raises:
-            ValueError: The model is not one of transformers'.
+            ValueError: The model is not one of transformers.
         """
         if not hasattr(self.model, "save_pretrained"):
-            raise ValueError(f"{folder}: only models of transformers are saved, not {type(self.model).__name__}")
+            raise ValueError(f"{folder}: only models of transformers can be saved, not {type(self.model).__name__}")
         state = self.model.state_dict()
         weights = {key: (v.to(dtype) if v.is_floating_point() else v).contiguous() for key, v in state.items()}
         self.model.save_pretrained(folder, state_dict=weights)
@@ -174,29 +174,29 @@ class ClipEncoder:
         return int(getattr(config, "projection_dim", None) or config.text_config.projection_size)
 
     def tokenize(self, texts: Sequence[str]) -> dict[str, Tensor]:
-        """Returns `input_ids` and `attention_mask`, int64 [N, T], padded to the longest and cut at `max_tokens`."""
+        """Tokenizes texts to `input_ids` and `attention_mask`, int64 [N, T], cut at `max_tokens`."""
         return self._padded(self._pieces(texts, "cut")[0])
 
     @torch.inference_mode()
     def encode_images(self, images: Sequence[Image.Image]) -> Tensor:
-        """Returns L2-normalized vectors, float32 [N, dimension], on the model's device."""
+        """Encodes images as L2-normalized vectors, float32 [N, dimension], on the model's device."""
         parts = [torch.empty(0, self.dimension, device=self.model.device)]
         for start in range(0, len(images), self.batch_size):
-            # A GPU is still busy with one batch while the next is decoded here.
+            # A GPU still works on one batch while the CPU prepares the next.
             part = images[start : start + self.batch_size]
             parts.append(self._image_vectors(self.pixels.to_device(part, self.model.device, self.model.dtype)))
         return torch.cat(parts)
 
     def use_cuda_graphs(self) -> None:
-        """Replays the image tower as CUDA graphs, captured at the first batch of each size."""
+        """Runs the image tower as CUDA graphs, captured at the first batch of each size."""
         self._image_vectors = graphed(self._image_vectors)
 
     @torch.inference_mode()
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
-        """Returns L2-normalized vectors, float32 [N, dimension], on the model's device."""
+        """Encodes texts as L2-normalized vectors, float32 [N, dimension], on the model's device."""
         pieces, counts = self._pieces(texts, self.long_texts)
         vectors = torch.empty(len(pieces), self.dimension, device=self.model.device)
-        # Texts of like length share a batch, so that little is spent on padding.
+        # Texts of similar length share a batch, which saves padding.
         order = sorted(range(len(pieces)), key=lambda i: len(pieces[i]))
         for start in range(0, len(order), self.batch_size):
             part = order[start : start + self.batch_size]
@@ -207,7 +207,7 @@ class ClipEncoder:
         return _unit(torch.stack([of_text.sum(0) for of_text in (vectors * weights).split(counts)]))
 
     def _pieces(self, texts: Sequence[str], long_texts: LongTexts) -> tuple[list[list[int]], list[int]]:
-        """Returns token ids, at most `max_tokens` each, and how many such pieces each text has, at least one."""
+        """Returns the token ids of all pieces, at most `max_tokens` each, and the number of pieces per text."""
         if not texts:
             return [], []
         if long_texts == "windows":
@@ -234,12 +234,12 @@ def _unit(features: Any) -> Tensor:
 
 
 def _windows(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> list[list[list[int]]]:
-    """Returns, per text, the token ids of all its pieces, each with the special tokens of a whole text."""
+    """Returns, per text, the token ids of its pieces, each with the special tokens of a complete text."""
     if hasattr(tokenizer, "windows"):
         return [tokenizer.windows(text, max_tokens) for text in texts]
     before, after = _frame(tokenizer)
     room = max_tokens - len(before) - len(after)
-    # Cut here: what tokenizers call overflow takes memory with the square of a text's length.
+    # Not by the tokenizer's `return_overflowing_tokens`, whose memory grows with the square of a text's length.
     return [
         [before + ids[start : start + room] + after for start in range(0, max(len(ids), 1), room)]
         for ids in tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"]
@@ -247,7 +247,7 @@ def _windows(tokenizer: Any, texts: Sequence[str], max_tokens: int) -> list[list
 
 
 def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
-    """Returns the special tokens that stand before a text and behind it."""
+    """Returns the special tokens that a tokenizer puts before and after a text."""
     inner: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole: list[int] = tokenizer("a")["input_ids"]
     at = next(start for start in range(len(whole)) if whole[start : start + len(inner)] == inner)
@@ -255,7 +255,7 @@ def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
 
 
 def _is_eva_clip(config: dict[str, Any]) -> bool:
-    """Returns whether a `config.json` is EVA-CLIP's: of its own repository, or of the hub, which calls it a CLIP."""
+    """Tells whether a `config.json` is EVA-CLIP's: from EVA's repository, or from the hub, where its type is CLIP."""
     named = [config.get("model_type"), *(config.get("architectures") or []), *(config.get("auto_map") or {}).values()]
     return "vision_cfg" in config or any("evaclip" in str(name).lower().replace("_", "") for name in named)
 
@@ -264,7 +264,7 @@ def _tokenizer(folder: Path, kind: Any) -> Any:
     if not any(
         (folder / name).is_file() for name in ("tokenizer.json", "vocab.json", "spiece.model", "tokenizer.model")
     ):
-        raise ValueError(f"{folder}: holds no tokenizer; put the files of the model's tokenizer there (tokenizer.json)")
+        raise ValueError(f"{folder}: has no tokenizer; copy the model's tokenizer files there (tokenizer.json)")
     try:
         return kind.from_pretrained(folder)
     except ImportError as error:

@@ -1,7 +1,7 @@
-"""EVA-CLIP of the 8 B and 18 B kind: the paper's step 1. Weights come in by `retriever.models.eva_weights`.
+"""EVA-CLIP of 8 and 18 billion parameters: the paper's step 1. `retriever.models.eva_weights` loads its weights.
 
-Two plain transformers without dropout: the image tower has RMS norms and no bias in its attention's projections, the
-text tower is CLIP's. Sizes and the facts behind each choice: the published configuration of EVA-CLIP-8B.
+Two plain transformers without dropout: the image tower has RMS norms and no bias in its query, key and value
+projections, the text tower is CLIP's. All sizes come from the published configuration of EVA-CLIP-8B.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class TowerConfig:
         width: Length of a token's vector.
         layers: Number of blocks.
         heads: Attention heads.
-        mlp_width: Width between the two layers of a block's MLP.
-        eps: What norms add to the variance.
-        rms_norm: Norms divide by the root mean square, with no mean and no bias; else they are layer norms.
-        post_norm: Norms stand behind attention and MLP, not before them.
+        mlp_width: Width of the hidden layer of a block's MLP.
+        eps: Epsilon of the norms.
+        rms_norm: Whether norms are RMS norms, without mean and bias, instead of layer norms.
+        post_norm: Whether norms follow attention and MLP instead of preceding them.
         biases: Whether query, key and value have a bias.
     """
 
@@ -46,12 +46,12 @@ class EvaCLIPConfig:
     Attributes:
         vision: The image tower.
         text: The text tower.
-        image_size: Height and width of a picture in pixels.
-        patch_size: Height and width of what becomes one token.
+        image_size: Height and width of an image in pixels.
+        patch_size: Height and width of a patch, which becomes one token, in pixels.
         vocab_size: Number of text tokens.
         context_length: Longest text in tokens.
         projection_dim: Length of the shared vectors.
-        image_bias: Whether the image's projection has a bias.
+        image_bias: Whether the image projection has a bias.
     """
 
     model_type: ClassVar[str] = "evaclip"
@@ -84,7 +84,7 @@ def _norm(config: TowerConfig) -> nn.Module:
 
 
 class Block(nn.Module):
-    """Attention and an MLP, each around a shortcut."""
+    """A transformer block: attention and an MLP, each with a residual connection."""
 
     def __init__(self, config: TowerConfig):
         super().__init__()
@@ -97,7 +97,7 @@ class Block(nn.Module):
         self.fc2 = nn.Linear(config.mlp_width, config.width)
 
     def attend(self, x: Tensor, causal: bool) -> Tensor:
-        """Returns what each token takes from all, or if `causal` from itself and those before it, [B, T, width]."""
+        """Applies self-attention to tokens [B, T, width]; if `causal`, a token sees only itself and those before it."""
         batch, tokens, width = x.shape
         query, key, value = self.qkv(x).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
@@ -105,12 +105,12 @@ class Block(nn.Module):
         return output
 
     def mlp(self, x: Tensor) -> Tensor:
-        """Returns each token by itself through two layers, [B, T, width]."""
+        """Applies two layers to each token of [B, T, width]."""
         output: Tensor = self.fc2(functional.gelu(self.fc1(x)))
         return output
 
     def forward(self, x: Tensor, causal: bool) -> Tensor:
-        """Returns the tokens [B, T, width] of the next block."""
+        """Returns the tokens for the next block, [B, T, width]."""
         if self.post_norm:
             x = x + self.norm1(self.attend(x, causal))
             x = x + self.norm2(self.mlp(x))
@@ -121,7 +121,7 @@ class Block(nn.Module):
 
 
 class VisionTower(nn.Module):
-    """Pictures to vectors: patches and a class token, whose last state is what counts."""
+    """Encodes images: a transformer over patches and a class token, whose last state is projected."""
 
     def __init__(self, config: EvaCLIPConfig):
         super().__init__()
@@ -135,7 +135,7 @@ class VisionTower(nn.Module):
         self.projection = nn.Linear(tower.width, config.projection_dim, bias=config.image_bias)
 
     def forward(self, pixel_values: Tensor) -> Tensor:
-        """Returns vectors [B, projection_dim] of pixels [B, 3, image_size, image_size]."""
+        """Encodes pixels [B, 3, image_size, image_size] as vectors [B, projection_dim]."""
         cells = self.patches(pixel_values).flatten(2).transpose(1, 2)
         x = torch.cat([self.class_token.expand(len(cells), 1, -1), cells], dim=1) + self.positions
         for block in self.blocks:
@@ -145,7 +145,7 @@ class VisionTower(nn.Module):
 
 
 class TextTower(nn.Module):
-    """Texts to vectors: every token sees those before it, and the end-of-text token's last state is what counts."""
+    """Encodes texts: a causal transformer over tokens; the last state of the end-of-text token is projected."""
 
     def __init__(self, config: EvaCLIPConfig):
         super().__init__()
@@ -157,18 +157,18 @@ class TextTower(nn.Module):
         self.projection = nn.Linear(tower.width, config.projection_dim, bias=False)
 
     def forward(self, input_ids: Tensor) -> Tensor:
-        """Returns vectors [B, projection_dim] of token ids [B, T]."""
+        """Encodes token ids [B, T] as vectors [B, projection_dim]."""
         x = self.tokens(input_ids) + self.positions[: input_ids.shape[1]]
         for block in self.blocks:
             x = block(x, causal=True)
-        # The end-of-text token has the highest id; padding with that id comes after it, and argmax takes the first.
+        # The end-of-text token has the highest id. It may also be the padding; argmax takes the first.
         ends = input_ids.argmax(dim=-1)
         projected: Tensor = self.projection(self.norm(x[torch.arange(len(x), device=x.device), ends]))
         return projected
 
 
 class EvaCLIP(nn.Module):
-    """The dual encoder, with random weights until `retriever.models.eva_weights` fills them.
+    """The dual encoder, with random weights until `retriever.models.eva_weights` loads others.
 
     Args:
         config: Its sizes.
@@ -182,23 +182,23 @@ class EvaCLIP(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self.text.positions.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """Their type."""
+        """The data type of the weights."""
         return self.text.positions.dtype
 
     def get_image_features(self, pixel_values: Tensor) -> Tensor:
-        """Returns image vectors [B, projection_dim], not normalized, of prepared pixels [B, 3, size, size]."""
+        """Encodes prepared pixels [B, 3, size, size] as vectors [B, projection_dim], not normalized."""
         features: Tensor = self.vision(pixel_values)
         return features
 
     def get_text_features(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Returns text vectors [B, projection_dim], not normalized, of token ids [B, T].
+        """Encodes token ids [B, T] as vectors [B, projection_dim], not normalized.
 
-        The mask is not needed: no token sees what follows it, and padding follows.
+        The mask is not needed: attention is causal, and padding comes last.
         """
         features: Tensor = self.text(input_ids)
         return features

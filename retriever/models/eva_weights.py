@@ -1,7 +1,7 @@
-"""Published EVA-CLIP weights into `retriever.models.eva_clip`, name by name, without running code from their folder.
+"""Loads published EVA-CLIP weights into `retriever.models.eva_clip` by name, without running code from their folder.
 
-Two layouts are known: that of the model hub (`BAAI/EVA-CLIP-8B`), and that of EVA's own repository, whose `config.json`
-is its model configuration (`vision_cfg`, `text_cfg`) and whose checkpoint `retriever.models.checkpoints` converts.
+Two layouts are known: the model hub's (`BAAI/EVA-CLIP-8B`), and that of EVA's own repository, whose `config.json` is a
+model configuration (`vision_cfg`, `text_cfg`) and whose checkpoint `retriever.models.checkpoints` converts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from retriever.models.eva_clip import EvaCLIP, EvaCLIPConfig, TowerConfig
 from retriever.models.weights import check_names, stored_names
 
 Sources = list[str | None]
-"""The published tensors that a parameter of ours is made of, one above the other; `None` is all zeros."""
+"""The published tensors that make up a parameter of ours, stacked along its first dimension; `None` means zeros."""
 
 IGNORED = {
     "vision_model.embeddings.position_ids",
@@ -34,7 +34,7 @@ UNKNOWN = {
     "hub": ("use_rope", "use_swiglu_mlp", "use_sub_ln"),
     "eva": ("rope", "naiveswiglu", "subln", "global_average_pool", "ls_init_value", "hf_model_name"),
 }
-"""Settings of other EVA-CLIP models, which open_clip has."""
+"""Settings of other EVA-CLIP models, which open_clip loads."""
 
 _HUB = {
     "vision.class_token": "vision_model.embeddings.class_embedding",
@@ -76,7 +76,7 @@ _TRANSPOSED = "text.text_projection"
 
 
 def load_eva_clip(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> EvaCLIP:
-    """Returns the model kept in `folder`, filled tensor by tensor, so that its memory is never needed twice.
+    """Loads the model in `folder` tensor by tensor, which never needs memory for two copies.
 
     Raises:
         ValueError: A file, a setting or a weight is missing, unexpected or of another shape; the message names it.
@@ -98,10 +98,11 @@ def load_eva_clip(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.
 
 
 def hub_config(settings: dict[str, Any], stored: Collection[str]) -> EvaCLIPConfig:
-    """Returns the sizes that the hub's `config.json` states; what it leaves open follows from the weights' names.
+    """Reads the sizes from the hub's `config.json`, and what it leaves open from the names of the weights.
 
     Raises:
-        ValueError: It is a model of another kind, or lacks a size.
+        ValueError: The model is of another kind.
+        KeyError: A size is missing.
     """
 
     def tower(kind: str, eps: float) -> TowerConfig:
@@ -136,10 +137,11 @@ def hub_config(settings: dict[str, Any], stored: Collection[str]) -> EvaCLIPConf
 
 
 def eva_config(settings: dict[str, Any], stored: Collection[str]) -> EvaCLIPConfig:
-    """Returns the sizes that a model configuration of EVA's repository states.
+    """Reads the sizes from a model configuration of EVA's repository.
 
     Raises:
-        ValueError: It is a model of another kind, or lacks a size.
+        ValueError: The model is of another kind.
+        KeyError: A size is missing.
     """
     vision, text = settings["vision_cfg"], settings["text_cfg"]
     _refuse(vision, UNKNOWN["eva"], "vision_cfg")
@@ -167,7 +169,7 @@ def eva_config(settings: dict[str, Any], stored: Collection[str]) -> EvaCLIPConf
 
 
 def hub_sources(name: str, config: EvaCLIPConfig) -> Sources:
-    """Returns the hub's names for what makes up our parameter `name`."""
+    """Returns the hub's names of the tensors that make up our parameter `name`."""
     tower, block, suffix = _split(name)
     if block is None:
         return [_rename(name, _HUB)]
@@ -182,7 +184,7 @@ def hub_sources(name: str, config: EvaCLIPConfig) -> Sources:
 
 
 def eva_sources(name: str, config: EvaCLIPConfig) -> Sources:
-    """Returns the names in EVA's repository for what makes up our parameter `name`."""
+    """Returns the names in EVA's repository of the tensors that make up our parameter `name`."""
     tower, block, suffix = _split(name)
     if name == "text.projection.weight":
         return [_TRANSPOSED]
@@ -214,10 +216,10 @@ def _fill(model: EvaCLIP, sources: dict[str, Sources], stored: dict[str, Path]) 
                     continue
                 tensor = weights.get_tensor(source)
                 tensor = tensor.T if source == _TRANSPOSED else tensor
-                # Class token and positions come with leading dimensions of one in one layout, without in the other.
+                # Class token and positions have leading dimensions of 1 in one layout only.
                 if [n for n in tensor.shape if n != 1] != [n for n in places[source].shape if n != 1]:
                     raise ValueError(
-                        f"{file}: {source}: expected {list(places[source].shape)} as config.json has it, "
+                        f"{file}: {source}: expected {list(places[source].shape)} by config.json, "
                         f"got {list(tensor.shape)}"
                     )
                 places[source].copy_(tensor.reshape(places[source].shape))
@@ -230,11 +232,11 @@ def _parts(parameter: Tensor, count: int) -> Sequence[Tensor]:
 def _refuse(values: dict[str, Any], settings: Iterable[str], where: str) -> None:
     for setting in settings:
         if values.get(setting):
-            raise ValueError(f"{where}.{setting}: EVA-CLIP models of this kind are loaded by open_clip, not here")
+            raise ValueError(f"{where}.{setting}: this kind of EVA-CLIP is not supported; open_clip has such models")
 
 
 def _split(name: str) -> tuple[str, str | None, str]:
-    """Returns tower, number of the block and the rest of "vision.blocks.3.fc1.bias"; no number outside blocks."""
+    """Splits "vision.blocks.3.fc1.bias" into "vision", "3" and "fc1.bias"; outside blocks the number is `None`."""
     parts = name.split(".")
     if len(parts) > 2 and parts[1] == "blocks":
         return parts[0], parts[2], ".".join(parts[3:])
@@ -242,7 +244,7 @@ def _split(name: str) -> tuple[str, str | None, str]:
 
 
 def _rename(name: str, table: dict[str, str]) -> str:
-    """Returns `name` as `table` has it: whole, or its part before `.weight` or `.bias`."""
+    """Renames by `table`: the whole name, or its part before `.weight` or `.bias`."""
     stem, _, kind = name.rpartition(".")
     if name in table or stem not in table:
         return table.get(name, name)

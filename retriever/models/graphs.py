@@ -1,4 +1,4 @@
-"""CUDA graphs: a tower's hundreds of kernel launches replayed as one, which is what bounds it at batch 1."""
+"""CUDA graphs: replay a tower's hundreds of kernel launches, which dominate its time at batch 1, as a single one."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import torch
 from torch import Tensor
 
 SIZES = (1, 2, 4, 8, 16, 32)
-"""Batch sizes that are captured; a batch in between is padded to the next, a larger one runs without a graph."""
+"""Batch sizes to capture; a batch in between is padded to the next size, a larger one runs without a graph."""
 
 Forward = Callable[..., Tensor]
 
 
 def graphed(forward: Forward, sizes: tuple[int, ...] = SIZES) -> Forward:
-    """Returns `forward`, captured as a CUDA graph for each batch size and shape when it is first met.
+    """Wraps `forward` to run as a CUDA graph, captured at the first batch of each size and shape.
 
-    Tensors that are not on a GPU go to `forward` as they are. Rows of a batch must not depend on each other.
+    On a CPU `forward` is called directly. Rows of a batch must not depend on each other.
 
     Args:
-        forward: Takes tensors that agree in their first dimension and returns one that does; waits for nothing on the
-            host, and is called without gradients.
+        forward: A function of tensors with the same first dimension that returns one of that dimension. It must not
+            synchronize with the host or need gradients.
         sizes: Batch sizes to capture, ascending.
     """
-    captured: dict[tuple[torch.Size, ...], _Captured] = {}
+    captured: dict[tuple[torch.Size, ...], _Graph] = {}
 
     def run(*given: Tensor) -> Tensor:
         count = len(given[0])
@@ -33,32 +33,30 @@ def graphed(forward: Forward, sizes: tuple[int, ...] = SIZES) -> Forward:
             return forward(*given)
         key = tuple(torch.Size((size, *tensor.shape[1:])) for tensor in given)
         if key not in captured:
-            captured[key] = _Captured(
-                forward, [tensor.new_zeros(shape) for tensor, shape in zip(given, key, strict=True)]
-            )
+            captured[key] = _Graph(forward, [tensor.new_zeros(shape) for tensor, shape in zip(given, key, strict=True)])
         return captured[key](given, count)
 
     return run
 
 
 def padded_size(count: int, sizes: tuple[int, ...]) -> int | None:
-    """Returns the smallest of `sizes` that holds `count` rows; `None` for no rows or too many."""
+    """Returns the smallest of `sizes` with room for `count` rows; `None` for no rows or too many."""
     return next((size for size in sizes if size >= count), None) if count else None
 
 
-class _Captured:
-    """One graph with the memory that it reads and writes."""
+class _Graph:
+    """One CUDA graph with the memory that it reads and writes."""
 
     def __init__(self, forward: Forward, inputs: list[Tensor]) -> None:
         self._inputs = inputs
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            for _ in range(3):  # lazy set-up (workspaces, plans) must not end up in the graph
+            for _ in range(3):  # lazy initialization (workspaces, plans) must not be captured
                 forward(*inputs)
         torch.cuda.current_stream().wait_stream(stream)
         self._graph: Any = torch.cuda.CUDAGraph()
-        # other threads may be loading pictures onto the device meanwhile
+        # other threads may copy images to the device meanwhile
         with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
             self._output = forward(*inputs)
 

@@ -1,4 +1,4 @@
-"""EVA's own checkpoints (`EVA_CLIP_8B_psz14_s9B.pt`) into a folder that `ClipEncoder.load` takes."""
+"""Converts EVA's own checkpoints (`EVA_CLIP_8B_psz14_s9B.pt`) into a folder for `ClipEncoder.load`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from retriever.models.pixels import PixelPreparation
 
 
 def import_eva(checkpoint: Path, config: Path, out: Path, tokenizer: Path | None = None) -> int:
-    """Returns the number of parameters of the model written to `out`, in the precision that its checkpoint has.
+    """Writes a checkpoint as a model folder, in the checkpoint's precision, and returns its number of parameters.
 
     Args:
-        checkpoint: What is read; nothing but tensors is unpickled.
+        checkpoint: The file to read; nothing but tensors is unpickled.
         config: The model's configuration in EVA's repository (`EVA-CLIP-8B.json`): `vision_cfg`, `text_cfg`.
-        out: The folder to write; it appears only when all of it is there and fits.
-        tokenizer: Folder of CLIP's tokenizer; left out, its files must be put into `out` by hand.
+        out: The folder to write; it appears once it is complete and checked.
+        tokenizer: Folder of CLIP's tokenizer; without it, its files must be copied into `out` by hand.
 
     Raises:
         ValueError: `out` exists, the configuration is of another kind, or the weights do not fit it.
@@ -44,7 +44,7 @@ def import_eva(checkpoint: Path, config: Path, out: Path, tokenizer: Path | None
             words.save_pretrained(partial)
         PixelPreparation(model.image_size, crop=True).save(partial)
         (partial / "config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-        # On this device names and shapes are compared, and nothing is kept.
+        # On the meta device names and shapes are checked, and no memory is used.
         parameters = sum(p.numel() for p in load_eva_clip(partial, "meta", torch.float32).parameters())
         partial.replace(out)
     except BaseException:

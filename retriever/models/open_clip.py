@@ -1,4 +1,4 @@
-"""Models of open_clip (EVA02-CLIP and hundreds more) behind the interface of `retriever.models.encoder`.
+"""Adapts models of open_clip (EVA02-CLIP and hundreds more) to `retriever.models.encoder`.
 
 Their folder is open_clip's own: `open_clip_config.json` and `open_clip_model.safetensors`.
 """
@@ -25,7 +25,7 @@ _PRECISION = {torch.float32: "fp32", torch.bfloat16: "pure_bf16", torch.float16:
 
 
 class OpenClip(nn.Module):
-    """An open_clip model by the method names of transformers.
+    """An open_clip model with the method names of transformers.
 
     Args:
         model: Has `encode_image` and `encode_text`.
@@ -39,27 +39,27 @@ class OpenClip(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return next(self.parameters()).device
 
     @property
     def dtype(self) -> torch.dtype:
-        """Their type."""
+        """The data type of the weights."""
         return next(self.parameters()).dtype
 
     def get_image_features(self, pixel_values: Tensor) -> Tensor:
-        """Returns image vectors [B, D], not normalized, of prepared pixels [B, 3, size, size]."""
+        """Encodes prepared pixels [B, 3, size, size] as vectors [B, D], not normalized."""
         features: Tensor = self.model.encode_image(pixel_values)
         return features
 
     def get_text_features(self, input_ids: Tensor) -> Tensor:
-        """Returns text vectors [B, D], not normalized, of token ids [B, context length], padded as open_clip does."""
+        """Encodes token ids [B, context length], padded as open_clip does, as vectors [B, D], not normalized."""
         features: Tensor = self.model.encode_text(input_ids)
         return features
 
 
 class OpenClipTokenizer:
-    """open_clip's tokenizer, called as one of transformers is.
+    """A tokenizer of open_clip with the call signature of transformers.
 
     Args:
         tokenizer: A `SimpleTokenizer` or `HFTokenizer` of open_clip.
@@ -70,17 +70,17 @@ class OpenClipTokenizer:
         self.pad_token_id = 0
 
     def __call__(self, texts: Sequence[str], truncation: bool, max_length: int) -> dict[str, list[list[int]]]:
-        """Returns `input_ids`, [N][max_length], cut and padded as open_clip does."""
+        """Tokenizes texts to `input_ids`, [N][max_length], cut and padded as open_clip does."""
         return {"input_ids": self._tokenizer(list(texts), context_length=max_length).tolist()}
 
     def windows(self, text: str, max_length: int) -> list[list[int]]:
-        """Returns the ids of all pieces of a text, `max_length` at most each, at least one.
+        """Cuts a text into pieces of at most `max_length` token ids each, at least one.
 
         Raises:
-            ValueError: The tokenizer is one of transformers, or one that drops words: it cannot cut pieces.
+            ValueError: The tokenizer is one of transformers, or one that drops words, and cannot cut pieces.
         """
         if getattr(self._tokenizer, "reduction_fn", True):
-            raise ValueError('encoder.long_texts: the tokenizer of this model has no windows; set it to "cut"')
+            raise ValueError('encoder.long_texts: this model\'s tokenizer does not support windows; set it to "cut"')
         first, last = self._tokenizer.sot_token_id, self._tokenizer.eot_token_id
         ids, room = self._tokenizer.encode(text), max_length - 2
         return [[first, *ids[start : start + room], last] for start in range(0, max(len(ids), 1), room)]
@@ -88,12 +88,12 @@ class OpenClipTokenizer:
 
 @dataclass(frozen=True, slots=True)
 class OpenClipPixels(PixelPreparation):
-    """open_clip's own way to the size; `steps` are its transforms of a picture."""
+    """open_clip's own resizing; `steps` are its transforms of an image."""
 
     steps: tuple[Callable[[Image.Image], Image.Image], ...] = ()
 
     def resize(self, image: Image.Image) -> Image.Image:
-        """Returns the picture as RGB at `size` x `size`."""
+        """Resizes an image to RGB of `size` x `size`."""
         image = prepare_image(image)
         for step in self.steps:
             image = step(image)
@@ -103,19 +103,19 @@ class OpenClipPixels(PixelPreparation):
 def load_open_clip(
     folder: Path, device: str, dtype: torch.dtype
 ) -> tuple[OpenClip, OpenClipTokenizer, OpenClipPixels, int]:
-    """Returns model, tokenizer, preparation of pictures and the longest text in tokens.
+    """Loads model, tokenizer and image preparation, with the longest text in tokens.
 
     Raises:
-        ValueError: open_clip is not installed, the weights are not there, or pictures are not square.
+        ValueError: open_clip is not installed, the weights are missing, or images are not square.
     """
     try:
         import open_clip
     except ImportError as error:
-        raise ValueError(f"{folder}: is a model of open_clip; install it: pip install 'omgm[openclip]'") from error
+        raise ValueError(f"{folder}: is a model of open_clip, which needs: pip install 'omgm[openclip]'") from error
     if not any((folder / name).is_file() for name in WEIGHTS_NAMES):
         raise ValueError(
-            f"{folder / WEIGHTS_NAMES[0]}: not found; a checkpoint of another form (open_clip_pytorch_model.bin) is "
-            "turned into it with retriever.models.checkpoints.convert_checkpoint"
+            f"{folder / WEIGHTS_NAMES[0]}: not found; convert another checkpoint (open_clip_pytorch_model.bin) with "
+            "retriever.models.checkpoints.convert_checkpoint"
         )
     source = f"local-dir:{folder}"
     model, _, transform = open_clip.create_model_and_transforms(source, device=device, precision=_PRECISION[dtype])
@@ -124,8 +124,8 @@ def load_open_clip(
     prepared = model.visual.preprocess_cfg
     sides = {prepared["size"]} if isinstance(prepared["size"], int) else set(prepared["size"])
     if len(sides) != 1:
-        raise ValueError(f"{folder / CONFIG_NAME}: size: expected square pictures, got {prepared['size']}")
-    # What comes before the picture becomes RGB and then a tensor: the part that this project does elsewhere.
+        raise ValueError(f"{folder / CONFIG_NAME}: size: expected square images, got {prepared['size']}")
+    # The transforms before conversion to RGB and to a tensor, which `PixelPreparation` does.
     names = [type(step).__name__ for step in transform.transforms]
     steps = tuple(transform.transforms[: names.index("MaybeConvertMode")])
     mean, std = (tuple(prepared[name]) for name in ("mean", "std"))

@@ -1,4 +1,4 @@
-"""Pictures to tensors, as each model's `preprocessor_config.json` asks."""
+"""Converts images to tensors as each model's `preprocessor_config.json` asks."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _THREADS = 16
 
 @dataclass(frozen=True, slots=True)
 class PixelPreparation:
-    """How a picture becomes a model's input.
+    """Turns images into a model's input.
 
     Attributes:
         size: Height and width of the result in pixels.
-        crop: False squashes the picture into the square and so keeps all of it; True scales its shorter side and cuts
+        crop: False squashes the image into the square and so keeps all of it; True scales its shorter side and crops
             the middle, as CLIP does.
         mean: Per-channel mean to subtract, of values in 0..1.
-        std: Per-channel deviation to divide by.
-        exact: True resamples a squashed picture in one go, as published models had it; False takes a shortcut on big
-            pictures that is several times as fast and moves no value by more than a few of 255. With `crop`, which is
-            only used by published models, the resampling is always exact.
+        std: Per-channel standard deviation to divide by.
+        exact: True resamples a squashed image in one pass, as published models were trained; False takes a shortcut on
+            large images that is several times as fast and changes no value by more than a few of 255. With `crop`,
+            which only published models use, resampling is always exact.
         resample: Pillow's filter.
-        target_ratio: The most that one side is longer than the other before a picture is cut; a longer one gets black
-            beside its shorter side, as OMGM and EchoSight prepare pictures. Needs `crop`.
+        target_ratio: Highest aspect ratio before cropping; a longer image gets black bars along its long sides, as
+            OMGM and EchoSight prepare images. Needs `crop`.
     """
 
     size: int
@@ -51,25 +51,25 @@ class PixelPreparation:
     target_ratio: float | None = None
 
     def resize(self, image: Image.Image) -> Image.Image:
-        """Returns the picture as RGB at `size` x `size`."""
+        """Resizes an image to RGB of `size` x `size`."""
         image = prepare_image(image)
         if not self.crop:
             return image.resize((self.size, self.size), self.resample, reducing_gap=None if self.exact else 3.0)
         if self.target_ratio is not None:
             image = _padded(image, self.target_ratio)
         shorter = min(image.size)
-        # Rounded down and cut at the lower middle: what transformers does, to the pixel.
+        # Sides and offsets are rounded down, as transformers does.
         width, height = (int(self.size * side / shorter) for side in image.size)
         left, top = (width - self.size) // 2, (height - self.size) // 2
-        if self.target_ratio is not None:  # torchvision rounds halves to the even side
+        if self.target_ratio is not None:  # torchvision rounds halves to even
             left, top = round((width - self.size) / 2), round((height - self.size) / 2)
         return image.resize((width, height), self.resample).crop((left, top, left + self.size, top + self.size))
 
     def to_uint8(self, images: Sequence[Image.Image]) -> torch.Tensor:
-        """Returns pictures at the model's size, uint8 [N, 3, size, size]; several are resized at the same time."""
+        """Resizes images, several at a time, to uint8 [N, 3, size, size]."""
         if not images:
             return torch.empty(0, 3, self.size, self.size, dtype=torch.uint8)
-        # Pillow lets other threads run while it decodes and resizes.
+        # Pillow releases the GIL while it decodes and resizes.
         resized = _threads().map(self._array, images) if len(images) > 1 else map(self._array, images)
         return torch.from_numpy(np.stack(list(resized))).permute(0, 3, 1, 2).contiguous()
 
@@ -77,12 +77,12 @@ class PixelPreparation:
         return np.asarray(self.resize(image))
 
     def normalize(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Returns float pixels in 0..1, [N, 3, H, W], shifted and scaled per channel."""
+        """Shifts and scales float pixels in 0..1, [N, 3, H, W], per channel."""
         mean, std = _channels(self.mean, pixels.device), _channels(self.std, pixels.device)
         return (pixels - mean) / std
 
     def to_device(self, images: Sequence[Image.Image], device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-        """Returns the model's input, [N, 3, size, size], on its device; bytes travel there, a quarter of the floats."""
+        """Returns the model's input, [N, 3, size, size], on its device, where uint8 pixels become floats."""
         pixels = self.to_uint8(images)
         if device.type == "cuda":
             pixels = pixels.pin_memory().to(device, non_blocking=True)
@@ -94,10 +94,10 @@ class PixelPreparation:
 
     @classmethod
     def load(cls, folder: Path) -> PixelPreparation:
-        """Returns what `preprocessor_config.json` in `folder` says, as transformers writes it for CLIP and SigLIP.
+        """Reads `preprocessor_config.json` in `folder`, as transformers writes it for CLIP and SigLIP.
 
         Raises:
-            ValueError: The file is missing, or asks for what is not a square of one size.
+            ValueError: The file is missing, or asks for something other than a square of one size.
         """
         path = folder / CONFIG_NAME
         if not path.is_file():
@@ -114,14 +114,14 @@ class PixelPreparation:
             crop,
             tuple(config.get("image_mean", CLIP_MEAN)),
             tuple(config.get("image_std", CLIP_STD)),
-            # This project's own models are squashed under CLIP's name; published ones that squash have another.
+            # This project's own models squash under CLIP's name; published models that squash have another.
             config.get("image_processor_type") != _OWN_PROCESSOR,
             Image.Resampling(config.get("resample", Image.Resampling.BICUBIC)),
             config.get("target_ratio"),
         )
 
     def save(self, folder: Path) -> None:
-        """Writes `preprocessor_config.json`, which transformers' image processors read too."""
+        """Writes `preprocessor_config.json`, which image processors of transformers can read as well."""
         config = {
             "image_processor_type": "SiglipImageProcessor" if self.exact and not self.crop else _OWN_PROCESSOR,
             "do_resize": True,
@@ -137,7 +137,7 @@ class PixelPreparation:
 
 
 def _padded(image: Image.Image, ratio: float) -> Image.Image:
-    """Returns the picture with black on both ends of its shorter side, until the longer is `ratio` times as long."""
+    """Adds black bars along the long sides until the longer side is `ratio` times the shorter."""
     longer = max(image.size)
     if longer / min(image.size) < ratio:
         return image
@@ -146,7 +146,7 @@ def _padded(image: Image.Image, ratio: float) -> Image.Image:
 
 
 def _sides(size: object, crop: bool) -> set[int]:
-    """Returns the lengths that a size names: a number, or a mapping of height and width or of the shorter edge."""
+    """Returns the side lengths in a size: a number, or a mapping of height and width or of the shorter edge."""
     if isinstance(size, dict):
         size = {side: size[side] for side in (("shortest_edge",) if crop else ("height", "width")) if side in size}
         return {side for side in size.values() if isinstance(side, int)}
@@ -155,14 +155,14 @@ def _sides(size: object, crop: bool) -> set[int]:
 
 @functools.cache
 def _channels(values: tuple[float, float, float], device: torch.device) -> torch.Tensor:
-    """Returns three values as [1, 3, 1, 1], made once: a copy to a GPU for each batch would hold it up."""
-    with torch.inference_mode(False):  # training may use it after an encoder did
+    """Returns three values as [1, 3, 1, 1], cached: copying them to a GPU for each batch would stall it."""
+    with torch.inference_mode(False):  # training may use it after inference did
         return torch.tensor(values, device=device).view(1, 3, 1, 1)
 
 
 @functools.cache
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1), "pictures")
+    return ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1), "images")
 
 
-os.register_at_fork(after_in_child=_threads.cache_clear)  # threads stay behind in the parent
+os.register_at_fork(after_in_child=_threads.cache_clear)  # a child process does not inherit threads

@@ -1,4 +1,4 @@
-"""Step 2's fusion encoder: BLIP-2's Q-Former reads a picture and a text into 32 token vectors (equation 3)."""
+"""Step 2's encoder: BLIP-2's Q-Former fuses an image and a text into 32 token vectors (equation 3)."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ UNSAVED = "unsaved"
 
 
 class QFormerFusion(nn.Module):
-    """Fused tokens of picture and text (fulfills `retriever.protocols.FusionEncoder`).
+    """Fuses images and texts into tokens (implements `retriever.protocols.FusionEncoder`).
 
     Args:
-        vision: The image tower; gives `last_hidden_state` [B, cells, width] of pixel values [B, 3, H, W].
+        vision: The image tower; its output has `last_hidden_state` [B, cells, width].
         vision_settings: `{"kind", "config"}`, see `retriever.models.qformer_folder`.
         config: Sizes of the Q-Former.
-        queries: Number of query tokens, and of fused tokens.
-        tokenizer: Of the texts.
-        pixels: How pictures are prepared.
+        queries: Number of query tokens, and so of fused tokens.
+        tokenizer: Tokenizes texts.
+        pixels: Prepares images.
         max_text_tokens: Longest text; the rest is cut.
-        fingerprint: Hash of all of it.
-        batch_size: Pairs a forward pass.
-        vision_norm_eps: Of the norm between tower and Q-Former.
+        fingerprint: Hash of the model folder.
+        batch_size: Pairs per forward pass.
+        vision_norm_eps: Epsilon of the norm between tower and Q-Former.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class QFormerFusion(nn.Module):
         queries: int = 32,
         max_text_tokens: int = 128,
     ) -> QFormerFusion:
-        """Returns an untrained fusion encoder around `vision`, seeded by PyTorch's global generator."""
+        """Creates an untrained encoder around `vision`, seeded by PyTorch's global generator."""
         config = Blip2QFormerConfig(
             vocab_size=len(tokenizer),
             hidden_size=hidden_size,
@@ -95,7 +95,7 @@ class QFormerFusion(nn.Module):
             max_position_embeddings=max_text_tokens,
             pad_token_id=tokenizer.pad_token_id,
             cross_attention_frequency=2,
-            # BLIP-2 has 0.02 at width 768; at this width that would let hardly anything through to the tokens.
+            # BLIP-2 has 0.02 at width 768; at this width hardly anything would reach the tokens.
             initializer_range=0.6 * hidden_size**-0.5,
             encoder_hidden_size=vision_config.vision_width,
             use_qformer_text_input=True,
@@ -139,9 +139,9 @@ class QFormerFusion(nn.Module):
         return model
 
     def save(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
-        """Writes the folder that `load` reads; matrices are stored as `dtype`, vectors as they are."""
+        """Writes the folder that `load` reads, with matrices of `dtype` and vectors as they are."""
         tensors = {
-            # Variances of batch norm may lie below float16's range.
+            # Variances of batch norm may be below float16's range.
             name: tensor.detach().to("cpu", dtype if tensor.ndim > 1 else tensor.dtype)
             for name, tensor in self.state_dict().items()
         }
@@ -158,12 +158,12 @@ class QFormerFusion(nn.Module):
         """Replaces the image tower and its preparation; the Q-Former must then be trained for it.
 
         Raises:
-            ValueError: The tower's vectors have another length.
+            ValueError: The tower's vectors have another length than the Q-Former reads.
         """
         if vision_config.vision_width != self.config.encoder_hidden_size:
             raise ValueError(
                 f"image tower: the Q-Former reads vectors of length {self.config.encoder_hidden_size}, "
-                f"this one gives {vision_config.vision_width}"
+                f"got {vision_config.vision_width}"
             )
         self.vision = vision.to(self.query_tokens.device).eval()
         self.vision_settings = small_settings(vision_config)
@@ -171,11 +171,11 @@ class QFormerFusion(nn.Module):
 
     @property
     def token_shape(self) -> tuple[int, int]:
-        """Number of fused tokens and their length."""
+        """The number of fused tokens and their length."""
         return self.query_tokens.shape[1], self.query_tokens.shape[2]
 
     def tokenize(self, texts: Sequence[str], max_tokens: int | None = None) -> tuple[Tensor, Tensor]:
-        """Returns token ids and their mask, int64 [N, T], padded to the longest and cut at `max_tokens`."""
+        """Tokenizes texts to ids and their mask, int64 [N, T], padded to the longest and cut at `max_tokens`."""
         limit = min(max_tokens or self.max_text_tokens, self.max_text_tokens)
         encoded = self.tokenizer(list(texts), padding=True, truncation=True, max_length=limit, return_tensors="pt")
         ids = encoded["input_ids"]
@@ -184,12 +184,12 @@ class QFormerFusion(nn.Module):
         return self._moved(ids), self._moved(encoded["attention_mask"])
 
     def vision_features(self, pixels: Tensor) -> Tensor:
-        """Returns the image tower's output, [B, cells, width] of the model's dtype, of pixel values [B, 3, H, W]."""
+        """Runs the image tower on pixel values [B, 3, H, W]; returns [B, cells, width] of the model's dtype."""
         features: Tensor = self.vision(pixels.to(self.query_tokens.dtype)).last_hidden_state
         return features
 
     def fuse_tokens(self, features: Tensor, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Returns fused tokens [B, 32, H] of `vision_features` and texts (ids and mask [B, T]).
+        """Fuses `vision_features` with texts (ids and mask [B, T]) into tokens [B, 32, H].
 
         Text positions count from 0; query tokens have none. Padding is masked, so its amount changes nothing.
         """
@@ -200,7 +200,7 @@ class QFormerFusion(nn.Module):
         output = self.qformer(
             query_embeds=joint,
             query_length=queries.shape[1],
-            # Of two dimensions it would be looked at for padding, for which the host waits.
+            # transformers would search a mask of two dimensions for padding, which synchronizes with a GPU.
             attention_mask=mask[:, None, None].bool(),
             encoder_hidden_states=self.vision_norm(features),
         )
@@ -209,18 +209,18 @@ class QFormerFusion(nn.Module):
 
     @torch.inference_mode()
     def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> Tensor:
-        """Returns fused tokens of (images[i], texts[i]), float32 [N, 32, H] on the model's device, not normalized.
+        """Fuses images[i] with texts[i] into tokens, float32 [N, 32, H] on the model's device, not normalized.
 
         Raises:
-            ValueError: There are not as many texts as images.
+            ValueError: The numbers of images and texts differ.
         """
         if len(images) != len(texts):
-            raise ValueError(f"images and texts: expected as many of each, got {len(images)} and {len(texts)}")
+            raise ValueError(f"images and texts: their numbers must be equal, got {len(images)} and {len(texts)}")
         return self._fuse(texts, lambda part: self._features([images[i] for i in part]))
 
     @torch.inference_mode()
     def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> Tensor:
-        """Returns fused tokens of one image with each text, float32 [N, 32, H] on the model's device.
+        """Fuses one image with each text into tokens, float32 [N, 32, H] on the model's device.
 
         The image is encoded once.
         """
@@ -233,18 +233,18 @@ class QFormerFusion(nn.Module):
         return forward(self.pixels.to_device(images, queries.device, queries.dtype))
 
     def use_cuda_graphs(self) -> None:
-        """Replays the image tower as CUDA graphs, captured at the first batch of each size."""
+        """Runs the image tower as CUDA graphs, captured at the first batch of each size."""
         self._graphed_features = graphed(self.vision_features)
 
     def _fuse(self, texts: Sequence[str], features_of: Callable[[list[int]], Tensor]) -> Tensor:
-        """Returns fused tokens of each text with its features; texts of like length share a batch."""
+        """Fuses each text with its features; texts of similar length share a batch."""
         order = list(range(len(texts)))
         if len(order) > self.batch_size:
             order.sort(key=lambda i: len(texts[i]))
         parts = [torch.empty(0, *self.token_shape, device=self.query_tokens.device)]
         for start in range(0, len(order), self.batch_size):
             part = order[start : start + self.batch_size]
-            features = features_of(part)  # first: a GPU is at it while the texts are cut into tokens
+            features = features_of(part)  # first: a GPU works on it while the CPU tokenizes
             ids, mask = self.tokenize([texts[i] for i in part])
             parts.append(self.fuse_tokens(features, ids, mask).float())
         fused = torch.cat(parts)
@@ -253,6 +253,6 @@ class QFormerFusion(nn.Module):
         return fused
 
     def _moved(self, tensor: Tensor) -> Tensor:
-        """Returns a small tensor on the model's device; the host does not wait for a GPU."""
+        """Copies a small tensor to the model's device without waiting for a GPU."""
         device = self.query_tokens.device
         return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

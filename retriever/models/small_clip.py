@@ -19,13 +19,13 @@ class SmallCLIPConfig(PretrainedConfig):
     """Sizes of a `SmallCLIP`.
 
     Args:
-        image_size: Height and width of the input picture in pixels; a multiple of 16.
+        image_size: Height and width of the input image in pixels; a multiple of 16.
         channels: Width of each stage; every stage halves height and width.
         vision_heads: Attention heads over the last feature map.
         vocab_size: Size of the tokenizer's vocabulary.
         text_width: Width of the text transformer.
-        text_layers: Its depth.
-        text_heads: Its attention heads.
+        text_layers: Number of its layers.
+        text_heads: Number of its attention heads.
         max_text_tokens: Longest text; the rest is cut.
         projection_dim: Length of the shared vectors.
         pad_token_id: Id of the padding token.
@@ -61,20 +61,25 @@ class SmallCLIPConfig(PretrainedConfig):
 
     @property
     def vision_width(self) -> int:
-        """Length of one vector of the vision tower's feature map."""
+        """Length of a vector in the vision tower's feature map."""
         return self.channels[-1]
 
 
 @dataclass
 class VisionOutput:
-    """`last_hidden_state` [B, 1 + cells, width]: a pooled token, then the feature map; `pooler_output` [B, width]."""
+    """Output of `SmallVision`.
+
+    Attributes:
+        last_hidden_state: A pooling token, then the feature map, [B, 1 + cells, width].
+        pooler_output: One vector per image, [B, width].
+    """
 
     last_hidden_state: Tensor
     pooler_output: Tensor
 
 
 class _Block(nn.Module):
-    """Two 3 x 3 convolutions around a shortcut."""
+    """Two 3 x 3 convolutions with a residual connection."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -96,7 +101,7 @@ def _transformer(width: int, heads: int, layers: int) -> nn.TransformerEncoder:
 
 
 class SmallVision(nn.Module):
-    """Picture to feature map: convolutions, then one attention layer that mixes the cells and a pooling token."""
+    """The image tower: convolutions, then one attention layer over the cells and a pooling token."""
 
     def __init__(self, config: SmallCLIPConfig):
         super().__init__()
@@ -114,16 +119,16 @@ class SmallVision(nn.Module):
         self.mixer = _transformer(previous, config.vision_heads, 1)
 
     def forward(self, pixel_values: Tensor) -> VisionOutput:
-        """Returns the feature map of pictures, float [B, 3, image_size, image_size]."""
+        """Encodes images, float [B, 3, image_size, image_size], as feature maps and vectors."""
         cells = self.stages(pixel_values.contiguous(memory_format=torch.channels_last)).flatten(2).transpose(1, 2)
         tokens = torch.cat([self.pool_token.expand(len(cells), -1, -1), cells], dim=1) + self.positions
         mixed = self.mixer(tokens)
-        # The average of the cells beside the token's own view: it learns faster from scratch than either alone.
+        # The mean of the cells plus the token: learns faster from scratch than either alone.
         return VisionOutput(mixed, mixed[:, 0] + mixed[:, 1:].mean(1))
 
 
 class SmallText(nn.Module):
-    """Text to one vector: token and position embeddings, a transformer, the mean over the text's tokens."""
+    """The text tower: token and position embeddings, a transformer, the mean over the text's tokens."""
 
     def __init__(self, config: SmallCLIPConfig):
         super().__init__()
@@ -133,7 +138,7 @@ class SmallText(nn.Module):
         nn.init.normal_(self.tokens.weight, std=0.05)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Returns vectors [B, text_width] of token ids [B, T] and their mask [B, T]."""
+        """Encodes token ids [B, T] with their mask [B, T] as vectors [B, text_width]."""
         hidden = self.tokens(input_ids) + self.positions[:, : input_ids.shape[1]]
         hidden = self.transformer(hidden, src_key_padding_mask=attention_mask == 0)
         weight = attention_mask.unsqueeze(-1).to(hidden.dtype)
@@ -142,7 +147,7 @@ class SmallText(nn.Module):
 
 
 class SmallCLIP(PreTrainedModel):
-    """The dual encoder: two towers, two projections, a learned temperature (`logit_scale`, as its logarithm)."""
+    """The dual encoder: two towers, two projections, and the logarithm of a learned temperature (`logit_scale`)."""
 
     config_class = SmallCLIPConfig
 
@@ -156,10 +161,10 @@ class SmallCLIP(PreTrainedModel):
         self.post_init()  # type: ignore[no-untyped-call]
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Leaves PyTorch's own initialization: transformers' default would flatten the convolutions."""
+        """Keeps PyTorch's initialization: transformers' default is far too small for convolutions."""
 
     def resize_vocabulary(self, size: int) -> None:
-        """Makes room for `size` tokens; new ids start at random, the others keep their vectors."""
+        """Resizes the token embeddings to `size`; new ids start at random, the others keep their vectors."""
         old = self.text_model.tokens
         new = nn.Embedding(size, old.embedding_dim, padding_idx=old.padding_idx)
         nn.init.normal_(new.weight, std=0.05)
@@ -170,12 +175,12 @@ class SmallCLIP(PreTrainedModel):
         self.config.vocab_size = size
 
     def get_image_features(self, pixel_values: Tensor) -> Tensor:
-        """Returns image vectors [B, projection_dim], not normalized."""
+        """Encodes images as vectors [B, projection_dim], not normalized."""
         projected: Tensor = self.visual_projection(self.vision_model(pixel_values).pooler_output)
         return projected
 
     def get_text_features(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Returns text vectors [B, projection_dim], not normalized."""
+        """Encodes texts as vectors [B, projection_dim], not normalized."""
         projected: Tensor = self.text_projection(self.text_model(input_ids, attention_mask))
         return projected
 

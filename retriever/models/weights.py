@@ -1,4 +1,4 @@
-"""Stored tensors into models of ours, name by name: what is missing or unexpected is said, nothing is loaded twice."""
+"""Reads stored tensors by name for models of ours, and names what is missing, unexpected or of a wrong shape."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def weight_files(folder: Path) -> list[Path]:
     """Returns the safetensors files of a model folder: those of its index, else `model.safetensors`, else all.
 
     Raises:
-        ValueError: There is none, or one of the index is missing.
+        ValueError: There is none, or one that the index names is missing.
     """
     index = folder / INDEX_NAME
     if index.is_file():
@@ -31,11 +31,11 @@ def weight_files(folder: Path) -> list[Path]:
         files = [single] if single.is_file() else sorted(folder.glob("*.safetensors"))
     for file in files:
         if not file.is_file():
-            raise ValueError(f"{file}: not found, but {INDEX_NAME} names it; fetch it again")
+            raise ValueError(f"{file}: not found, but {INDEX_NAME} names it; download it again")
     if not files:
         raise ValueError(
-            f"{folder}: holds no .safetensors file; `omgm import-encoder` and `omgm import-reranker` turn PyTorch's "
-            "checkpoints into one"
+            f"{folder}: has no .safetensors file; `omgm import-encoder` and `omgm import-reranker` convert PyTorch "
+            "checkpoints"
         )
     return files
 
@@ -60,14 +60,14 @@ def read_weights(
     dtype: torch.dtype | None = None,
     ignored: Callable[[str], bool] = lambda name: False,
 ) -> dict[str, Tensor]:
-    """Returns the tensors of a model folder by our names, read file by file straight to their device.
+    """Reads the tensors of a model folder by our names, file by file and directly to their device.
 
     Args:
-        folder: Holds them as safetensors.
-        sources: For each of our names the stored one.
-        device: Where they go.
-        dtype: Of what is floating point; as stored where left out.
-        ignored: Tells which stored names are not ours and may be there.
+        folder: The folder with safetensors files.
+        sources: The stored name of each of our names.
+        device: The device to read to.
+        dtype: The type for floating-point tensors; by default as stored.
+        ignored: Tells whether a stored name that is not ours may be there.
 
     Raises:
         ValueError: A name is missing or unexpected; the message names it.
@@ -78,7 +78,7 @@ def read_weights(
     tensors: dict[str, Tensor] = {}
     for file in sorted(set(stored.values())):
         with safe_open(file, "pt", device=device) as weights:
-            for source in weights.keys():  # noqa: SIM118  it is no mapping
+            for source in weights.keys():  # noqa: SIM118  it is not a mapping
                 if source in ours:
                     tensor = weights.get_tensor(source)
                     cast = dtype if tensor.is_floating_point() else None
@@ -87,7 +87,7 @@ def read_weights(
 
 
 def check_names(where: Path, expected: set[str], found: set[str]) -> None:
-    """Checks that the right tensors are there.
+    """Checks the names of stored tensors.
 
     Raises:
         ValueError: A name is missing or unexpected.
@@ -98,7 +98,7 @@ def check_names(where: Path, expected: set[str], found: set[str]) -> None:
 
 
 def check_shapes(where: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
-    """Checks that tensors have the shapes of those they are to replace.
+    """Checks that tensors have the expected shapes.
 
     Raises:
         ValueError: One has another shape; the message names it.
@@ -110,7 +110,7 @@ def check_shapes(where: Path, tensors: Mapping[str, Tensor], expected: Mapping[s
 
 
 def some(names: Iterable[str]) -> str:
-    """Returns the first few names and how many more there are."""
+    """Lists the first few names and the number of others."""
     listed = sorted(names)
     more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
     return ", ".join(listed[:_SHOWN]) + more

@@ -23,7 +23,7 @@ from torchvision import transforms
 from torchvision.transforms import functional
 from transformers import BertConfig, BertTokenizerFast
 
-from tests.lavis.oracle_inputs import picture
+from tests.lavis.oracle_inputs import sample_image
 
 QUERIES, IMAGE, PATCH, POSITIONS = 32, 16, 4, 40
 VISION = {"width": 32, "layers": 2, "heads": 2, "mlp_ratio": 2.1}
@@ -38,7 +38,7 @@ TEXTS = (
     "",
 )
 SIZES = ((40, 30), (100, 30), (31, 97), (16, 16), (57, 45), (300, 17))
-"""Widths and heights of the pictures: within the ratio of 1.25, beyond it, and sizes that leave an odd rest to cut."""
+"""Widths and heights of the images: within the ratio of 1.25, beyond it, and sizes that leave an odd rest to cut."""
 
 
 class Reference(nn.Module):
@@ -78,7 +78,7 @@ class Reference(nn.Module):
         self.temp = nn.Parameter(torch.tensor(0.07))
 
     def tokens(self, pixels: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
-        """Returns the query tokens of picture and text together, [B, 32, H]."""
+        """Returns the query tokens of image and text together, [B, 32, H]."""
         image = self.ln_vision(self.visual_encoder(pixels))
         queries = self.query_tokens.expand(len(ids), -1, -1)
         output = self.Qformer.bert(
@@ -93,7 +93,7 @@ class Reference(nn.Module):
 
 
 def target_pad(image: Image.Image, ratio: float = 1.25) -> Image.Image:
-    """Returns the picture with black beside its shorter side, as OMGM and EchoSight define TargetPad."""
+    """Returns the image with black beside its shorter side, as OMGM and EchoSight define TargetPad."""
     width, height = image.size
     if max(width, height) / min(width, height) < ratio:
         return image
@@ -103,7 +103,7 @@ def target_pad(image: Image.Image, ratio: float = 1.25) -> Image.Image:
 
 
 def prepared(size: int) -> tuple[Tensor, Tensor]:
-    """Returns the pictures of `SIZES` as LAVIS squashes them and as OMGM pads and cuts them, [N, 3, size, size]."""
+    """Returns the images of `SIZES` as LAVIS squashes them and as OMGM pads and cuts them, [N, 3, size, size]."""
     squash = BlipImageEvalProcessor(image_size=size)
     cut = transforms.Compose(
         [
@@ -114,8 +114,8 @@ def prepared(size: int) -> tuple[Tensor, Tensor]:
             squash.normalize,
         ]
     )
-    pictures = [picture(*side) for side in SIZES]
-    return torch.stack([squash(p) for p in pictures]), torch.stack([cut(p) for p in pictures])
+    images = [sample_image(*side) for side in SIZES]
+    return torch.stack([squash(p) for p in images]), torch.stack([cut(p) for p in images])
 
 
 @torch.no_grad()

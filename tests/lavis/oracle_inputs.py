@@ -1,4 +1,4 @@
-"""Pictures that LAVIS and ours are compared on."""
+"""Images that LAVIS and ours are compared on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 
-def picture(width: int, height: int) -> Image.Image:
-    """Returns a picture with detail, always the same for one size."""
+def sample_image(width: int, height: int) -> Image.Image:
+    """Returns an image with detail, always the same for one size."""
     values = np.random.default_rng(width * 1000 + height).integers(0, 256, (height, width, 3), dtype=np.uint8)
     return Image.fromarray(values)

@@ -1,4 +1,4 @@
-"""LAVIS and ours give the same tokens with the same weights, in both directions, from the same pictures and texts.
+"""LAVIS and ours give the same tokens with the same weights, in both directions, from the same images and texts.
 
 The kept run of `oracle.py` is compared; a new one where LAVIS_RUN names its folder (`make test-lavis`).
 """
@@ -20,7 +20,7 @@ from retriever.models.lavis import export_lavis
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.texts import blip_caption
-from tests.lavis.oracle_inputs import picture
+from tests.lavis.oracle_inputs import sample_image
 from tests.lavis.ours import tiny_model, tiny_tokenizer
 from tests.paths import GOLDEN_FILES
 
@@ -72,9 +72,9 @@ def test_padding_to_the_longest_instead_of_the_limit_changes_nothing(imported: Q
     torch.testing.assert_close(found, TENSORS["output.tokens"][rows], atol=1e-4, rtol=0)
 
 
-def test_pictures_and_texts_go_the_whole_way(imported: QFormerFusion) -> None:
-    pictures = [picture(*size) for size in FACTS["sizes"]]
-    found = imported.encode(pictures, [blip_caption(text) for text in FACTS["texts"]])
+def test_images_and_texts_go_the_whole_way(imported: QFormerFusion) -> None:
+    images = [sample_image(*size) for size in FACTS["sizes"]]
+    found = imported.encode(images, [blip_caption(text) for text in FACTS["texts"]])
     torch.testing.assert_close(found, TENSORS["output.tokens"], atol=1e-4, rtol=0)
 
 
@@ -88,10 +88,10 @@ def test_texts_are_cut_into_the_same_tokens(imported: QFormerFusion) -> None:
     assert torch.equal(mask, TENSORS["input.mask"])
 
 
-def test_pictures_are_prepared_as_by_lavis_and_omgm() -> None:
-    pictures = [picture(*size) for size in FACTS["sizes"]]
-    squashed = PixelPreparation(16, exact=True)(pictures)
-    padded = PixelPreparation(16, crop=True, target_ratio=1.25)(pictures)
+def test_images_are_prepared_as_by_lavis_and_omgm() -> None:
+    images = [sample_image(*size) for size in FACTS["sizes"]]
+    squashed = PixelPreparation(16, exact=True)(images)
+    padded = PixelPreparation(16, crop=True, target_ratio=1.25)(images)
     torch.testing.assert_close(squashed, TENSORS["input.squashed"], atol=1e-6, rtol=1e-6)
     torch.testing.assert_close(padded, TENSORS["input.pixels"], atol=1e-6, rtol=1e-6)
 

@@ -114,11 +114,11 @@ def test_from_an_empty_cache_to_an_answer(
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "omgm", "serve", "--profile", str(profile), "--index", str(tmp_path / "index")]
-    picture = io.BytesIO()
-    Image.new("RGB", (60, 40), "red").save(picture, "PNG")
+    image = io.BytesIO()
+    Image.new("RGB", (60, 40), "red").save(image, "PNG")
     with running([*command, "--port", str(port)], environment, url):
         asked = {"question": "How large is the area it covers?", "options": '{"k": 3}'}
-        answer = httpx.post(f"{url}/answer", data=asked, files={"image": picture.getvalue()}, timeout=60)
+        answer = httpx.post(f"{url}/answer", data=asked, files={"image": image.getvalue()}, timeout=60)
     body = answer.json()
     assert answer.status_code == 200, body
     assert body["generator_error"] is None and body["generator"] == llama

@@ -51,7 +51,7 @@ def refused(capsys: Capture, *args: object) -> str:
     return capsys.readouterr().err
 
 
-def test_lavis_is_told_by_its_form_and_squashes_pictures(base: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_lavis_is_told_by_its_form_and_squashes_images(base: Path, tmp_path: Path, capsys: Capture) -> None:
     file = checkpoint(tmp_path, {"model": STATE, "epoch": 3})
     report = run(capsys, file, "--base", base, "--out", tmp_path / "out")
     assert report["kind"] == "lavis"
@@ -70,7 +70,7 @@ def test_lavis_is_told_by_its_form_and_squashes_pictures(base: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["omgm", "echosight"])
-def test_omgm_and_echosight_pad_pictures(kind: str, base: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_omgm_and_echosight_pad_images(kind: str, base: Path, tmp_path: Path, capsys: Capture) -> None:
     file = checkpoint(tmp_path, {**STATE, "prompt_tokens": torch.zeros(1, 32, 24)})
     assert "--kind omgm or --kind echosight" in refused(capsys, file, "--base", base, "--out", tmp_path / "out")
     report = run(capsys, file, "--kind", kind, "--base", base, "--out", tmp_path / "out")

@@ -24,7 +24,7 @@ TEXTS = ["what is it", "the old red tree", "how tall is the blue flag", "flag"]
 SIZE = 16
 
 
-def pictures() -> list[Image.Image]:
+def sample_images() -> list[Image.Image]:
     random = np.random.default_rng(0)
     return [
         Image.fromarray(random.integers(0, 256, (height, width, 3), dtype=np.uint8))
@@ -87,7 +87,7 @@ def folder(kept: Path, tmp_path: Path) -> Path:
 @torch.inference_mode()
 def expected(published: Blip2ForImageTextRetrieval, fusion: QFormerFusion, padding: int = 0) -> torch.Tensor:
     processor = BlipImageProcessorPil(size={"height": SIZE, "width": SIZE})
-    pixels = processor(pictures(), return_tensors="pt")["pixel_values"]
+    pixels = processor(sample_images(), return_tensors="pt")["pixel_values"]
     texts = fusion.tokenizer(TEXTS, padding=True, return_tensors="pt")
     ids, mask = (functional.pad(texts[key], (0, padding)) for key in ("input_ids", "attention_mask"))
     output = published(pixels, ids, mask, use_image_text_matching_head=True)
@@ -103,14 +103,14 @@ def test_tokens_are_those_of_transformers(published: Blip2ForImageTextRetrieval,
     fusion = QFormerFusion.load(kept)
     assert fusion.token_shape == (32, 16)
     assert fusion.max_text_tokens == 20
-    found = fusion.encode(pictures(), TEXTS)
+    found = fusion.encode(sample_images(), TEXTS)
     torch.testing.assert_close(found, expected(published, fusion), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(found, expected(published, fusion, padding=9), atol=1e-5, rtol=1e-5)
 
 
 def test_sections_are_pairs_with_one_image(kept: Path) -> None:
     fusion = QFormerFusion.load(kept, batch_size=3)
-    one = pictures()[1]
+    one = sample_images()[1]
     torch.testing.assert_close(fusion.encode_sections(one, TEXTS), fusion.encode([one] * 4, TEXTS))
 
 
@@ -124,20 +124,22 @@ def test_one_image_is_encoded_once(kept: Path, monkeypatch: pytest.MonkeyPatch) 
         return forward(pixels)
 
     monkeypatch.setattr(fusion, "vision_features", counted)
-    fusion.encode_sections(pictures()[0], TEXTS)
+    fusion.encode_sections(sample_images()[0], TEXTS)
     assert sizes == [1]
 
 
 def test_order_is_kept_where_batches_are_sorted_by_length(kept: Path) -> None:
     whole, single = QFormerFusion.load(kept), QFormerFusion.load(kept, batch_size=1)
-    torch.testing.assert_close(single.encode(pictures(), TEXTS), whole.encode(pictures(), TEXTS), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        single.encode(sample_images(), TEXTS), whole.encode(sample_images(), TEXTS), atol=1e-5, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_stays_close(kept: Path, dtype: torch.dtype) -> None:
     half = QFormerFusion.load(kept, dtype=dtype)
     assert {p.dtype for p in half.parameters()} == {dtype}
-    found, exact = half.encode(pictures(), TEXTS), QFormerFusion.load(kept).encode(pictures(), TEXTS)
+    found, exact = half.encode(sample_images(), TEXTS), QFormerFusion.load(kept).encode(sample_images(), TEXTS)
     assert found.dtype == torch.float32
     assert functional.cosine_similarity(found, exact, dim=-1).min() > 0.99
 
@@ -148,7 +150,7 @@ def test_saved_as_ours_it_stays_the_same(kept: Path, tmp_path: Path) -> None:
     again = QFormerFusion.load(tmp_path)
     assert again.vision_norm.eps == 1e-6
     assert again.pixels == fusion.pixels == PixelPreparation(SIZE, exact=True)
-    assert torch.equal(again.encode(pictures(), TEXTS), fusion.encode(pictures(), TEXTS))
+    assert torch.equal(again.encode(sample_images(), TEXTS), fusion.encode(sample_images(), TEXTS))
 
 
 def test_a_buffer_of_older_checkpoints_is_passed_over(folder: Path) -> None:
@@ -175,7 +177,8 @@ def test_an_older_revision_has_other_names_for_its_heads(folder: Path, kept: Pat
         lambda name: name.replace("vision_projection.", "vision_proj.").replace("text_projection.", "text_proj."),
     )
     assert torch.equal(
-        QFormerFusion.load(folder).encode(pictures(), TEXTS), QFormerFusion.load(kept).encode(pictures(), TEXTS)
+        QFormerFusion.load(folder).encode(sample_images(), TEXTS),
+        QFormerFusion.load(kept).encode(sample_images(), TEXTS),
     )
 
 

@@ -48,7 +48,7 @@ def test_lists_of_any_length() -> None:
     assert BM25().score([], []) == []
 
 
-def test_words_that_point_at_the_picture_do_not_count() -> None:
+def test_words_that_point_at_the_image_do_not_count() -> None:
     question = "What is the capital of the country with this flag?"
     passages = ["The country has this flag, a flag", "The capital is Rabat"]
     scores = BM25().score([question], [passages])[0]
@@ -63,7 +63,7 @@ def test_settings_out_of_range(kwargs: dict[str, Any]) -> None:
 
 
 def test_uneven_lists() -> None:
-    with pytest.raises(ValueError, match="2 questions"):
+    with pytest.raises(ValueError, match="one list per question, 2, got"):
         BM25().score(["a", "b"], [["x"]])
 
 

@@ -32,7 +32,7 @@ EVA02 = {  # open_clip's EVA02 configurations with the smallest EVA-02 of timm
 }
 
 
-def pictures() -> list[Image.Image]:
+def sample_images() -> list[Image.Image]:
     rng = np.random.default_rng(0)
     sizes = [(224, 224), (301, 225), (97, 411)]
     return [Image.fromarray(rng.integers(0, 255, (h, w, 3), dtype=np.uint8)) for w, h in sizes]
@@ -62,7 +62,7 @@ def published(folder: Path) -> tuple[torch.Tensor, torch.Tensor]:
     model, _, transform = open_clip.create_model_and_transforms(f"local-dir:{folder}")
     tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}")
     with torch.no_grad():
-        images = model.eval().encode_image(torch.stack([transform(picture) for picture in pictures()]))
+        images = model.eval().encode_image(torch.stack([transform(image) for image in sample_images()]))
         texts = model.encode_text(tokenizer(TEXTS))
     return functional.normalize(images, dim=-1), functional.normalize(texts, dim=-1)
 
@@ -71,13 +71,13 @@ def test_open_clips_own_pipeline_gives_the_same_vectors(saved: Path) -> None:
     encoder = ClipEncoder.load(saved, batch_size=2)
     images, texts = published(saved)
     assert encoder.dimension == 24
-    torch.testing.assert_close(encoder.encode_images(pictures()), images, atol=1e-5, rtol=0)
+    torch.testing.assert_close(encoder.encode_images(sample_images()), images, atol=1e-5, rtol=0)
     torch.testing.assert_close(encoder.encode_texts(TEXTS), texts, atol=1e-5, rtol=0)
     assert encoder.encode_images([]).shape == encoder.encode_texts([]).shape == (0, 24)
 
 
 @pytest.mark.parametrize("mode", ["longest", "squash"])
-def test_pictures_are_prepared_as_the_folder_asks(saved: Path, tmp_path: Path, mode: str) -> None:
+def test_images_are_prepared_as_the_folder_asks(saved: Path, tmp_path: Path, mode: str) -> None:
     for file in saved.iterdir():
         (tmp_path / file.name).symlink_to(file)
     config = json.loads((saved / "open_clip_config.json").read_text())
@@ -85,7 +85,7 @@ def test_pictures_are_prepared_as_the_folder_asks(saved: Path, tmp_path: Path, m
     (tmp_path / "open_clip_config.json").unlink()
     (tmp_path / "open_clip_config.json").write_text(json.dumps(config))
     images, _ = published(tmp_path)
-    torch.testing.assert_close(ClipEncoder.load(tmp_path).encode_images(pictures()), images, atol=1e-5, rtol=0)
+    torch.testing.assert_close(ClipEncoder.load(tmp_path).encode_images(sample_images()), images, atol=1e-5, rtol=0)
 
 
 def test_windows_read_all_of_a_long_text(saved: Path) -> None:
@@ -102,7 +102,7 @@ def test_half_precision_is_as_asked_and_stays_near(saved: Path) -> None:
     encoder = ClipEncoder.load(saved, dtype=torch.bfloat16)
     assert encoder.model.dtype == torch.bfloat16
     images, texts = published(saved)
-    assert (encoder.encode_images(pictures()) * images).sum(-1).min() > 0.995
+    assert (encoder.encode_images(sample_images()) * images).sum(-1).min() > 0.995
     assert (encoder.encode_texts(TEXTS) * texts).sum(-1).min() > 0.995
 
 
@@ -110,7 +110,7 @@ def test_a_pickled_checkpoint_is_refused_until_it_is_converted(saved: Path, tmp_
     state = open_clip.create_model(f"local-dir:{saved}").state_dict()
     torch.save(state, tmp_path / "open_clip_pytorch_model.bin")
     (tmp_path / "open_clip_config.json").write_text((saved / "open_clip_config.json").read_text())
-    with pytest.raises(ValueError, match=r"holds no \.safetensors file"):
+    with pytest.raises(ValueError, match=r"has no \.safetensors file"):
         ClipEncoder.load(tmp_path)
     (tmp_path / "other.safetensors").write_bytes(b"")
     with pytest.raises(ValueError, match=r"open_clip_model\.safetensors: not found; .*convert_checkpoint"):
@@ -121,5 +121,5 @@ def test_a_pickled_checkpoint_is_refused_until_it_is_converted(saved: Path, tmp_
 
 
 def test_it_cannot_be_saved_as_one_of_transformers(saved: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="only models of transformers are saved, not OpenClip"):
+    with pytest.raises(ValueError, match="only models of transformers can be saved, not OpenClip"):
         ClipEncoder.load(saved).save(tmp_path)

@@ -1,4 +1,4 @@
-"""Pictures padded to a ratio, scaled and cut: sizes and positions worked out by hand."""
+"""Images padded to a ratio, scaled and cut: sizes and positions worked out by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PADDED = PixelPreparation(224, crop=True, target_ratio=1.25)
 
 
 def columns(image: Image.Image) -> list[int]:
-    """Which columns of a picture are black in every row."""
+    """Which columns of an image are black in every row."""
     values = np.asarray(image)
     return [int(x) for x in np.flatnonzero((values == 0).all((0, 2)))]
 
@@ -23,9 +23,9 @@ def rows(image: Image.Image) -> list[int]:
     return columns(image.transpose(Image.Transpose.TRANSPOSE))
 
 
-def test_a_long_picture_gets_black_above_and_below() -> None:
+def test_a_long_image_gets_black_above_and_below() -> None:
     # 560 x 200: at least 560 / 1.25 = 448 high, so 248 / 2 = 124 rows above and below; 560 x 448 becomes 280 x 224,
-    # where the picture lies in rows 62 to 162, and columns 28 to 252 are kept.
+    # where the image lies in rows 62 to 162, and columns 28 to 252 are kept.
     image = PADDED.resize(Image.new("RGB", (560, 200), "white"))
     assert image.size == (224, 224)
     black = rows(image)
@@ -34,20 +34,20 @@ def test_a_long_picture_gets_black_above_and_below() -> None:
     assert columns(image) == []
 
 
-def test_a_tall_picture_gets_black_on_both_sides() -> None:
+def test_a_tall_image_gets_black_on_both_sides() -> None:
     image = PADDED.resize(Image.new("RGB", (200, 560), "white"))
     assert set(columns(image)) >= set(range(60)) | set(range(164, 224))
     assert rows(image) == []
 
 
 @pytest.mark.parametrize("size", [(224, 224), (300, 250), (249, 200)])
-def test_a_picture_within_the_ratio_gets_no_black(size: tuple[int, int]) -> None:
+def test_an_image_within_the_ratio_gets_no_black(size: tuple[int, int]) -> None:
     image = PADDED.resize(Image.new("RGB", size, "white"))
     assert image.size == (224, 224)
     assert rows(image) == columns(image) == []
 
 
-def test_without_scaling_the_picture_lies_where_it_is_computed_to() -> None:
+def test_without_scaling_the_image_is_where_it_is_computed_to_be() -> None:
     # 10 x 3 at a ratio of 1.25: (10 / 1.25 - 3) / 2 = 2.5, so 2 rows on both ends: 10 x 7, not resampled at size 7.
     # Of 10 columns 7 are kept, from round(3 / 2) = 2 on.
     values = np.arange(1, 31, dtype=np.uint8).reshape(3, 10)
