@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.metrics import rank_of, ranked, recall_at_k
+from evaluation.metrics import percent, rank_of, ranked, recall_at_k
 from evaluation.records import QueryRecord, SectionRecord
 from retriever.files import replacing, write_whole
 from retriever.fusion import fuse
@@ -84,6 +84,19 @@ def sweep(
         write_whole(out / "sweep.json", json.dumps(table, indent=2, ensure_ascii=False).encode() + b"\n")
         _draw(table, out / "sweep.png")
     return table
+
+
+def as_text(table: Mapping[str, Any]) -> str:
+    """Returns the tables of a sweep as text for the terminal, in percent."""
+    lines = []
+    for key, measure in (("alpha", "recall@1"), ("beta", "section_recall@1")):
+        lines.append(f"{key:>6}  {measure} in percent")
+        lines += [f"{row[key]:6.2f}  {percent(row[measure]):>5}" for row in table[f"by_{key}"]]
+    if "reported" in table:
+        reported = table["reported"]
+        figures = [f"{name} {percent(reported[name])}" for name in ("recall@1", "recall@5", "section_recall@1")]
+        lines.append(f"on {reported['split']}, {reported['n']} queries: {', '.join(figures)}")
+    return "\n".join(lines)
 
 
 def _scores(record: QueryRecord) -> _Scores:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 from omgm.commands.common import describe, existing, print_json, profile_of
@@ -49,7 +48,7 @@ def run(args: argparse.Namespace) -> None:
 
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
-    from evaluation.sweep import sweep
+    from evaluation.sweep import as_text, sweep
     from omgm.parts import open_retriever
     from omgm.profile import parse_overrides, write_profile
 
@@ -81,23 +80,5 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(table)
         return
-    _print(table["by_alpha"], "alpha", "recall@1")
-    _print(table["by_beta"], "beta", "section_recall@1")
-    print(f"figures in percent; alpha {table['alpha']:g}, beta {table['beta']:g}: use them with --profile {tuned}")
-    if report:
-        print(_reported(table["reported"]))
-
-
-def _print(rows: Sequence[dict[str, float | None]], key: str, measure: str) -> None:
-    from evaluation.metrics import percent
-
-    print(f"{key:>6}  {measure}")
-    for row in rows:
-        print(f"{row[key]:6.2f}  {percent(row[measure]):>5}")
-
-
-def _reported(figures: dict[str, str | float | None]) -> str:
-    from evaluation.metrics import percent
-
-    shares = ("recall@1", "recall@5", "mrr", "section_recall@1")
-    return "  ".join(f"{key} {percent(v) if key in shares else v}" for key, v in figures.items())  # type: ignore[arg-type]
+    print(as_text(table))
+    print(f"alpha {table['alpha']:g}, beta {table['beta']:g}: use them with --profile {tuned}")

@@ -16,6 +16,7 @@ from evaluation.bem import Bem, Ids
 from evaluation.datasets import load
 from evaluation.notebook import evaluate_file
 from evaluation.run import evaluate
+from evaluation.summary import as_text
 from retriever.types import Generation, GenerationRequest
 from tests.fakes.question_files import write_jsonl
 from tests.fakes.questions import QUESTIONS, WAVE, ask, lines_of, run
@@ -259,6 +260,19 @@ def test_all_fail(tmp_path: Path, images: Path) -> None:
     metrics = run(FakeRetriever(), images, tmp_path / "run", [QUESTIONS[3]])
     assert (metrics["n_failed"], metrics["answer"]["accuracy"], metrics["latency_ms"]["retrieve_p50"]) == (1, 0.0, None)
     assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_the_screen_shows_percent(tmp_path: Path, images: Path) -> None:
+    lines = as_text(run(Steps(), images, tmp_path / "run")).splitlines()
+    assert lines[:6] == [
+        "evqa, profile colors: 10 questions, 4 failed; figures in percent",
+        "step1   recall@1  60.0  recall@5  60.0  recall@10  60.0  recall@20  60.0",
+        "step2   recall@1  60.0  recall@5  60.0  recall@10  60.0  recall@20  60.0",
+        "step3   section recall@1  55.6",
+        "answer  evqa_exact_match  40.0",
+        "        BEM is missing, so this is exact match alone: a lower bound of E-VQA's own figure.",
+    ]
+    assert lines[6].startswith("time    retrieve p50 ")
 
 
 def test_few_arguments_are_enough(tmp_path: Path, images: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from evaluation.ablation import as_markdown, step_table
 from evaluation.records import GoldRecord, QueryRecord
-from evaluation.sweep import sweep
+from evaluation.sweep import as_text, sweep
 from tests.fakes.records import SectionScores, candidate, record
 from tests.fakes.records import evidence as section_of
 
@@ -69,6 +69,13 @@ def test_another_split_is_reported(tmp_path: Path) -> None:
         0.5,
         0.5,
     )
+    assert as_text(table).splitlines() == [
+        " alpha  recall@1 in percent",
+        "  0.50   66.7",
+        "  beta  section_recall@1 in percent",
+        "  0.20   66.7",
+        "on test, 2 queries: recall@1 50.0, recall@5 50.0, section_recall@1 50.0",
+    ]
     assert json.loads((tmp_path / "sweep" / "sweep.json").read_text(encoding="utf-8")) == table
     assert (tmp_path / "sweep" / "sweep.png").read_bytes().startswith(b"\x89PNG")
 
