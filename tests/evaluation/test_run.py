@@ -263,7 +263,7 @@ def test_all_fail(tmp_path: Path, images: Path) -> None:
 
 
 def test_the_screen_shows_percent(tmp_path: Path, images: Path) -> None:
-    lines = as_text(run(Steps(), images, tmp_path / "run")).splitlines()
+    lines = as_text(run(FakeRetriever(), images, tmp_path / "run")).splitlines()
     assert lines[:6] == [
         "evqa, profile colors: 10 questions, 4 failed; figures in percent",
         "step1   recall@1  60.0  recall@5  60.0  recall@10  60.0  recall@20  60.0",
