@@ -54,7 +54,7 @@ def test_a_knowledge_base_without_images_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds none of the main images"):
         main_images(tmp_path, tmp_path / "kb.jsonl", None, entities)
     (tmp_path / "file.txt").touch()
-    with pytest.raises(ValueError, match="not a folder, nor a ZIM file"):
+    with pytest.raises(ValueError, match="neither a folder nor a ZIM file"):
         main_images(tmp_path / "file.txt", tmp_path / "kb.jsonl", None, entities)
 
 
