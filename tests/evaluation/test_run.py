@@ -277,7 +277,7 @@ def test_the_screen_shows_percent(tmp_path: Path, images: Path) -> None:
 
 def test_few_arguments_are_enough(tmp_path: Path, images: Path) -> None:
     metrics = evaluate(FakeRetriever(), None, QUESTIONS[:2], str(images), str(tmp_path / "run"), progress=False)
-    described = {"name": "colors", "counts": {"entities": 3}}
+    described = {"name": "three lands", "counts": {"entities": 3}}
     assert [metrics[key] for key in ("dataset", "profile", "settings", "index")] == ["evqa", "custom", {}, described]
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_a_world_on_disk_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         imagined, "imagined_world", lambda *_: ({c: few[c] for c in chosen}, {c: flags[c] for c in chosen})
     )
-    monkeypatch.setattr(imagined, "FlagBatches", lambda *args: FlagBatches(*args, backgrounds=4))
+    monkeypatch.setattr(imagined, "FlagBatches", functools.partial(FlagBatches, backgrounds=4))
     write_world(tmp_path, 2, photographs=2, questions_each=3)
     rows = list(csv.DictReader((tmp_path / "train.csv").read_text(encoding="utf-8").splitlines()))
     assert len(rows) == 12
