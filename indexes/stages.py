@@ -178,7 +178,7 @@ def store_tokens(
 
 
 def section_texts(entity: Entity) -> list[str]:
-    """Returns what the fusion encoder reads of each section."""
+    """Returns the text of each section as the fusion encoder reads it."""
     return [blip_caption(section_passage(entity.title, section.title, section.text)) for section in entity.sections]
 
 

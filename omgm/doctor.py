@@ -102,7 +102,7 @@ def config_finding(name: str, gpus: Sequence[Device]) -> Finding:
 
 
 def obstacles(profile: Profile, gpus: Sequence[Device]) -> list[str]:
-    """Returns what keeps a profile from running on this machine: device, memory, packages, weights or disk space."""
+    """Lists the obstacles to running a profile on this machine: device, memory, packages, weights or disk space."""
     problems = [finding.found for finding in [_fit_finding(profile, gpus)] if finding.status == "fail"]
     requirements = extras()
     for extra, why in needed_extras(profile).items():

@@ -126,7 +126,7 @@ def _negatives(index: EntityIndex, gold: Sequence[str], found: Sequence[int]) ->
 
 
 def _resume(journal: Path, header: dict[str, object]) -> dict[str, ImageNegatives]:
-    """Returns what the journal holds, and leaves it without an unfinished last line."""
+    """Reads the journal and cuts off an unfinished last line."""
     lines = journal.read_text(encoding="utf-8").split("\n")[:-1] if journal.is_file() else []
     if lines and json.loads(lines[0]) != header:
         raise ValueError(f"{journal}: started with {lines[0]}, not {json.dumps(header)}; delete it to start over")
