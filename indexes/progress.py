@@ -22,6 +22,7 @@ def progress_bar(
     desc: str | None = None,
     unit: str = "it",
     unit_scale: bool = False,
+    bar_format: str | None = None,
     shown: bool = True,
     file: TextIO | None = None,
 ) -> tqdm[T]:
@@ -37,6 +38,7 @@ def progress_bar(
         desc: What stands before the bar.
         unit: What is counted, in the singular.
         unit_scale: Whether to write large numbers as kB, MB, …
+        bar_format: tqdm's format of the line, for other than its own.
         shown: False keeps quiet.
         file: Where to write; stderr by default.
     """
@@ -53,6 +55,7 @@ def progress_bar(
         desc=desc,
         unit=unit,
         unit_scale=unit_scale,
+        bar_format=bar_format,
         disable=not shown,
         **options,
     )

@@ -127,8 +127,8 @@ class _Progress:
         self.optimization = optimization
         self.measured = dict(state.metrics)
         share = optimization.share(state.step, state.seconds)
-        self._bar: tqdm[object] = progress_bar(total=1.0, initial=share, desc=name, shown=shown)
-        self._bar.bar_format = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+        line = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
+        self._bar: tqdm[object] = progress_bar(total=1.0, initial=share, desc=name, bar_format=line, shown=shown)
 
     def update(self, state: _RunState) -> None:
         """Moves the bar to `state`."""

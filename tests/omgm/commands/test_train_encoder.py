@@ -32,6 +32,7 @@ def test_the_device_is_the_profiles(
 
     def train_encoder(encoder: Path, data: EncoderData, out: Path, config: TrainingConfig) -> Path:
         configs.append(config)
+        out.mkdir()
         return out / "encoder"
 
     monkeypatch.setattr(module, "train_encoder", train_encoder)
