@@ -161,7 +161,7 @@ def test_without_images_or_fusion_encoder(tmp_path: Path) -> None:
     step1 = build(kb, images, tmp_path / "step1", fusion=None)
     assert step1.manifest.inputs.fusion is None and step1.section_rows(0) == range(0)
     assert step1.image_path(0) is not None
-    with pytest.raises(ValueError, match=r"fusion encoder 'color-fusion-1' now, None when it was built"):
+    with pytest.raises(ValueError, match=r"fusion encoder 'fake-fusion-1' now, None when it was built"):
         Index.open(tmp_path / "step1", fusion=FakeFusion())
 
 
@@ -297,15 +297,15 @@ def test_same_inputs_are_not_built_again_and_others_need_overwrite(tmp_path: Pat
     encoder.fuse = Fuse(1)
     build(kb, images, out, encoder=encoder)
     assert contents(out) == before
-    other = FakeEncoder(fingerprint="color-encoder-2")
-    with pytest.raises(ValueError, match=r"encoder: 'color-encoder-1' there, 'color-encoder-2' now.*--overwrite"):
+    other = FakeEncoder(fingerprint="fake-encoder-2")
+    with pytest.raises(ValueError, match=r"encoder: 'fake-encoder-1' there, 'fake-encoder-2' now.*--overwrite"):
         build(kb, images, out, encoder=other)
     assert contents(out) == before
     (images / "flag" / "Lost.png").write_bytes((images / "flag" / "Plain.png").read_bytes())
     with pytest.raises(ValueError, match=r"other inputs \(pictures"):
         build(kb, images, out)
     index = build(kb, images, out, encoder=other, overwrite=True)
-    assert index.manifest.inputs.encoder == "color-encoder-2" and index.image_path(4) is not None
+    assert index.manifest.inputs.encoder == "fake-encoder-2" and index.image_path(4) is not None
 
 
 def test_an_unfinished_build_of_other_inputs_needs_overwrite(tmp_path: Path) -> None:

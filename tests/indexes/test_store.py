@@ -108,9 +108,9 @@ def test_threads_read_the_same(built: Path) -> None:
 
 
 def test_models_that_do_not_fit(built: Path) -> None:
-    with pytest.raises(ValueError, match=r"encoder 'other' now, 'color-encoder-1' when it was built.*build-index"):
+    with pytest.raises(ValueError, match=r"encoder 'other' now, 'fake-encoder-1' when it was built.*build-index"):
         Index.open(built, encoder=FakeEncoder(fingerprint="other"))
-    with pytest.raises(ValueError, match=r"fusion encoder 'other' now, 'color-fusion-1' when it was built"):
+    with pytest.raises(ValueError, match=r"fusion encoder 'other' now, 'fake-fusion-1' when it was built"):
         Index.open(built, fusion=FakeFusion(fingerprint="other"))
     with pytest.raises(ValueError, match=r"fusion token shape \(32, 9\) now, \(32, 8\) when it was built"):
         Index.open(built, fusion=FakeFusion(width=9))
