@@ -240,12 +240,12 @@ def test_steps_that_do_not_fit_leave_the_pipeline_as_it_was(index: Index) -> Non
 def test_a_batch_under_way_keeps_its_steps(index: Index) -> None:
     class Replaces(Sign):
         def start(self, queries: object) -> Finish:
-            retriever.steps = [Sign("new")]
+            running.steps = [Sign("new")]
             return super().start(queries)
 
-    retriever = Retriever([Replaces("a"), Sign("b")], index)
-    assert list(retriever.retrieve([FRANCE])[0].timings_ms) == ["a", "b"]
-    assert list(retriever.retrieve([FRANCE])[0].timings_ms) == ["new"]
+    running = Retriever([Replaces("a"), Sign("b")], index)
+    assert list(running.retrieve([FRANCE])[0].timings_ms) == ["a", "b"]
+    assert list(running.retrieve([FRANCE])[0].timings_ms) == ["new"]
 
 
 def test_every_step_starts_before_the_first_finishes(index: Index) -> None:

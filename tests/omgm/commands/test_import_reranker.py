@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoTokenizer, BertTokenizerFast
+from transformers import AutoTokenizer, BertTokenizer
 
 from omgm.__main__ import main
 from omgm.profile import load_profile
@@ -128,7 +128,8 @@ def test_the_tower_may_come_from_its_own_checkpoint(tmp_path: Path, base: Path, 
     torch.save(tower | last, tmp_path / "eva_vit_g.pth")
     report = run(capsys, *args, "--base", tmp_path / "eva_vit_g.pth")
     assert report["from_base"] == {"vision": 28}
-    assert bool((QFormerFusion.load(tmp_path / "out").vision.embeddings.position_embedding == 1).all())
+    vision: Any = QFormerFusion.load(tmp_path / "out").vision
+    assert bool((vision.embeddings.position_embedding == 1).all())
     torch.save({"other": torch.zeros(1)}, tmp_path / "eva_vit_g.pth")
     assert "has no pos_embed" in refused(capsys, *args, "--base", tmp_path / "eva_vit_g.pth")
 
@@ -150,7 +151,8 @@ def test_a_whole_checkpoint_needs_no_base(tmp_path: Path, base: Path, capsys: Ca
     assert sum(report["from_base"].values()) == 0
     fusion = QFormerFusion.load(tmp_path / "out")
     assert fusion.config.num_attention_heads == 2
-    assert fusion.vision.config.num_attention_heads == 2
+    vision: Any = fusion.vision
+    assert vision.config.num_attention_heads == 2
 
 
 @pytest.mark.parametrize(
@@ -251,7 +253,7 @@ def test_files_of_other_kinds_are_refused(base: Path, tmp_path: Path, capsys: Ca
 def test_a_tokenizer_as_bert_has_it_gets_the_word_that_blip2_adds(base: Path, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    BertTokenizerFast(str(tmp_path / "bert" / "vocab.txt")).save_pretrained(tmp_path / "bert")
+    BertTokenizer(str(tmp_path / "bert" / "vocab.txt")).save_pretrained(tmp_path / "bert")
     file = checkpoint(tmp_path, {"model": STATE})
     run(capsys, file, "--base", base, "--tokenizer", tmp_path / "bert", "--out", tmp_path / "out")
     tokenizer = QFormerFusion.load(tmp_path / "out").tokenizer

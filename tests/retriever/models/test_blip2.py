@@ -163,7 +163,7 @@ def test_a_buffer_of_older_checkpoints_is_passed_over(folder: Path) -> None:
 
 def renamed(folder: Path, rename: Callable[[str], str]) -> None:
     """Renames the tensors of a checkpoint in shards."""
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for shard in folder.glob("model-*.safetensors"):
         tensors = {rename(name): tensor for name, tensor in load_file(shard).items()}
         save_file(tensors, shard, {"format": "pt"})

@@ -159,7 +159,8 @@ def clip_tokenizer() -> CLIPTokenizer:
 
 def unit(features: Any) -> torch.Tensor:
     vectors: torch.Tensor = getattr(features, "pooler_output", features)
-    return vectors / vectors.norm(dim=-1, keepdim=True)
+    normalized: torch.Tensor = vectors / vectors.norm(dim=-1, keepdim=True)
+    return normalized
 
 
 SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
