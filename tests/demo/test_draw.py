@@ -143,7 +143,7 @@ def test_bad_layer_is_named(layer: str, message: str) -> None:
 
 
 def test_height_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="height 0"):
+    with pytest.raises(ValueError, match="height must be at least 1 pixel, got 0"):
         draw(parse("2:3; field red"), 0)
 
 

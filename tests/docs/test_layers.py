@@ -12,8 +12,8 @@ from tests.paths import ROOT
 
 LAYERS = (
     {"llm", "retriever"},
-    {"generators", "indexes", "demo"},
-    {"training", "evaluation", "serving"},
+    {"generators", "indexes"},
+    {"training", "evaluation", "serving", "demo"},
     {"omgm", "demo.pretraining"},
 )
 """From bottom to top; a package imports only from layers below its own."""

@@ -71,7 +71,7 @@ def test_help_imports_nothing_heavy() -> None:
         ),
         (
             ["train-encoder", "--kb", "a", "--images", "b", "--queries", "c", "--out", "d"],
-            "--queries and --query-images go together",
+            "--queries and --query-images must be given together",
         ),
     ],
 )
@@ -94,7 +94,7 @@ def test_grids() -> None:
     assert grid("0:1:0.25") == [0.0, 0.25, 0.5, 0.75, 1.0]
     assert grid("0.1,0.9") == [0.1, 0.9]
     for wrong in ("", "a", "0:1:0", "0:2:1"):
-        with pytest.raises(Exception, match=r"neither|leaves"):
+        with pytest.raises(Exception, match=r"neither|between 0 and 1"):
             grid(wrong)
 
 

@@ -58,5 +58,5 @@ def test_ragged_spans_equal_float64_brute_force(mode: ScoreMode) -> None:
 
 def test_nothing_to_compare_and_shapes_that_do_not_fit() -> None:
     assert max_sim_spans(QUERY[None], stored(SECTIONS, ()), [], []) == []
-    with pytest.raises(ValueError, match=r"need one H, got \[1, 2, 2\] and \[1, 2, 3\]"):
+    with pytest.raises(ValueError, match=r"must have the same H, got \[1, 2, 2\] and \[1, 2, 3\]"):
         max_sim_spans(QUERY[None], stored(torch.zeros(1, 2, 3)), [0], [range(1)])
