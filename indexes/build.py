@@ -47,7 +47,8 @@ from indexes.stages import (
     write_articles,
 )
 from indexes.store import Index
-from indexes.summarize import Summarizer, summarize_all
+from indexes.summarizers import Summarizer
+from indexes.summary_file import summarize_all
 from indexes.tokens import TokenType
 from retriever.files import as_line, write_whole
 from retriever.protocols import DualEncoder, FusionEncoder

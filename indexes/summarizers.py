@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from llm.chat import ChatClient, Message
 from llm.context import Cut, cut_characters
@@ -13,6 +14,17 @@ from retriever.lexical import words
 from retriever.types import Entity
 
 logger = logging.getLogger(__name__)
+
+
+class Summarizer(Protocol):
+    """Writes the short texts that step 1 searches."""
+
+    @property
+    def name(self) -> str:
+        """The summarizer with all that changes its output: two summarizers of the same name write the same."""
+
+    def summarize(self, entities: Sequence[Entity]) -> list[str]:
+        """Returns one summary per entity."""
 
 
 def _stems(*lines: str) -> frozenset[str]:

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from indexes.store import Index
-from indexes.summarize import Summarizer
+from indexes.summarizers import Summarizer
 from llm.background import BackgroundLoop
 from omgm import parts
 from omgm.profile import Profile, load_profile

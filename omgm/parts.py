@@ -14,8 +14,7 @@ from generators.reader.reader import ExtractiveReader
 from indexes.build import build_index
 from indexes.formats import OWN_IMAGES, guess_format
 from indexes.store import Index
-from indexes.summarize import Summarizer
-from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer
+from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer, Summarizer
 from llm.chat import ChatClient
 from llm.context import Cut, cut_characters, token_cut
 from omgm.downloads.hub import local_folder

@@ -19,15 +19,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from indexes.formats import read_knowledge_base
-from indexes.summarize import Summarizer
+from indexes.summarizers import Summarizer
 from retriever.images import load_image
 from retriever.models.encoder import ClipEncoder
 from retriever.models.small_clip import SmallCLIPConfig
 from training.augment import vary
-from training.clip_loss import clip_loss
 from training.config import TrainingConfig
 from training.images import ImageLoader, load_images, main_images
 from training.loop import train
+from training.losses import clip_loss
 
 logger = logging.getLogger(__name__)
 

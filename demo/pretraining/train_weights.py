@@ -36,9 +36,9 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
-from training.clip_loss import clip_loss, same_pairs
 from training.config import Optimization, RerankerTrainingConfig
 from training.loop import train
+from training.losses import clip_loss, same_pairs
 from training.mine import mine_negatives
 from training.tokenizer import train_tokenizer
 from training.train_reranker import RerankerData, train_reranker

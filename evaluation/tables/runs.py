@@ -28,8 +28,7 @@ from evaluation.tables.variants import (
 from indexes.build import build_index
 from indexes.manifest import Candidates
 from indexes.store import Index
-from indexes.summarize import Summarizer
-from indexes.summarizers import ExtractiveSummarizer
+from indexes.summarizers import ExtractiveSummarizer, Summarizer
 from indexes.tokens import TokenType
 from retriever.maxsim import ScoreMode
 from retriever.pipeline import Retriever

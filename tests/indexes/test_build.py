@@ -17,7 +17,7 @@ from PIL import Image
 from indexes.build import build_index
 from indexes.sections import DROPPED_BY_REFERENCE
 from indexes.store import Index
-from indexes.summarize import summarize_all
+from indexes.summary_file import summarize_all
 from retriever.images import FORMATS
 from retriever.types import Entity, Section
 from tests.fakes.ghostscript import EPS, install_trap

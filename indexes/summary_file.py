@@ -1,26 +1,15 @@
-"""Summaries of articles: what a summarizer is, and a file with one JSON line per entity that survives a kill."""
+"""The file of summaries: one JSON line per entity, written batch by batch so that a killed run resumes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from indexes.growing import GrowingLines
 from indexes.progress import progress_bar
+from indexes.summarizers import Summarizer
 from retriever.types import Entity
-
-
-class Summarizer(Protocol):
-    """Writes the short texts that step 1 searches."""
-
-    @property
-    def name(self) -> str:
-        """The summarizer with all that changes its output: two summarizers of the same name write the same."""
-
-    def summarize(self, entities: Sequence[Entity]) -> list[str]:
-        """Returns one summary per entity."""
 
 
 def summarize_all(
