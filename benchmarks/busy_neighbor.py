@@ -24,10 +24,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 WAYS: dict[str, dict[str, str]] = {
-    "libgomp's default": {"OMP_WAIT_POLICY": ""},
+    "default": {},
     "OMP_WAIT_POLICY=PASSIVE": {"OMP_WAIT_POLICY": "PASSIVE"},
-    "GOMP_SPINCOUNT=10000": {"OMP_WAIT_POLICY": "", "GOMP_SPINCOUNT": "10000"},
-    "OMP_NUM_THREADS=1": {"OMP_WAIT_POLICY": "", "OMP_NUM_THREADS": "1"},
+    "GOMP_SPINCOUNT=1000": {"GOMP_SPINCOUNT": "1000"},
+    "GOMP_SPINCOUNT=30000": {"GOMP_SPINCOUNT": "30000"},
+    "OMP_NUM_THREADS=1": {"OMP_NUM_THREADS": "1"},
 }
 CONTROLLED = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS")
 NEIGHBORS = (0, 1, 2)

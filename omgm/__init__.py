@@ -6,12 +6,7 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
-
-# OpenMP's threads spin while they wait for each other, so beside another busy process they keep each other from the
-# cores (docs/performance.md). PyTorch reads the variable while it is loaded, so it is set before.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 if TYPE_CHECKING:
     from omgm.api import OMGM

@@ -21,6 +21,7 @@ class ServingSettings(BaseModel):
         max_queue: Largest number of queries in the queue; further ones are rejected with 429.
         timeout_s: Longest time in seconds from the end of the upload to the answer.
         upload_timeout_s: Longest time in seconds that an upload may take.
+        model_threads: Threads of each model on a CPU; by default PyTorch's choice, one per core.
         decode_threads: Number of images that are decoded at the same time.
         evidence_sections: Number of the best entity's sections in a response; the generator reads the first.
         image_hosts: Hosts (`host` or `host:port`) that images may be fetched from by URL.
@@ -39,6 +40,7 @@ class ServingSettings(BaseModel):
     max_queue: int = Field(default=128, ge=1)
     timeout_s: float = Field(default=30, gt=0)
     upload_timeout_s: float = Field(default=60, gt=0)
+    model_threads: int | None = Field(default=None, ge=1)
     decode_threads: int = Field(default=2, ge=1)
     evidence_sections: int = Field(default=3, ge=1)
     image_hosts: tuple[str, ...] = ()

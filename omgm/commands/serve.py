@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from omgm.commands.common import add_profile, profile_of
@@ -20,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Runs the service until it is stopped."""
     profile = profile_of(args)
+    limit_threads(profile.serving.model_threads)
 
     import uvicorn
     from PIL import Image
@@ -37,3 +39,12 @@ def run(args: argparse.Namespace) -> None:
     host = f"[{args.host}]" if ":" in args.host else args.host
     print(f"Serving {args.index} at http://{host}:{args.port}/ (Ctrl-C stops it)", flush=True)
     uvicorn.run(app, host=args.host, port=args.port, log_level="info" if args.verbose else "warning")
+
+
+def limit_threads(count: int | None) -> None:
+    """Limits the threads of PyTorch and FAISS; OMP_NUM_THREADS in the environment takes precedence.
+
+    OpenMP reads the variable while they are imported, so this has to come before.
+    """
+    if count is not None:
+        os.environ.setdefault("OMP_NUM_THREADS", str(count))
