@@ -200,7 +200,7 @@ def _kind(row: Row) -> str:
 
 
 def _evaluation(row: Row) -> list[Any]:
-    """Returns what predictions are compared with by InfoSeek: a number and its range, or the accepted strings."""
+    """Returns the reference for InfoSeek's rules: a number and its range, or the accepted strings."""
     country, kind = countries()[row["dataset_category_id"]], _kind(row)
     if _kinds()[kind].get("answer") == "number":
         value = float(country[kind])

@@ -48,7 +48,7 @@ class FakeHub:
         return [path.rsplit("/", 1)[-1] for method, path, _ in self.log if method == "GET" and "/api/" not in path]
 
     def entry(self, name: str, content: bytes) -> dict[str, Any]:
-        """Returns what the hub lists about a file: its size and hashes."""
+        """Returns the hub's listing of a file: its size and hashes."""
         size = len(content) + (name in self.short)
         entry: dict[str, Any] = {"size": size, "oid": git_sha(content)}
         if name.endswith(LARGE):
