@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
+from retriever.files import write_whole
 from serving.settings import ServingSettings
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -239,9 +240,7 @@ def write_profile(folder: Path, extends: str, values: Mapping[str, Any]) -> Path
                     value = f"./{Path(value).resolve().relative_to(folder.resolve()).as_posix()}"
                 lines.append(f"{key} = {_toml(value)}")
     path = folder / "profile.toml"
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    write_whole(path, ("\n".join(lines) + "\n").encode())
     return path
 
 

@@ -46,6 +46,7 @@ class EncoderData:
         summarizer: Writes the summaries that step 1 will search.
         labeled: Image files beyond the main images, each with the id of the entity that it shows.
         kb_format: See `indexes.formats`; guessed when `None`.
+        drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
     """
 
     kb: Path
@@ -53,6 +54,7 @@ class EncoderData:
     summarizer: Summarizer
     labeled: Sequence[tuple[Path, str]] = ()
     kb_format: str | None = None
+    drop_sections: Sequence[str] | None = None
 
 
 def train_encoder(
@@ -81,7 +83,7 @@ def train_encoder(
         raise ValueError(
             f"{encoder}: a {model.model.config.model_type} model cannot be adapted; start from a small_clip one"
         )
-    entities = list(read_knowledge_base(data.kb, data.kb_format))
+    entities = list(read_knowledge_base(data.kb, data.kb_format, data.drop_sections))
     row_of = {entity.id: row for row, entity in enumerate(entities)}
     unknown = sorted({name for _, name in data.labeled} - row_of.keys())
     if unknown:

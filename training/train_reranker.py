@@ -59,6 +59,7 @@ class RerankerData:
         query_image_of: Finds the file of a question's image by its id; returns `None` if there is none.
         negatives: The file that `mine_negatives` wrote.
         kb_format: See `indexes.formats`; guessed when `None`.
+        drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
     """
 
     kb: Path
@@ -67,6 +68,7 @@ class RerankerData:
     query_image_of: Callable[[str], Path | None]
     negatives: Path
     kb_format: str | None = None
+    drop_sections: Sequence[str] | None = None
 
 
 def train_reranker(
@@ -145,7 +147,8 @@ def _read(data: RerankerData) -> tuple[dict[str, Entity], list[Sample], dict[Ima
     """Reads the entities, the samples and the images of a training."""
     mined = read_negatives(data.negatives)
     wanted = {key for found in mined.values() for key in found} | {key for q in data.questions for key in q.entity_ids}
-    entities = {entity.id: entity for entity in read_knowledge_base(data.kb, data.kb_format) if entity.id in wanted}
+    articles = read_knowledge_base(data.kb, data.kb_format, data.drop_sections)
+    entities = {entity.id: entity for entity in articles if entity.id in wanted}
     main = main_images(data.images, data.kb, data.kb_format, entities)
     paths = {question.image_id: data.query_image_of(question.image_id) for question in data.questions}
     samples = make_samples(data.questions, entities, mined, lambda entity: main.get(entity.id), paths.get, CANDIDATES)

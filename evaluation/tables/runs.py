@@ -62,6 +62,7 @@ class Components:
     candidates: Candidates
     device: str = "cpu"
     bem: Bem | None = None
+    drop_sections: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +210,7 @@ class TableRuns:
                 encoder=parts.encoder,
                 fusion=fusion,
                 kb_format=given.kb_format,
+                drop_sections=parts.drop_sections,
                 candidates=candidates,
                 tokens=parts.tokens,
                 progress=self._progress,

@@ -107,6 +107,7 @@ def _components(profile: Profile, bem: Path | None) -> Components:
         candidates=profile.search.candidates,
         device=parts.placement(profile)[0],
         bem=None if bem is None else load_bem(existing(bem, "--bem")),
+        drop_sections=profile.index.drop_sections,
     )
 
 

@@ -50,6 +50,7 @@ def run(args: argparse.Namespace) -> None:
         summarizer=build_summarizer(profile),
         labeled=_labeled(args) if args.queries is not None else (),
         kb_format=args.kb_format,
+        drop_sections=profile.index.drop_sections,
     )
     folder = train_encoder(model_folder(profile, "encoder"), data, args.out, config)
     print(f"trained; use it with --profile {write_trained(args, 'encoder.model', folder)}")

@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> None:
         query_image_of=finder(args),
         negatives=existing(args.negatives, "--negatives"),
         kb_format=args.kb_format,
+        drop_sections=profile.index.drop_sections,
     )
     fusion = model_folder(profile, "fusion")
     tower = shared_tower(fusion, model_folder(profile, "encoder"))
