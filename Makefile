@@ -70,7 +70,7 @@ train-encoder: .venv/base.stamp $(KB)  ## adapt step 1 to KB and TRAIN_QUERIES
 
 mine-negatives: index  ## mine hard negatives of TRAIN_QUERIES with step 1
 	$(OMGM) mine-negatives --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
-		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --out $(NEGATIVES)
+		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --images $(IMAGES) --out $(NEGATIVES)
 
 train-reranker: mine-negatives  ## mine negatives, then train step 2 on TRAIN_QUERIES
 	$(OMGM) train-reranker --profile $(PROFILE) --kb $(KB) --images $(IMAGES) --dataset $(DATASET) \

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Literal
+
+from training.recipes import RECIPES
+from training.schedule import WARMUP_COSINE, Schedule
+
+Precision = Literal["bfloat16", "float32"]
+PRECISIONS: tuple[Precision, ...] = ("bfloat16", "float32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,12 +20,15 @@ class Optimization:
         steps: Stop after this many steps; `None` sets no such limit.
         minutes: Stop after this much time, resumed runs added up; `None` sets no such limit. With both limits, the
             schedule follows whichever is nearer.
-        learning_rate: Peak learning rate: linear warm-up, then a cosine to zero.
+        learning_rate: Peak learning rate.
         seed: Seed of the run.
-        weight_decay: AdamW's, for parameters with two or more dimensions.
-        warmup: Share of the run, in 0..1.
-        betas: AdamW's.
-        clip: Largest norm of the gradient.
+        schedule: Learning rate and first beta over the run.
+        accumulate: Parts of a step whose gradients are added up before the weights change.
+        weight_decay: AdamW's.
+        decay_vectors: Whether parameters of fewer than two dimensions (biases, norms, a temperature) decay too.
+        betas: AdamW's; a schedule with momentum sets the first.
+        eps: AdamW's.
+        clip: Largest norm of the gradient; `None` leaves the gradient as it is.
 
     Raises:
         ValueError: There is no limit, or one is out of its range.
@@ -29,17 +38,20 @@ class Optimization:
     minutes: float | None = None
     learning_rate: float
     seed: int = 0
+    schedule: Schedule = WARMUP_COSINE
+    accumulate: int = 1
     weight_decay: float = 0.05
-    warmup: float = 0.05
+    decay_vectors: bool = False
     betas: tuple[float, float] = (0.9, 0.98)
-    clip: float = 1.0
+    eps: float = 1e-8
+    clip: float | None = 1.0
 
     def __post_init__(self) -> None:
         """Checks the settings."""
         if self.steps is None and self.minutes is None:
             raise ValueError("steps or minutes must be given: a training without a limit never ends")
-        _check_at_least_one(self, "steps")
-        _check_positive(self, "minutes", "learning_rate")
+        _check_at_least_one(self, "steps", "accumulate")
+        _check_positive(self, "minutes", "learning_rate", "clip", "eps")
 
     def share(self, step: float, seconds: float) -> float:
         """Returns which part of the run is over, in 0..1, by the nearer of the two limits."""
@@ -48,9 +60,7 @@ class Optimization:
 
     def rate(self, share: float) -> float:
         """Returns the learning rate at a share of the run."""
-        if share < self.warmup:
-            return self.learning_rate * (share / self.warmup)
-        return self.learning_rate * (0.5 * (1 + math.cos(math.pi * (share - self.warmup) / (1 - self.warmup))))
+        return self.learning_rate * self.schedule.factor(share)
 
     def over(self, step: int, seconds: float) -> bool:
         """Returns whether a limit is reached."""
@@ -68,7 +78,8 @@ class TrainingConfig:
         minutes: Stop after this much time, resumed runs added up; `None` sets no time limit.
         learning_rate: Peak learning rate; `None` takes the model's default.
         seed: Seed of the batches, the augmentation and the validation split.
-        validation_share: Share of the data, in 0..1, that is only validated on.
+        validation_share: Share of the images, in 0..1, that are only validated on. Both trainings hold out the same
+            ones for the same share and seed.
         validate_every: Steps between two validations and checkpoints.
         device: PyTorch device to train on, such as "cpu" or "cuda".
 
@@ -80,7 +91,7 @@ class TrainingConfig:
     minutes: float | None = 20
     learning_rate: float | None = None
     seed: int = 0
-    validation_share: float = 0.05
+    validation_share: float = 0.1
     validate_every: int = 100
     device: str = "cpu"
 
@@ -99,27 +110,52 @@ class TrainingConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RerankerTrainingConfig(TrainingConfig):
-    """Settings of step 2's training; with neither steps nor minutes it takes three epochs.
+    """Settings of step 2's training. Without steps and minutes it takes `epochs`.
 
     Attributes:
-        batch_size: Questions per step, each with 16 candidates.
+        recipe: A key of `training.recipes.RECIPES`; the settings below replace its values.
+        epochs: Passes over all samples; `None` takes the recipe's, unless steps or minutes are given.
+        batch_size: Questions per process and part of a step, each with 16 candidates; `None` takes the recipe's. A step
+            sees `batch_size * accumulate * processes` questions.
+        accumulate: Parts of a step whose gradients are added up.
+        warmup: Share of the run in which the learning rate rises, in 0..1; `None` takes the recipe's.
+        precision: The dtype of matrix products; weights and optimizer are always float32.
         max_tokens: Length in tokens at which texts are cut, if the model itself reads more; `None` takes the model's
             default.
-        cache_gib: Memory for image features, in GiB; features that do not fit are computed at every use.
+        tokens_per_forward: Tokens of texts and queries, padding included, that go through the Q-Former at once.
+        workers: Processes that decode images; `None` takes one per free core beside a GPU, and none on a CPU, whose
+            cores the image tower needs.
+        max_bad: Share of bad questions, in 0..1, above which the training stops before it begins.
     """
 
-    minutes: float | None = 15
-    validation_share: float = 0.1
+    minutes: float | None = None
     validate_every: int = 200
-    batch_size: int = 8
+    recipe: str = "default"
+    epochs: float | None = None
+    batch_size: int | None = None
+    accumulate: int = 1
+    warmup: float | None = None
+    precision: Precision = "bfloat16"
     max_tokens: int | None = None
-    cache_gib: float = 8.0
+    tokens_per_forward: int = 8192
+    workers: int | None = None
+    max_bad: float = 0.05
 
     def __post_init__(self) -> None:
         """Checks the settings."""
         super().__post_init__()
-        _check_at_least_one(self, "batch_size", "max_tokens")
-        _check_positive(self, "cache_gib")
+        if self.recipe not in RECIPES:
+            raise ValueError(f"recipe must be one of {', '.join(RECIPES)}, got {self.recipe!r}")
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+        _check_at_least_one(self, "batch_size", "accumulate", "max_tokens", "tokens_per_forward")
+        _check_positive(self, "epochs")
+        for name in ("warmup", "max_bad"):
+            share = getattr(self, name)
+            if share is not None and not 0 <= share <= 1:
+                raise ValueError(f"{name} must be between 0 and 1, got {share}")
+        if self.workers is not None and self.workers < 0:
+            raise ValueError(f"workers must be at least 0, got {self.workers}")
 
 
 def _check_at_least_one(config: object, *names: str) -> None:

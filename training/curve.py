@@ -1,13 +1,18 @@
-"""The curve of a training run: a CSV row per validation, drawn at the end."""
+"""The curve of a training run: a CSV row per validation, an image, and events for TensorBoard if it is installed."""
 
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from retriever.files import replace_with, write_whole
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 CURVE_NAME = "curve.csv"
 _FIXED_COLUMNS = ("step", "loss", "learning_rate", "seconds")
@@ -28,15 +33,21 @@ class Curve:
             with self.path.open(encoding="utf-8", newline="") as file:
                 self.rows = [row for row in csv.DictReader(file) if int(row["step"]) <= step]
         self._write()
+        self._events = _event_writer(out / "tensorboard", step)
 
     def add(self, step: int, loss: float, rate: float, seconds: float, metrics: dict[str, float]) -> None:
         """Appends a row and writes the file."""
         values = {"loss": loss, "learning_rate": rate, "seconds": round(seconds, 1), **metrics}
         self.rows.append({"step": str(step)} | {key: f"{value:.6g}" for key, value in values.items()})
         self._write()
+        if self._events is not None:
+            for key, value in values.items():
+                self._events.add_scalar(key, value, step)
 
-    def draw(self) -> None:
+    def close(self) -> None:
         """Draws `curve.png`: the loss on the left, validation metrics on the right."""
+        if self._events is not None:
+            self._events.close()
         import matplotlib
 
         matplotlib.use("Agg")
@@ -67,3 +78,12 @@ class Curve:
         writer.writeheader()
         writer.writerows(self.rows)
         write_whole(self.path, text.getvalue().encode())
+
+
+def _event_writer(folder: Path, step: int) -> SummaryWriter | None:
+    """Returns a writer of TensorBoard's events that drops those after `step`, or `None` if it is not installed."""
+    if importlib.util.find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder), purge_step=step or None)

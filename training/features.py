@@ -1,94 +1,259 @@
-"""Image features of a frozen image tower, with as many of them cached as memory allows."""
+"""Features of a frozen image tower: computed once in large batches, kept on disk in shards."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import math
+import os
 import random
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image, ImageEnhance
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from indexes.progress import progress_bar
+from retriever.files import replacing, write_whole
+from retriever.images import ImageError
+from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
-from training.images import ImageLoader
+from training.image_table import ImageTable
+from training.processes import Processes
 
 logger = logging.getLogger(__name__)
 
-VIEWS = {"query": 4, "main": 2}
-"""Views per image, by its kind; the first is the image as it is, the others are augmented."""
+KEY_NAME = "features.json"
+SHARD_BYTES = 2**30
+SHARD_IMAGES = 2048
+"""The most that a killed run computes again."""
+BATCH = 32
+"""Images per forward pass of the tower."""
 
 
-class ImageKey(NamedTuple):
-    """Names an image: a question's by its own id, an entity's main image by the entity's id."""
+@dataclass(frozen=True)
+class FeatureStore:
+    """Features of images on disk: one shard holds those of some consecutive images, view after view, as bfloat16.
 
-    kind: Literal["query", "main"]
-    id: str
-
-
-class Features:
-    """A cache of image features: computed at the first use; the least recently used are dropped.
-
-    Dropped features are computed again to the same values, since they depend on the image and the seed alone.
-
-    Args:
-        fusion: The encoder whose image tower is used; it must be in eval mode at every use.
-        images: Loads each image.
-        seed: Seed of the augmented views.
-        limit: Size of the cache in bytes.
+    Attributes:
+        folder: Folder of the shards.
+        views: Number of views per image, [I]; the first is the image as it is, the others are augmented.
+        shape: Shape of a view's features, (cells, width).
     """
 
-    def __init__(self, fusion: QFormerFusion, images: Mapping[ImageKey, ImageLoader], seed: int, limit: int):
-        self.fusion = fusion
-        self.images = images
-        self.seed = seed
-        self.limit = limit
-        self.bytes = 0
-        self._cached: dict[ImageKey, Tensor] = {}  # in the order of last use
+    folder: Path
+    views: NDArray[np.int64]
+    shape: tuple[int, int]
 
-    def __getitem__(self, key: ImageKey) -> Tensor:
-        """Returns an image's features, bfloat16 [views, cells, width] on the CPU.
+    @property
+    def row_bytes(self) -> int:
+        """Size of a view."""
+        return 2 * math.prod(self.shape)
 
-        Raises:
-            ValueError: The image cannot be read.
-        """
-        features = self._cached.pop(key, None)
-        if features is None:
-            features = self._compute(key)
-            self.bytes += features.nbytes
-        self._cached[key] = features
-        while self.bytes > self.limit and len(self._cached) > 1:
-            self.bytes -= self._cached.pop(next(iter(self._cached))).nbytes
+    @property
+    def nbytes(self) -> int:
+        """Size of all views."""
+        return int(self.views.sum()) * self.row_bytes
+
+    @cached_property
+    def shard_images(self) -> int:
+        """Images per shard."""
+        largest = self.row_bytes * int(self.views.max(initial=1))
+        return min(SHARD_IMAGES, max(1, SHARD_BYTES // largest))
+
+    @cached_property
+    def _first_view(self) -> NDArray[np.int64]:
+        return np.concatenate([[0], np.cumsum(self.views)])
+
+    def shards(self) -> list[range]:
+        """Returns the images of each shard."""
+        size = self.shard_images
+        return [range(first, min(first + size, len(self.views))) for first in range(0, len(self.views), size)]
+
+    def path(self, shard: int) -> Path:
+        """Returns the file of a shard."""
+        return self.folder / f"{shard:05}.bin"
+
+    def read(self, rows: Sequence[int], views: Sequence[int]) -> Tensor:
+        """Reads one view of each image, bfloat16 [N, cells, width]."""
+        features = torch.empty(len(rows), *self.shape, dtype=torch.bfloat16)
+        target = features.view(torch.int16).numpy()
+        files: dict[int, int] = {}
+        try:
+            for i, (row, view) in enumerate(zip(rows, views, strict=True)):
+                shard = row // self.shard_images
+                if shard not in files:
+                    files[shard] = os.open(self.path(shard), os.O_RDONLY)
+                place = int(self._first_view[row] - self._first_view[shard * self.shard_images]) + view
+                if os.preadv(files[shard], [target[i]], place * self.row_bytes) != self.row_bytes:
+                    raise ValueError(f"{self.path(shard)}: cut short; delete it to compute it again")
+        finally:
+            for file in files.values():
+                os.close(file)
         return features
 
-    def fill(self, progress: bool) -> None:
-        """Fills the cache; logs how many images fit if not all do."""
-        bar = progress_bar(self.images, desc="features", unit="image", shown=progress)
-        for count, key in enumerate(bar, 1):
-            largest = self[key].nbytes // VIEWS[key.kind] * max(VIEWS.values())
-            if self.bytes + largest > self.limit and count < len(self.images):
-                logger.warning(
-                    "features of %d of %d images fit into %.1f GiB; the others are computed at every use",
-                    count,
-                    len(self.images),
-                    self.limit / 2**30,
-                )
-                break
-        bar.close()
+    def unreadable(self) -> dict[int, str]:
+        """Returns the images that could not be read, with the reasons."""
+        found: dict[int, str] = {}
+        for shard in range(len(self.shards())):
+            content = json.loads(_problems(self.path(shard)).read_text(encoding="utf-8"))
+            found |= {int(row): reason for row, reason in content.items()}
+        return found
 
-    @torch.inference_mode()
-    def _compute(self, key: ImageKey) -> Tensor:
-        image = self.images[key]()
-        # Every view is resized to the tower's input: more pixels would only cost time.
-        image.thumbnail((4 * self.fusion.pixels.size, 4 * self.fusion.pixels.size), reducing_gap=2.0)
-        rng = random.Random(f"{self.seed}:{key.id}")
-        pixels = self.fusion.pixels([image, *(augment(image, rng) for _ in range(VIEWS[key.kind] - 1))])
-        device = self.fusion.query_tokens.device
+
+def compute_features(
+    fusion: QFormerFusion,
+    tower: str,
+    images: ImageTable,
+    views: NDArray[np.int64],
+    folder: Path,
+    *,
+    seed: int,
+    workers: int = 0,
+    processes: Processes,
+    progress: bool = True,
+) -> FeatureStore:
+    """Computes the features of all images with the tower of `fusion`, which must be in eval mode.
+
+    Every process computes its share of the shards. A killed run resumes with the next shard; features of another
+    tower, other images or another seed are computed anew.
+
+    Args:
+        fusion: The encoder whose tower is used.
+        tower: Fingerprint of the tower.
+        images: The images.
+        views: Number of views per image, [I].
+        folder: Folder of the shards.
+        seed: Seed of the augmented views.
+        workers: Processes that decode; 0 decodes in this one.
+        processes: The processes of the training.
+        progress: Shows a progress bar.
+
+    Raises:
+        ValueError: The disk is too small.
+    """
+    with torch.inference_mode():
+        pixels = fusion.pixels([Image.new("RGB", (8, 8))]).to(fusion.query_tokens.device)
+        shape = fusion.vision_features(pixels).shape[1:]
+    store = FeatureStore(folder, views, (shape[0], shape[1]))
+    key = {"tower": tower, "images": _digest(images), "views": _digest(views.tolist()), "seed": seed}
+    if processes.first:
+        _claim(store, key)
+    processes.wait()
+    shards = store.shards()
+    mine = [shard for shard in range(len(shards)) if shard % processes.count == processes.rank]
+    waiting = [shard for shard in mine if not store.path(shard).is_file()]
+    if waiting:
+        _compute(fusion, images, store, waiting, seed, workers, progress and processes.first)
+    processes.wait()
+    return store
+
+
+def _claim(store: FeatureStore, key: dict[str, object]) -> None:
+    """Makes the folder ready for features of `key`."""
+    path = store.folder / KEY_NAME
+    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != key:
+        logger.info("%s: of another tower or other images; computing the features anew", store.folder)
+        shutil.rmtree(store.folder)
+    store.folder.mkdir(parents=True, exist_ok=True)
+    present = sum(file.stat().st_size for file in store.folder.glob("*.bin"))
+    free = shutil.disk_usage(store.folder).free
+    if store.nbytes - present > free:
+        raise ValueError(
+            f"{store.folder}: image features need {store.nbytes / 2**30:.1f} GiB, "
+            f"{(free + present) / 2**30:.1f} are free; name a larger disk with --out"
+        )
+    write_whole(path, json.dumps(key).encode() + b"\n")
+
+
+def _compute(
+    fusion: QFormerFusion,
+    images: ImageTable,
+    store: FeatureStore,
+    waiting: Sequence[int],
+    seed: int,
+    workers: int,
+    progress: bool,
+) -> None:
+    shards = store.shards()
+    batches = [
+        list(shards[shard][start : start + BATCH]) for shard in waiting for start in range(0, len(shards[shard]), BATCH)
+    ]
+    loader: DataLoader[_Decoded] = DataLoader(
+        _Views(images, store.views, fusion.pixels, seed),
+        batch_sampler=batches,
+        num_workers=workers,
+        collate_fn=list,
+        multiprocessing_context="spawn" if workers else None,  # a fork would copy the locks of running threads
+        pin_memory=False,
+    )
+    decoded = iter(loader)
+    bar = progress_bar(total=sum(map(len, batches)), desc="features", unit="image", shown=progress)
+    for shard in waiting:
+        problems: dict[int, str] = {}
+        left = len(shards[shard])
+        with replacing(store.path(shard)) as partial, partial.open("wb") as file:
+            while left:
+                batch = next(decoded)
+                problems |= {item.row: item.problem for item in batch if item.problem is not None}
+                features = _forward(fusion, torch.cat([item.views for item in batch]))
+                file.write(features.view(torch.int16).numpy().tobytes())
+                left -= len(batch)
+                bar.update(len(batch))
+            write_whole(_problems(store.path(shard)), json.dumps(problems).encode() + b"\n")
+    bar.close()
+
+
+@torch.inference_mode()
+def _forward(fusion: QFormerFusion, views: Tensor) -> Tensor:
+    device = fusion.query_tokens.device
+    parts = []
+    for part in views.split(2 * BATCH):
+        pixels = fusion.pixels.normalize(part.to(device).float() / 255)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            return self.fusion.vision_features(pixels.to(device)).bfloat16().cpu().clone()
+            parts.append(fusion.vision_features(pixels).bfloat16().cpu())
+    return torch.cat(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoded:
+    """The views of an image, uint8 [views, 3, size, size], or black ones and the problem with it."""
+
+    row: int
+    views: Tensor
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Views(Dataset[_Decoded]):
+    """Decodes images, in worker processes too."""
+
+    images: ImageTable
+    views: NDArray[np.int64]
+    pixels: PixelPreparation
+    seed: int
+
+    def __getitem__(self, row: int) -> _Decoded:
+        """Returns the views of an image; those after the first depend on its name and the seed alone."""
+        count = int(self.views[row])
+        try:
+            image = self.images.load(row)
+        except ImageError as error:
+            return _Decoded(
+                row, torch.zeros(count, 3, self.pixels.size, self.pixels.size, dtype=torch.uint8), str(error)
+            )
+        # Every view is resized to the tower's input: more pixels would only cost time.
+        image.thumbnail((4 * self.pixels.size, 4 * self.pixels.size), reducing_gap=2.0)
+        rng = random.Random(f"{self.seed}:{self.images.names[row]}")
+        return _Decoded(row, self.pixels.to_uint8([image, *(augment(image, rng) for _ in range(count - 1))]))
 
 
 def augment(image: Image.Image, rng: random.Random) -> Image.Image:
@@ -100,3 +265,15 @@ def augment(image: Image.Image, rng: random.Random) -> Image.Image:
     image = image.crop((int(box[0]), int(box[1]), math.ceil(box[2]), math.ceil(box[3])))
     image = ImageEnhance.Brightness(image).enhance(rng.uniform(0.75, 1.25))
     return ImageEnhance.Contrast(image).enhance(rng.uniform(0.75, 1.25))
+
+
+def _problems(shard: Path) -> Path:
+    return shard.with_suffix(".json")
+
+
+def _digest(value: ImageTable | list[int]) -> str:
+    lines = map(repr, value.names if isinstance(value, ImageTable) else value)
+    digest = hashlib.sha256()
+    for line in lines:
+        digest.update(line.encode() + b"\n")
+    return digest.hexdigest()[:16]

@@ -1,136 +1,190 @@
-"""The training loop of every model here: AdamW with warm-up and a cosine, checkpoints to resume from, a curve."""
+"""The training loop of every model here: AdamW on a schedule, checkpoints to resume from, the best weights, a curve."""
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from indexes.progress import progress_bar
-from retriever.files import replace_with
+from training.checkpoint import BEST_NAME, CHECKPOINT_NAME, RunState, load_best, resume, save, save_best
 from training.config import Optimization
 from training.curve import Curve
+from training.processes import Processes, without_exchange
 
 logger = logging.getLogger(__name__)
-
-CHECKPOINT_NAME = "checkpoint.safetensors"
-
-
-@dataclass
-class _RunState:
-    """The position of a run, stored in the checkpoint's metadata."""
-
-    step: int = 0
-    seconds: float = 0.0
-    loss_sum: float = 0.0
-    loss_count: int = 0
-    metrics: dict[str, float] = field(default_factory=dict)
 
 
 def train(
     model: nn.Module,
-    loss_of: Callable[[int], Tensor],
+    loss_of: Callable[[int, int], Tensor],
     *,
     out: Path,
     optimization: Optimization,
     validate: Callable[[], dict[str, float]] | None = None,
     validate_every: int = 200,
     save_every: int = 200,
+    better_by: tuple[str, str] | None = None,
     settings: dict[str, object] | None = None,
+    wrapped: nn.Module | None = None,
+    processes: Processes = Processes(),  # noqa: B008  frozen
     progress: bool = True,
 ) -> dict[str, float]:
-    """Trains `model` in place; returns the last validation's metrics with "steps" and "seconds".
+    """Trains `model` in place; returns metrics with "steps" and "seconds".
 
     Resumes from `out/checkpoint.safetensors`, which holds no frozen parameters. PyTorch's global generator is seeded
-    from (seed, step) before every step, so a resumed run equals an uninterrupted one bit for bit if `loss_of` takes
-    all its other randomness from its argument too and there is no time limit.
+    from (seed, step, part, rank) before every part, so a resumed run equals an uninterrupted one bit for bit if
+    `loss_of` takes all its other randomness from its arguments too and there is no time limit.
 
     Args:
         model: Its parameters with `requires_grad` are trained.
-        loss_of: Maps a step number to a scalar loss; it may use autocast.
-        out: Folder for `checkpoint.safetensors`, `curve.csv` and `curve.png`.
-        optimization: Limits, learning rate and seed.
-        validate: Returns metrics of the model, which is in eval mode and without gradients meanwhile.
+        loss_of: Maps a step and the number of its part to a scalar loss; the losses of all parts are added up. It may
+            use autocast.
+        out: Folder for the checkpoint, `best.safetensors`, `curve.csv`, `curve.png` and TensorBoard's events.
+        optimization: Limits, learning rate, seed and number of parts.
+        validate: Returns metrics of the model, which is in eval mode and without gradients meanwhile. It is called in
+            every process.
         validate_every: Steps between two validations, and between two rows of the curve.
         save_every: Steps between two checkpoints.
+        better_by: The metric to maximize and the one to minimize among equals. The model ends with the weights of the
+            best validation; without it, with the last ones.
         settings: Other values that a resumed run must agree in, as plain JSON.
+        wrapped: `model` as `Processes.wrap` returned it, if `loss_of` calls that.
+        processes: The processes that train; the first one writes all files.
         progress: Shows a progress bar.
 
     Raises:
         ValueError: The checkpoint is from other settings or another model; the message names the difference.
         FloatingPointError: The loss is not finite.
+        MemoryError: The device's memory does not suffice; the message names the settings that need less.
     """
-    agreed: dict[str, object] = {**asdict(optimization), **(settings or {})}
+    agreed: dict[str, object] = {**asdict(optimization), "processes": processes.count, **(settings or {})}
     out.mkdir(parents=True, exist_ok=True)
-    groups = _groups(model, optimization.weight_decay)
-    optimizer = torch.optim.AdamW(groups, lr=optimization.learning_rate, betas=optimization.betas)
-    state = _resume(out / CHECKPOINT_NAME, model, optimizer, agreed)
-    curve = Curve(out, state.step)
-    bar = _Progress(out.name, optimization, state, progress)
+    optimizer = torch.optim.AdamW(
+        _groups(model, optimization),
+        lr=optimization.learning_rate,
+        betas=optimization.betas,
+        eps=optimization.eps,
+    )
+    state = resume(out / CHECKPOINT_NAME, model, optimizer, agreed)
+    curve = Curve(out, state.step) if processes.first else None
+    bar = _Progress(out.name, optimization, state, progress and processes.first)
     started = time.monotonic() - state.seconds
 
     def over() -> bool:
-        return optimization.over(state.step, state.seconds)
+        reached = optimization.over(state.step, state.seconds)
+        # By the first process's clock: all must stop at the same step.
+        return reached if optimization.minutes is None else processes.broadcast(reached)
 
     model.train()
-    while not over():
-        rate = optimization.rate(optimization.share(state.step + 0.5, state.seconds))
+    finished = over()
+    while not finished:
+        share = optimization.share(state.step + 0.5, state.seconds)
+        if optimization.minutes is not None:
+            share = processes.broadcast(share)
+        rate = optimization.rate(share)
+        beta = optimization.schedule.beta(share)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        torch.manual_seed(optimization.seed * 1_000_003 + state.step)
+            if beta is not None:
+                group["betas"] = (beta, optimization.betas[1])
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(state.step)
-        value = loss.item()
-        if not math.isfinite(value):
-            raise FloatingPointError(f"loss is {value} at step {state.step}; a lower learning_rate may help")
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), optimization.clip)
+        value = _backward(wrapped or model, loss_of, state.step, optimization, processes)
+        if optimization.clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), optimization.clip)
         optimizer.step()
         state.step += 1
         state.loss_sum += value
         state.loss_count += 1
         state.seconds = time.monotonic() - started
-        if state.step % validate_every == 0 or over():
+        finished = over()
+        if state.step % validate_every == 0 or finished:
             if validate is not None:
                 model.eval()
                 with torch.no_grad():
                     state.metrics = validate()
                 model.train()
-            mean = state.loss_sum / state.loss_count
+                if better_by is not None and processes.first and _better(state, better_by):
+                    save_best(out / BEST_NAME, model)
+                    state.best = dict(state.metrics)
+            mean = sum(processes.gather(state.loss_sum / state.loss_count)) / processes.count
             state.loss_sum, state.loss_count = 0.0, 0
             state.seconds = time.monotonic() - started
-            curve.add(state.step, mean, rate, state.seconds, state.metrics)
+            if curve is not None:
+                curve.add(state.step, mean, rate, state.seconds, state.metrics)
             bar.measured = {"loss": mean, **state.metrics}
+            # Validation takes time as well.
+            finished = finished or over()
         bar.update(state)
-        if state.step % save_every == 0 or over():
-            _save(out / CHECKPOINT_NAME, model, optimizer, state, agreed)
+        if processes.first and (state.step % save_every == 0 or finished):
+            save(out / CHECKPOINT_NAME, model, optimizer, state, agreed)
     bar.close()
+    processes.wait()
+    if better_by is not None and (out / BEST_NAME).is_file():
+        load_best(out / BEST_NAME, model)
+        state.metrics = processes.broadcast(state.best)
     model.eval()
-    curve.draw()
+    if curve is not None:
+        curve.close()
     return {**state.metrics, "steps": float(state.step), "seconds": state.seconds}
+
+
+def _backward(
+    model: nn.Module,
+    loss_of: Callable[[int, int], Tensor],
+    step: int,
+    optimization: Optimization,
+    processes: Processes,
+) -> float:
+    """Computes the gradients of all parts of a step; returns the step's loss in this process."""
+    total: Tensor | None = None
+    for part in range(optimization.accumulate):
+        # 0 + step without further parts and processes, so that runs of one process do not depend on them.
+        torch.manual_seed(optimization.seed * 1_000_003 + step + 7_919 * (processes.rank + processes.count * part))
+        with without_exchange(model, part < optimization.accumulate - 1):
+            try:
+                loss = loss_of(step, part)
+                loss.backward()
+            except (torch.OutOfMemoryError, RuntimeError) as error:
+                if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
+                    raise
+                raise MemoryError(
+                    "out of memory in a training step: take a smaller --batch-size (with --accumulate as many times "
+                    "larger for the same step) or a smaller --tokens-per-forward"
+                ) from error
+        total = loss.detach() if total is None else total + loss.detach()
+    assert total is not None  # accumulate is at least 1
+    value = float(total)
+    if not math.isfinite(value):
+        raise FloatingPointError(f"loss is {value} at step {step}; a lower learning_rate may help")
+    return value
+
+
+def _better(state: RunState, better_by: tuple[str, str]) -> bool:
+    highest, lowest = better_by
+    if not state.best:
+        return True
+    return (state.metrics[highest], -state.metrics[lowest]) > (state.best[highest], -state.best[lowest])
 
 
 class _Progress:
     """A bar over the run's share: its remaining time holds for either limit, and both limits stand beside it."""
 
-    def __init__(self, name: str, optimization: Optimization, state: _RunState, shown: bool):
+    def __init__(self, name: str, optimization: Optimization, state: RunState, shown: bool):
         self.optimization = optimization
         self.measured = dict(state.metrics)
         share = optimization.share(state.step, state.seconds)
         line = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
         self._bar: tqdm[object] = progress_bar(total=1.0, initial=share, desc=name, bar_format=line, shown=shown)
 
-    def update(self, state: _RunState) -> None:
+    def update(self, state: RunState) -> None:
         """Moves the bar to `state`."""
         steps, minutes = self.optimization.steps, self.optimization.minutes
         parts = [f"step {state.step}" + ("" if steps is None else f" of {steps}")]
@@ -145,56 +199,10 @@ class _Progress:
         self._bar.close()
 
 
-def _groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
+def _groups(model: nn.Module, optimization: Optimization) -> list[dict[str, object]]:
     trained = [p for p in model.parameters() if p.requires_grad]
+    decayed = [p for p in trained if p.ndim > 1 or optimization.decay_vectors]
     return [
-        {"params": [p for p in trained if p.ndim > 1], "weight_decay": weight_decay},
-        {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
+        {"params": decayed, "weight_decay": optimization.weight_decay},
+        {"params": [p for p in trained if p.ndim <= 1 and not optimization.decay_vectors], "weight_decay": 0.0},
     ]
-
-
-def _save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: _RunState, agreed: object) -> None:
-    frozen = _frozen(model)
-    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items() if name not in frozen}
-    for name, parameter in model.named_parameters():
-        for key, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"adam.{key}.{name}"] = value
-    # Copies: safetensors takes neither tied tensors nor other memory layouts.
-    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    metadata = {"state": json.dumps(asdict(state)), "settings": json.dumps(agreed)}
-    replace_with(path, lambda partial: save_file(tensors, partial, metadata))
-
-
-def _frozen(model: nn.Module) -> dict[str, Tensor]:
-    """Returns the parameters that are not trained; a published image tower's are gigabytes."""
-    return {name: parameter.detach() for name, parameter in model.named_parameters() if not parameter.requires_grad}
-
-
-def _resume(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, agreed: dict[str, object]) -> _RunState:
-    if not path.is_file():
-        return _RunState()
-    with safe_open(path, framework="pt") as file:
-        metadata = file.metadata()
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict
-    before, now = json.loads(metadata["settings"]), json.loads(json.dumps(agreed))
-    differing = [
-        f"{key} was {before.get(key)!r} and is now {now.get(key)!r}"
-        for key in sorted(before.keys() | now.keys())
-        if before.get(key) != now.get(key)
-    ]
-    if differing:
-        raise ValueError(f"{path}: from a run with other settings: {'; '.join(differing)}; delete it to start over")
-    weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
-    try:
-        model.load_state_dict(_frozen(model) | weights)
-    except RuntimeError as error:
-        raise ValueError(f"{path}: from another model: {error}; delete it to start over") from error
-    for name, parameter in model.named_parameters():
-        keys = [key for key in ("step", "exp_avg", "exp_avg_sq") if f"adam.{key}.{name}" in tensors]
-        if keys:
-            optimizer.state[parameter] = {
-                key: tensors[f"adam.{key}.{name}"].to("cpu" if key == "step" else parameter.device) for key in keys
-            }
-    state = _RunState(**json.loads(metadata["state"]))
-    logger.info("%s: resuming at step %d", path, state.step)
-    return state

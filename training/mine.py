@@ -4,30 +4,59 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import sys
+from array import array
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, NotRequired, TypedDict
 
+import torch
+from torch import Tensor
+
+from indexes.formats.streams import read_members
 from indexes.progress import progress_bar
+from indexes.sources import ImageSource, main_candidates
 from retriever.files import write_whole
-from retriever.images import load_image
+from retriever.images import ImageError, load_image
 from retriever.protocols import DualEncoder, EntityIndex
-from training.candidates import TrainingQuestion
+from training.questions import TrainingQuestion
 
 logger = logging.getLogger(__name__)
 
 
 class NegativeEntry(TypedDict):
-    """One entity found by step 1."""
+    """One entity found by step 1, with its `sim_c`."""
 
     entry: str
+    similarity: NotRequired[float]
 
 
 class ImageNegatives(TypedDict):
-    """The entities found for one image, best first, and the URL of the gold entity's main image."""
+    """The entities found for one image, best first, and the URL of an image of the gold entity."""
 
     gt_entity_pos_img: str | None
     top_20: list[NegativeEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class MinedNegatives:
+    """What was mined for one image.
+
+    Attributes:
+        entities: Ids of the entities found, best first.
+        similarities: Their `sim_c`, NaN if the file has none, as OMGM's own have not.
+        positive: URL or path of the gold entity's image that is most similar to this one.
+    """
+
+    entities: tuple[str, ...]
+    similarities: array[float]
+    positive: str | None
+
+    def items(self) -> Iterable[tuple[str, float]]:
+        """Yields each entity with its similarity."""
+        return zip(self.entities, self.similarities, strict=True)
 
 
 def mine_negatives(
@@ -39,13 +68,15 @@ def mine_negatives(
     k: int = 20,
     batch_size: int = 64,
     progress: bool = True,
+    *,
+    images: ImageSource | None = None,
 ) -> int:
     """Writes the `k` entities that step 1 finds for each question's image; returns the number of images.
 
     The file has OMGM's own format, so that files can be exchanged:
-    `{image_id: {"gt_entity_pos_img": URL or null, "top_20": [{"entry": entity id}, …]}}`. The key is "top_20" whatever
-    `k` is. Images that are missing or unreadable are left out and counted in the log. A killed run resumes from `out`
-    with the suffix `.journal`.
+    `{image_id: {"gt_entity_pos_img": URL or null, "top_20": [{"entry": entity id, "similarity": sim_c}, …]}}`. The key
+    is "top_20" whatever `k` is, and "similarity" is an addition, as in EchoSight's files. Images that are missing or
+    unreadable are left out and counted in the log. A killed run resumes from `out` with the suffix `.journal`.
 
     Args:
         encoder: Step 1's model.
@@ -56,6 +87,8 @@ def mine_negatives(
         k: Entities per image.
         batch_size: Images per batch.
         progress: Shows a progress bar.
+        images: The knowledge base's images. "gt_entity_pos_img" is the gold entity's image that is most similar to the
+            question's image (appendix C.2); without them it is the main image.
 
     Raises:
         ValueError: The journal was started with another encoder, index size or `k`.
@@ -66,25 +99,36 @@ def mine_negatives(
     out.parent.mkdir(parents=True, exist_ok=True)
     journal = out.with_name(out.name + ".journal")
     mined = _resume(journal, {"encoder": encoder.fingerprint, "k": k, "entities": len(index)})
-    waiting = [image_id for image_id in gold if image_id not in mined]
+    # Images of one entity side by side: its own images are then encoded once.
+    waiting = sorted((image_id for image_id in gold if image_id not in mined), key=gold.__getitem__)
+    positives = _Positives(encoder, index, images)
     left_out = 0
     bar = progress_bar(total=len(waiting), desc="negatives", unit="image", shown=progress)
     with journal.open("a", encoding="utf-8") as file, bar:
         for start in range(0, len(waiting), batch_size):
             batch = waiting[start : start + batch_size]
-            images = {}
+            loaded = {}
             for image_id in batch:
                 path = query_image_of(image_id)
                 try:
                     if path is not None:
-                        images[image_id] = load_image(path)
+                        loaded[image_id] = load_image(path)
                 except ValueError as error:
                     logger.warning("%s", error)
-            left_out += len(batch) - len(images)
-            if images:
-                _, rows = index.search(encoder.encode_images(list(images.values())), k)
-                for image_id, found in zip(images, rows.tolist(), strict=True):
-                    mined[image_id] = _negatives(index, gold[image_id], found)
+            left_out += len(batch) - len(loaded)
+            if loaded:
+                vectors = encoder.encode_images(list(loaded.values()))
+                scores, rows = index.search(vectors, k)
+                for number, image_id in enumerate(loaded):
+                    found = zip(rows[number].tolist(), scores[number].tolist(), strict=True)
+                    mined[image_id] = {
+                        "gt_entity_pos_img": positives.most_similar(gold[image_id], vectors[number]),
+                        "top_20": [
+                            {"entry": index.entity(row).id, "similarity": round(score, 6)}
+                            for row, score in found
+                            if row >= 0
+                        ],
+                    }
                     file.write(json.dumps([image_id, mined[image_id]]) + "\n")
                 file.flush()
             bar.update(len(batch))
@@ -96,33 +140,68 @@ def mine_negatives(
     return len(result)
 
 
-def read_negatives(path: Path) -> dict[str, list[str]]:
-    """Returns the ids of the entities found for each image, best first, by image id.
+class _Positives:
+    """Finds the image of a gold entity that is most similar to a question's; keeps the last entity's vectors.
+
+    Args:
+        encoder: Encodes images.
+        index: Holds the articles.
+        images: The knowledge base's images; without them the main image is the only one.
+    """
+
+    def __init__(self, encoder: DualEncoder, index: EntityIndex, images: ImageSource | None):
+        self.encoder, self.index, self.images = encoder, index, images
+        self._last: tuple[int, list[str], Tensor] | None = None
+
+    def most_similar(self, gold: Sequence[str], query: Tensor) -> str | None:
+        """Returns the URL of the image of the first gold entity in the index, or `None` if it has none."""
+        row = next((row for key in gold if (row := self.index.row_of(key)) is not None), None)
+        if row is None:
+            return None
+        entity = self.index.entity(row)
+        if self.images is None:
+            return entity.image
+        if self._last is None or self._last[0] != row:
+            self._last = (row, *self._encoded(self.images, main_candidates(entity)))
+        _, urls, vectors = self._last
+        return urls[int((vectors @ query).argmax())] if urls else entity.image
+
+    def _encoded(self, source: ImageSource, urls: Iterable[str]) -> tuple[list[str], Tensor]:
+        loaded = {}
+        for url in urls:
+            if (name := source.find(url)) is None:
+                continue
+            try:
+                loaded[url] = source.load(name)
+            except ImageError as error:
+                logger.warning("%s", error)
+        vectors = self.encoder.encode_images(list(loaded.values())) if loaded else torch.empty(0)
+        return list(loaded), vectors
+
+
+def read_negatives(path: Path) -> dict[str, MinedNegatives]:
+    """Returns what was mined, by image id; the file is read piece by piece.
 
     Raises:
         ValueError: The file is not in the format of `mine_negatives`; the message names the image and the field.
     """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: not a readable JSON file ({error}); write it with mine-negatives") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path}: expected an object with image ids as keys; write it with mine-negatives")
     negatives = {}
-    for image_id, row in content.items():
-        try:
-            negatives[image_id] = [str(found["entry"]) for found in row["top_20"]]
-        except (KeyError, TypeError) as error:
-            raise ValueError(f'{path}: {image_id}: expected {{"top_20": [{{"entry": …}}, …]}}, got {row!r}') from error
+    try:
+        for _, image_id, row in read_members(path):
+            negatives[image_id] = _mined(path, image_id, row)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error}); write it with mine-negatives") from error
     return negatives
 
 
-def _negatives(index: EntityIndex, gold: Sequence[str], found: Sequence[int]) -> ImageNegatives:
-    rows = [row for entity_id in gold if (row := index.row_of(entity_id)) is not None]
-    return {
-        "gt_entity_pos_img": index.entity(rows[0]).image if rows else None,
-        "top_20": [{"entry": index.entity(row).id} for row in found if row >= 0],
-    }
+def _mined(path: Path, image_id: str, row: Any) -> MinedNegatives:
+    try:
+        # The same entities are found for many images: one string for each.
+        found = {sys.intern(str(entry["entry"])): entry.get("similarity", math.nan) for entry in row["top_20"]}
+        positive = row.get("gt_entity_pos_img")
+        return MinedNegatives(tuple(found), array("f", found.values()), None if positive is None else str(positive))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f'{path}: {image_id}: expected {{"top_20": [{{"entry": …}}, …]}}, got {row!r}') from error
 
 
 def _resume(journal: Path, header: dict[str, object]) -> dict[str, ImageNegatives]:

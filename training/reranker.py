@@ -1,32 +1,36 @@
-"""The model that step 2's training optimizes, and how samples become similarities."""
+"""The model that step 2's training optimizes."""
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from retriever.models.qformer import QFormerFusion
-from retriever.texts import blip_caption, section_passage
-from retriever.types import Entity
-from training.candidates import Sample, SectionRef, draw_candidates
-from training.features import Features, ImageKey
-from training.losses import mean_max_sim
+from training.batches import Batch, Pairs
+from training.losses import contrastive_loss, mean_max_sim
 
-CANDIDATES = 16
-"""Candidates per question: the evidence and 15 hard negatives."""
+TEMPERATURE = 0.07
+"""Start of equation 6's T, as in BLIP-2 and the paper's code."""
 
 
 class Reranker(nn.Module):
-    """The fusion encoder with the learned temperature of equation 6, which only training needs."""
+    """The fusion encoder with the learned temperature of equation 6, which only training needs.
 
-    def __init__(self, fusion: QFormerFusion):
+    Args:
+        fusion: The encoder; its image tower is frozen.
+        log_temperature: Learn the logarithm of the temperature rather than the temperature.
+        precision: Dtype of matrix products.
+    """
+
+    def __init__(self, fusion: QFormerFusion, log_temperature: bool = True, precision: torch.dtype = torch.bfloat16):
         super().__init__()
         self.fusion = fusion
-        self.log_temperature = nn.Parameter(torch.tensor(math.log(0.07)))
+        self.log_temperature = log_temperature
+        self.precision = precision
+        start = math.log(TEMPERATURE) if log_temperature else TEMPERATURE
+        self.learned_temperature = nn.Parameter(torch.tensor(start, device=fusion.query_tokens.device))
         self.fusion.vision.requires_grad_(False)
 
     def train(self, mode: bool = True) -> Reranker:
@@ -38,59 +42,26 @@ class Reranker(nn.Module):
     @property
     def temperature(self) -> Tensor:
         """The divisor of similarities, a scalar."""
-        return self.log_temperature.exp()
+        return self.learned_temperature.exp() if self.log_temperature else self.learned_temperature
 
+    def tokens(self, pairs: Pairs) -> Tensor:
+        """Fuses pairs of image and text into tokens, float32 [N, 32, H]."""
+        device = self.fusion.query_tokens.device
+        dtype = torch.float32 if self.precision == torch.float32 else pairs.features.dtype
+        features = pairs.features.to(dtype)
+        with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
+            fused = [
+                self.fusion.fuse_tokens(features[texts.image], texts.ids, texts.mask).float() for texts in pairs.texts
+            ]
+        return torch.cat(fused)
 
-class SampleScorer:
-    """Scores samples with the model in training; each text is tokenized once.
+    def similarities(self, batch: Batch) -> Tensor:
+        """Returns the similarity of each question to its candidates, float32 [B, 16], the evidence in column 0."""
+        tokens = self.tokens(batch.pairs)
+        # Not tokens[batch.candidates]: on a CPU its gradient is added up by several threads in any order.
+        candidates = tokens.index_select(0, batch.candidates.flatten()).view(*batch.candidates.shape, *tokens.shape[1:])
+        return mean_max_sim(tokens.index_select(0, batch.query), candidates)
 
-    Args:
-        model: The model in training.
-        entities: Entities by id.
-        features: Features of the questions' images and of the main images.
-        max_tokens: Length at which texts are cut.
-    """
-
-    def __init__(self, model: Reranker, entities: Mapping[str, Entity], features: Features, max_tokens: int):
-        self.model = model
-        self.entities = entities
-        self.features = features
-        self.max_tokens = max_tokens
-        self._ids: dict[SectionRef | str, list[int]] = {}
-
-    def similarities(self, samples: Sequence[Sample], rng: random.Random, augmented: bool) -> Tensor:
-        """Returns the similarity of each question to its candidates, float32 [B, 16], the positive in column 0."""
-        drawn = [draw_candidates(sample, self.entities, rng, CANDIDATES) for sample in samples]
-        sections = [section for candidates in drawn for section in candidates]
-        query_features = [self.features[ImageKey("query", sample.image_id)] for sample in samples]
-        main_features = [self.features[ImageKey("main", section.entity_id)] for section in sections]
-        query = self._fuse(query_features, [sample.question for sample in samples], rng if augmented else None)
-        candidates = self._fuse(main_features, sections, rng if augmented else None)
-        return mean_max_sim(query, candidates.view(len(samples), CANDIDATES, *query.shape[1:]))
-
-    def _fuse(self, features: Sequence[Tensor], texts: Sequence[SectionRef | str], rng: random.Random | None) -> Tensor:
-        """Returns the fused tokens of images and texts, [N, Q, H]: of a random view with `rng`, else of the first."""
-        fusion = self.model.fusion
-        device = fusion.query_tokens.device
-        views = torch.stack([views[rng.randrange(len(views)) if rng else 0] for views in features])
-        ids = [self._tokens(text) for text in texts]
-        padded = torch.full((len(ids), max(map(len, ids))), fusion.tokenizer.pad_token_id)
-        mask = torch.zeros_like(padded)
-        for i, row in enumerate(ids):
-            padded[i, : len(row)] = torch.tensor(row)
-            mask[i, : len(row)] = 1
-        with torch.autocast(device.type, dtype=torch.bfloat16):
-            return fusion.fuse_tokens(views.to(device).float(), padded.to(device), mask.to(device))
-
-    def _tokens(self, text: SectionRef | str) -> list[int]:
-        if text not in self._ids:
-            if isinstance(text, str):
-                prepared = blip_caption(text)
-            else:
-                entity = self.entities[text.entity_id]
-                section = entity.sections[text.position]
-                prepared = blip_caption(section_passage(entity.title, section.title, section.text))
-            tokenizer = self.model.fusion.tokenizer
-            limit = min(self.max_tokens, self.model.fusion.max_text_tokens)
-            self._ids[text] = tokenizer(prepared, truncation=True, max_length=limit)["input_ids"]
-        return self._ids[text]
+    def forward(self, batch: Batch) -> Tensor:
+        """Returns equation 6's loss of a batch, by its weight in the step, a scalar."""
+        return contrastive_loss(self.similarities(batch), self.temperature) * batch.weight

@@ -8,11 +8,11 @@ to step 2.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,12 +28,21 @@ from training.config import TrainingConfig
 from training.images import ImageLoader, load_images, main_images
 from training.loop import train
 from training.losses import clip_loss
+from training.questions import is_held_out
 
 logger = logging.getLogger(__name__)
 
 IMAGES, TEXTS, CLEAN = 112, 144, 32  # per batch: images, summaries, images paired with a clean main image
 LEARNING_RATE = 1e-3
 ROOM = 1.25  # images are kept this much larger than the model's input, so that a crop loses little
+
+
+class LabeledImage(NamedTuple):
+    """The file of an image, by its id, with the id of the entity that it shows."""
+
+    image_id: str
+    path: Path
+    entity_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +53,7 @@ class EncoderData:
         kb: The knowledge base.
         images: A folder or a ZIM file with its images; `None` if the knowledge base holds its own.
         summarizer: Writes the summaries that step 1 will search.
-        labeled: Image files beyond the main images, each with the id of the entity that it shows.
+        labeled: Images beyond the main images.
         kb_format: See `indexes.formats`; guessed when `None`.
         drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
     """
@@ -52,7 +61,7 @@ class EncoderData:
     kb: Path
     images: Path | None
     summarizer: Summarizer
-    labeled: Sequence[tuple[Path, str]] = ()
+    labeled: Sequence[LabeledImage] = ()
     kb_format: str | None = None
     drop_sections: Sequence[str] | None = None
 
@@ -85,16 +94,18 @@ def train_encoder(
         )
     entities = list(read_knowledge_base(data.kb, data.kb_format, data.drop_sections))
     row_of = {entity.id: row for row, entity in enumerate(entities)}
-    unknown = sorted({name for _, name in data.labeled} - row_of.keys())
+    unknown = sorted({image.entity_id for image in data.labeled} - row_of.keys())
     if unknown:
         raise ValueError(
             f"{data.kb}: has no entity {unknown[0]!r}, which a labeled image shows ({len(unknown)} such entities)"
         )
     summaries = data.summarizer.summarize(entities)
     main = main_images(data.images, data.kb, data.kb_format, dict(enumerate(entities)))
-    training, validation = _split(
-        [(partial(load_image, path), row_of[name]) for path, name in data.labeled], config.validation_share, config.seed
-    )
+    training: list[tuple[ImageLoader, int]] = []
+    validation: list[tuple[ImageLoader, int]] = []
+    for image in data.labeled:
+        held_out = is_held_out(image.image_id, config.validation_share, config.seed)
+        (validation if held_out else training).append((partial(load_image, image.path), row_of[image.entity_id]))
     logger.info("%d main images, %d labeled images, %d held out", len(main), len(training), len(validation))
 
     side = round(model.pixels.size * ROOM)
@@ -105,7 +116,7 @@ def train_encoder(
     network = model.model.to(memory_format=torch.channels_last)
     device = network.device
 
-    def loss_of(step: int) -> Tensor:
+    def loss_of(step: int, part: int) -> Tensor:
         chosen, texts, generator = batch_of(step)
         views = vary(images[chosen], model.pixels.size, generator)
         owners = torch.tensor([rows[i] for i in chosen.tolist()])
@@ -137,18 +148,6 @@ def train_encoder(
     )
     model.save(out / "encoder")
     return out / "encoder"
-
-
-LabeledImage = tuple[ImageLoader, int]
-"""An image with the row of the entity that it shows."""
-
-
-def _split(labeled: Sequence[LabeledImage], share: float, seed: int) -> tuple[list[LabeledImage], list[LabeledImage]]:
-    """Splits labeled images into those to train on and those to validate on."""
-    rng = random.Random(f"validation {seed}")
-    held_out = [rng.random() < share for _ in labeled]
-    training = [image for image, out in zip(labeled, held_out, strict=True) if not out]
-    return training, [image for image, out in zip(labeled, held_out, strict=True) if out]
 
 
 def _classify(images: Tensor, texts: Tensor, target: Tensor, scale: Tensor) -> Tensor:
@@ -191,7 +190,7 @@ class _Batches:
 
 
 def _validation(
-    model: ClipEncoder, summaries: list[str], held_out: Sequence[LabeledImage], side: int, progress: bool
+    model: ClipEncoder, summaries: list[str], held_out: Sequence[tuple[ImageLoader, int]], side: int, progress: bool
 ) -> Callable[[], dict[str, float]]:
     """Returns a function that validates the model: Recall@1 and @20 of the held-out images among all summaries."""
     images = load_images([load for load, _ in held_out], side, progress)

@@ -2,73 +2,68 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import math
-import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import numpy as np
+import torch
 from torch import Tensor
 
-from indexes.formats import read_knowledge_base
-from retriever.images import load_image
+from retriever.files import write_whole
 from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_folder import read_layout
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
-from retriever.types import Entity
-from training.candidates import Sample, TrainingQuestion, make_samples
-from training.config import RerankerTrainingConfig
-from training.features import Features, ImageKey
-from training.images import ImageLoader, main_images
+from retriever.protocols import TextReranker
+from training.batches import BatchMaker, Feeder, Order
+from training.config import Optimization, RerankerTrainingConfig
+from training.features import FeatureStore, compute_features
+from training.image_table import ImageTable
 from training.loop import train
-from training.losses import contrastive_loss
-from training.mine import read_negatives
-from training.reranker import CANDIDATES, Reranker, SampleScorer
+from training.prepare import (
+    PASSAGES_NAME,
+    QUESTIONS_NAME,
+    TEXTS_NAME,
+    TOKEN_DTYPE,
+    Preparation,
+    RerankerData,
+    prepare,
+    read_by_row,
+)
+from training.processes import Processes, joined
+from training.recipes import MODEL_DEFAULTS, RECIPES, ModelDefaults, Recipe
+from training.reranker import Reranker
+from training.rows import Rows
+from training.samples import SampleSet
+from training.validation import Validation, best_alpha, best_beta, recall_at_1, section_recall
 
 logger = logging.getLogger(__name__)
 
-MOST_VALIDATED = 200
-EPOCHS = 3
+DATA_NAME = "data"
+LEFT_OUT_NAME = "left-out.jsonl"
+SAMPLES_NAME = "samples.npz"
 
 
 @dataclass(frozen=True, slots=True)
-class ModelDefaults:
-    """Settings that suit a kind of fusion encoder: the peak learning rate and the longest text in tokens."""
-
-    learning_rate: float
-    max_tokens: int
-
-
-DEFAULTS = {"small_clip": ModelDefaults(5e-4, 96), "blip2": ModelDefaults(1e-5, 512)}
-"""By kind of image tower. Ours starts untrained; BLIP-2's is fine-tuned with the values of the paper's code."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RerankerData:
-    """The data that step 2 is trained on.
+class TrainedReranker:
+    """The result of a training.
 
     Attributes:
-        kb: The knowledge base.
-        images: A folder or a ZIM file with its images; `None` if the knowledge base holds its own.
-        questions: Questions with their evidence sections; those without are left out and counted in the log.
-        query_image_of: Finds the file of a question's image by its id; returns `None` if there is none.
-        negatives: The file that `mine_negatives` wrote.
-        kb_format: See `indexes.formats`; guessed when `None`.
-        drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
+        folder: Folder of the trained encoder.
+        alpha: The best weight of step 1 on held-out images, `None` if it could not be found.
+        beta: The best weight of step 2 in step 3, likewise.
+        metrics: Figures on held-out images.
     """
 
-    kb: Path
-    images: Path | None
-    questions: Sequence[TrainingQuestion]
-    query_image_of: Callable[[str], Path | None]
-    negatives: Path
-    kb_format: str | None = None
-    drop_sections: Sequence[str] | None = None
+    folder: Path
+    alpha: float | None
+    beta: float | None
+    metrics: dict[str, float]
 
 
 def train_reranker(
@@ -78,120 +73,270 @@ def train_reranker(
     config: RerankerTrainingConfig = RerankerTrainingConfig(),  # noqa: B008  frozen
     *,
     encoder: Path | None = None,
+    sections: Callable[[], TextReranker] | None = None,
+    commit: str | None = None,
     progress: bool = True,
-) -> Path:
-    """Trains a fusion encoder; returns its folder, `out/fusion`.
+) -> TrainedReranker:
+    """Trains a fusion encoder; writes it to `out/fusion`.
 
-    The image tower is frozen, so image features are computed once, of each image as it is and of some augmented views;
-    `config.cache_gib` limits how many are kept. A killed run resumes from its checkpoint.
+    Articles are tokenized and images encoded once, into `out/data`; the image tower is frozen. A killed run resumes.
+    Under `torchrun` all processes call this function with the same arguments and a shared `out`.
 
     Args:
         fusion: Folder of the encoder to start from.
         data: Knowledge base, questions and negatives.
-        out: Folder for `fusion/`, `checkpoint.safetensors`, `curve.csv` and `curve.png`.
-        config: Limits, batch size, seed and device.
+        out: Folder for `fusion/`, `data/`, `left-out.jsonl`, the checkpoint and the curve.
+        config: Recipe, limits, batch size, seed and device.
         encoder: Folder of a step 1 encoder whose image tower replaces the fusion encoder's (see `shared_tower`).
+        sections: Loads step 3's model, with which beta is found.
+        commit: The commit of the code, for the record of the training.
         progress: Shows progress bars.
 
     Raises:
-        ValueError: A file is malformed, or no question can be trained on.
+        ValueError: A file is malformed, too many questions are bad, or none can be trained on.
     """
-    defaults = DEFAULTS[read_layout(fusion).settings["vision"]["kind"]]
-    max_tokens = config.max_tokens or defaults.max_tokens
-    start = QFormerFusion.load(fusion, config.device)
+    with joined(config.device) as processes:
+        return _train(fusion, data, out, config, encoder, sections, commit, progress, processes)
+
+
+def _train(
+    fusion: Path,
+    data: RerankerData,
+    out: Path,
+    config: RerankerTrainingConfig,
+    encoder: Path | None,
+    sections: Callable[[], TextReranker] | None,
+    commit: str | None,
+    progress: bool,
+    processes: Processes,
+) -> TrainedReranker:
+    recipe = _recipe(config)
+    defaults = MODEL_DEFAULTS[read_layout(fusion).settings["vision"]["kind"]]
+    start = QFormerFusion.load(fusion, str(processes.device))
     tower = start.fingerprint if encoder is None else _take_tower(start, encoder)
-    entities, samples, images = _read(data)
-    training, validation = split_samples(samples, config.validation_share, config.seed)
-    if not training:
-        raise ValueError(
-            f"{data.negatives}: none of {len(data.questions)} questions can be trained on; the log says why"
-        )
-    logger.info("%d questions to train on, %d to validate on", len(training), len(validation))
+    max_tokens = min(config.max_tokens or defaults.max_tokens, start.max_text_tokens)
+    samples, store = _samples(start, tower, data, out, config, recipe, defaults, max_tokens, processes, progress)
+    logger.info("%d questions to train on, %d to validate on", len(samples.training), len(samples.validation))
 
-    model = Reranker(start).to(config.device)
-    features = Features(start, images, config.seed, int(config.cache_gib * 2**30))
-    features.fill(progress)
-    scorer = SampleScorer(model, entities, features, max_tokens)
+    model = Reranker(start, recipe.log_temperature, getattr(torch, config.precision)).to(processes.device)
+    order = Order(samples.training, recipe.batch_size, config.accumulate, processes.count, config.seed)
+    make = BatchMaker(
+        samples,
+        Rows(out / DATA_NAME / TEXTS_NAME, TOKEN_DTYPE),
+        store,
+        order,
+        processes.rank,
+        recipe.negatives,
+        config.tokens_per_forward,
+        start.token_shape[0],
+        int(start.tokenizer.pad_token_id),
+    )
+    feeder = Feeder(make)
+    wrapped = processes.wrap(model)
 
-    def loss_of(step: int) -> Tensor:
-        rng = random.Random(f"{config.seed}:{step}")
-        chosen = rng.sample(training, min(config.batch_size, len(training)))
-        return contrastive_loss(scorer.similarities(chosen, rng, augmented=True), model.temperature)
+    def loss_of(step: int, part: int) -> Tensor:
+        loss: Tensor = wrapped(feeder(step * config.accumulate + part).to(processes.device))
+        return loss
 
-    if config.steps is None and config.minutes is None:
-        config = replace(config, steps=math.ceil(EPOCHS * len(training) / config.batch_size))
+    optimization = _optimization(config, recipe, defaults, order)
+    validation = Validation(samples, make, processes) if len(samples.validation) else None
+    settings = {
+        "fusion": start.fingerprint,
+        "image tower": tower,
+        "samples": samples.digest,
+        "recipe": asdict(recipe),
+        "precision": config.precision,
+        "max_tokens": max_tokens,
+        "tokens_per_forward": config.tokens_per_forward,
+        "validation_share": config.validation_share,
+    }
     result = train(
         model,
         loss_of,
         out=out,
-        optimization=config.optimization(defaults.learning_rate),
-        validate=_validation(scorer, validation, config) if validation else None,
+        optimization=optimization,
+        validate=None if validation is None else lambda: validation.metrics(model),
         validate_every=config.validate_every,
         save_every=config.validate_every,
-        settings={
-            "fusion": start.fingerprint,
-            "image tower": tower,
-            "questions": _digest(samples),
-            "batch_size": config.batch_size,
-            "validation_share": config.validation_share,
-            "max_tokens": max_tokens,
-        },
+        better_by=None if validation is None else ("recall@1", "validation_loss"),
+        settings=settings,
+        wrapped=wrapped,
+        processes=processes,
         progress=progress,
     )
-    logger.info("trained: %s", result)
-    start.save(out / "fusion")
-    return out / "fusion"
-
-
-def _read(data: RerankerData) -> tuple[dict[str, Entity], list[Sample], dict[ImageKey, ImageLoader]]:
-    """Reads the entities, the samples and the images of a training."""
-    mined = read_negatives(data.negatives)
-    wanted = {key for found in mined.values() for key in found} | {key for q in data.questions for key in q.entity_ids}
-    articles = read_knowledge_base(data.kb, data.kb_format, data.drop_sections)
-    entities = {entity.id: entity for entity in articles if entity.id in wanted}
-    main = main_images(data.images, data.kb, data.kb_format, entities)
-    paths = {question.image_id: data.query_image_of(question.image_id) for question in data.questions}
-    samples = make_samples(data.questions, entities, mined, lambda entity: main.get(entity.id), paths.get, CANDIDATES)
-    images: dict[ImageKey, ImageLoader] = {
-        ImageKey("query", key): partial(load_image, path)
-        for key in dict.fromkeys(sample.image_id for sample in samples)
-        if (path := paths[key]) is not None
-    }
-    used = {sample.positive.entity_id for sample in samples} | {key for sample in samples for key in sample.others}
-    images |= {ImageKey("main", key): main[key] for key in sorted(used)}
-    return entities, samples, images
-
-
-def _validation(
-    scorer: SampleScorer, samples: Sequence[Sample], config: RerankerTrainingConfig
-) -> Callable[[], dict[str, float]]:
-    """Returns a function that validates the model: how often the positive comes first, and the loss."""
-
-    def validate() -> dict[str, float]:
-        first, losses = 0, 0.0
-        for begin in range(0, len(samples), config.batch_size):
-            batch = samples[begin : begin + config.batch_size]
-            rng = random.Random(f"{config.seed}:validation:{begin}")
-            similarities = scorer.similarities(batch, rng, augmented=False)
-            first += int((similarities[:, 0] > similarities[:, 1:].amax(1)).sum())
-            losses += float(contrastive_loss(similarities, scorer.model.temperature)) * len(batch)
-        return {
-            "positive_first": first / len(samples),
-            "validation_loss": losses / len(samples),
-            "temperature": float(scorer.model.temperature),
+    feeder.close()
+    logger.info("trained: %s; waited for data for %.1f s of %.0f", result, feeder.waited, result["seconds"])
+    alpha, beta, metrics = _weights(validation, model, samples, out, sections)
+    if processes.first:
+        start.save(out / "fusion")
+        record = {
+            "kind": "reranker",
+            "base": str(fusion),
+            "recipe": config.recipe,
+            "data": {
+                "questions trained on": len(samples.training),
+                "questions validated on": 0 if validation is None else len(validation),
+                "entities": len(samples.main_image),
+                "images": len(store.views),
+            },
+            "settings": {**asdict(optimization), **settings, "processes": processes.count},
+            "metrics": {**result, **metrics},
+            "commit": commit,
         }
+        write_whole(out / "fusion" / "training.json", json.dumps(record, indent=2).encode() + b"\n")
+    processes.wait()
+    return TrainedReranker(out / "fusion", alpha, beta, {**result, **metrics})
 
-    return validate
+
+def _recipe(config: RerankerTrainingConfig) -> Recipe:
+    """Returns the recipe with what the settings replace."""
+    recipe = RECIPES[config.recipe]
+    schedule = recipe.schedule if config.warmup is None else replace(recipe.schedule, warmup=config.warmup)
+    return replace(recipe, schedule=schedule, batch_size=config.batch_size or recipe.batch_size)
 
 
-def split_samples(samples: Sequence[Sample], share: float, seed: int) -> tuple[list[Sample], list[Sample]]:
-    """Splits samples into those to train on and at most `MOST_VALIDATED` to validate on; no image is in both."""
-    images = sorted({sample.image_id for sample in samples})
-    held_out = set(random.Random(f"{seed}:split").sample(images, int(share * len(images))))
-    training = [sample for sample in samples if sample.image_id not in held_out]
-    validation = [sample for sample in samples if sample.image_id in held_out]
-    random.Random(f"{seed}:validation").shuffle(validation)
-    return training, validation[:MOST_VALIDATED]
+def _optimization(
+    config: RerankerTrainingConfig, recipe: Recipe, defaults: ModelDefaults, order: Order
+) -> Optimization:
+    """Returns how the model is optimized; without another limit for the recipe's epochs."""
+    steps = config.steps
+    if config.epochs is not None or (steps is None and config.minutes is None):
+        epochs = config.epochs or recipe.epochs or defaults.epochs
+        of_epochs = math.ceil(epochs * order.steps_per_epoch)
+        steps = of_epochs if steps is None else min(steps, of_epochs)
+    return Optimization(
+        steps=steps,
+        minutes=config.minutes,
+        learning_rate=config.learning_rate or recipe.learning_rate or defaults.learning_rate,
+        seed=config.seed,
+        schedule=recipe.schedule,
+        accumulate=config.accumulate,
+        decay_vectors=recipe.decay_vectors,
+        eps=recipe.eps,
+        clip=recipe.clip,
+    )
+
+
+def _samples(
+    fusion: QFormerFusion,
+    tower: str,
+    data: RerankerData,
+    out: Path,
+    config: RerankerTrainingConfig,
+    recipe: Recipe,
+    defaults: ModelDefaults,
+    max_tokens: int,
+    processes: Processes,
+    progress: bool,
+) -> tuple[SampleSet, FeatureStore]:
+    """Prepares the samples and the features of their images: the first process reads, all of them encode."""
+    folder = out / DATA_NAME
+    prepared: Preparation | None = None
+    problem: ValueError | None = None
+    if processes.first:
+        try:
+            prepared = prepare(
+                data,
+                folder,
+                fusion.tokenizer,
+                max_tokens=max_tokens,
+                most_similar=recipe.positive_image == "most_similar",
+                validation_share=config.validation_share,
+                seed=config.seed,
+                progress=progress,
+            )
+        except ValueError as error:
+            problem = error
+    problem = processes.broadcast(problem)
+    if problem is not None:
+        raise problem
+    images: ImageTable = processes.broadcast(prepared.images if prepared else None)  # type: ignore[assignment]
+    kinds = np.array([name.kind == "query" for name in images.names], dtype=bool)
+    views = np.where(kinds, defaults.query_views, defaults.main_views) if recipe.augment else np.ones(len(kinds))
+    store = compute_features(
+        fusion,
+        tower,
+        images,
+        views.astype(np.int64),
+        folder / "features",
+        seed=config.seed,
+        workers=_workers(config, processes),
+        processes=processes,
+        progress=progress,
+    )
+    if prepared is not None:
+        try:
+            samples = _readable(prepared, store)
+            samples.save(folder / SAMPLES_NAME)
+            prepared.left_out.report(out / LEFT_OUT_NAME, len(data.questions), config.max_bad)
+            if not len(samples.training):
+                raise ValueError(
+                    f"{data.negatives}: none of {len(data.questions)} questions can be trained on; "
+                    f"{out / LEFT_OUT_NAME} says why"
+                )
+        except ValueError as error:
+            problem = error
+    problem = processes.broadcast(problem)
+    if problem is not None:
+        raise problem
+    return SampleSet.load(folder / SAMPLES_NAME), store
+
+
+def _readable(prepared: Preparation, store: FeatureStore) -> SampleSet:
+    """Returns the samples whose images can be read and that have enough negatives."""
+    problems = store.unreadable()
+    for reason in problems.values():
+        logger.warning("%s", reason)
+    bad = np.array(sorted(problems), dtype=np.int64)
+    samples = prepared.samples
+    samples = replace(samples, main_image=np.where(np.isin(samples.main_image, bad), -1, samples.main_image))
+    kept = []
+    for sample, question in enumerate(prepared.ids):
+        if samples.query_image[sample] in problems:
+            prepared.left_out.add(question, "the image cannot be read")
+        elif samples.main_image[samples.gold[sample]] < 0 or samples.positive_image[sample] in problems:
+            prepared.left_out.add(question, "the gold entity's image cannot be read")
+        elif not samples.held_out[sample] and not samples.enough(sample):
+            prepared.left_out.add(question, "there are too few negatives", bad=False)
+        else:
+            kept.append(sample)
+    return samples.keep(np.array(kept, dtype=np.int64))
+
+
+def _weights(
+    validation: Validation | None,
+    model: Reranker,
+    samples: SampleSet,
+    out: Path,
+    sections: Callable[[], TextReranker] | None,
+) -> tuple[float | None, float | None, dict[str, float]]:
+    """Finds alpha and beta on held-out images; returns them with the figures that they reach there."""
+    if validation is None:
+        return None, None, {}
+    scored = validation.score(model)
+    alpha = best_alpha(scored)
+    used = 0.0 if alpha is None else alpha
+    metrics = {
+        "step1_recall@1": recall_at_1(scored, 1.0),
+        "recall@1": recall_at_1(scored, used),
+        "section_recall": section_recall(samples, scored, used),
+    }
+    if sections is None or not validation.processes.first:
+        return alpha, None, metrics
+    folder = out / DATA_NAME
+    asked, passages = read_by_row(folder / QUESTIONS_NAME), read_by_row(folder / PASSAGES_NAME)
+    question_of = {question.sample: asked[int(samples.question[question.sample])] for question in scored}
+    beta, metrics["section_recall"] = best_beta(samples, scored, used, sections(), question_of, passages)
+    return alpha, beta, metrics
+
+
+def _workers(config: RerankerTrainingConfig, processes: Processes) -> int:
+    if config.workers is not None:
+        return config.workers
+    if processes.device.type == "cpu":
+        return 0
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, min(16, (os.cpu_count() or 1) // here - 1))
 
 
 def shared_tower(fusion: Path, encoder: Path) -> Path | None:
@@ -213,7 +358,3 @@ def _take_tower(fusion: QFormerFusion, folder: Path) -> str:
         raise ValueError(f"{folder}: its image tower cannot replace the fusion encoder's; leave the encoder out")
     fusion.use_vision(encoder.model.vision_model, config, encoder.pixels)
     return encoder.fingerprint
-
-
-def _digest(samples: Sequence[Sample]) -> str:
-    return hashlib.sha256("\n".join(map(repr, samples)).encode()).hexdigest()[:16]

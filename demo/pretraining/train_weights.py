@@ -40,8 +40,9 @@ from training.config import Optimization, RerankerTrainingConfig
 from training.loop import train
 from training.losses import clip_loss, same_pairs
 from training.mine import mine_negatives
+from training.prepare import RerankerData
 from training.tokenizer import train_tokenizer
-from training.train_reranker import RerankerData, train_reranker
+from training.train_reranker import train_reranker
 
 KNOWN, MADE_UP, CLEAN = 40, 88, 32  # flags per batch: of the knowledge base, random, and those with a clean drawing too
 VOCABULARY = 6000
@@ -68,7 +69,7 @@ def train_encoder(
     encoder = ClipEncoder(model, tokenizer, PixelPreparation(config.image_size), config.max_text_tokens, "training")
     batches = FlagBatches(config.image_size, KNOWN, MADE_UP, texts, seed)
 
-    def loss_of(step: int) -> Tensor:
+    def loss_of(step: int, part: int) -> Tensor:
         batch = batches(step, CLEAN)
         pixels = encoder.pixels.normalize(torch.cat([batch.photographs, batch.drawings]))
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -121,7 +122,7 @@ def train_fusion(out: Path, steps: int | None, minutes: float | None, seed: int 
         kb=kb, images=images, questions=rows, query_image_of=query_image_of, negatives=out / "negatives.json"
     )
     config = RerankerTrainingConfig(steps=steps, minutes=minutes, seed=seed)
-    return train_reranker(out / "start", data, out / "fusion-run", config)
+    return train_reranker(out / "start", data, out / "fusion-run", config).folder
 
 
 def publish(out: Path, weights: Path) -> None:

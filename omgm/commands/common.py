@@ -112,6 +112,14 @@ def load_questions(args: argparse.Namespace) -> list[Question]:
     return load(args.dataset, existing(args.queries, "--queries"))
 
 
+def load_rows(args: argparse.Namespace) -> list[Question | ValueError]:
+    """Loads the questions of `--dataset` from `--queries`, with an error in the place of each malformed row."""
+    from evaluation.datasets import SkippedRow, read
+
+    rows = read(args.dataset, existing(args.queries, "--queries"))
+    return [row for row in rows if not isinstance(row, SkippedRow)]
+
+
 def finder(args: argparse.Namespace) -> Callable[[str], Path | None]:
     """Returns a function that finds the image of a question by its id under `--query-images`."""
     from evaluation.datasets import find_query_image

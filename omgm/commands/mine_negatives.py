@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from omgm.commands.common import add_profile, add_questions, finder, load_questions, positive, profile_of
+from omgm.commands.common import add_profile, add_questions, finder, images_of, load_questions, positive, profile_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,6 +14,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the index folder")
     add_questions(parser)
     parser.add_argument("--k", type=positive, default=20, metavar="N", help="candidates per question (%(default)s)")
+    parser.add_argument(
+        "--images",
+        type=Path,
+        metavar="DIR",
+        help="the knowledge base's images: also name the gold entity's image most similar to the question's",
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")
 
 
@@ -22,11 +28,14 @@ def run(args: argparse.Namespace) -> None:
     profile = profile_of(args)
     questions = load_questions(args)
 
+    from indexes.sources import open_images
     from indexes.store import Index
     from omgm.parts import build_encoder
     from training.mine import mine_negatives
 
     encoder = build_encoder(profile)
     index = Index.open(args.index, encoder=encoder)
-    count = mine_negatives(encoder, index, questions, finder(args), args.out, k=args.k)
+    images = images_of(args)
+    source = None if images is None else open_images(images, images, "")
+    count = mine_negatives(encoder, index, questions, finder(args), args.out, k=args.k, images=source)
     print(f"{args.out}: negatives of {count} images")

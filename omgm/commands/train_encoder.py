@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omgm.commands.common import (
     add_kb_format,
@@ -20,6 +20,9 @@ from omgm.commands.common import (
     profile_of,
     write_trained,
 )
+
+if TYPE_CHECKING:
+    from training.train_encoder import LabeledImage
 
 logger = logging.getLogger(__name__)
 
@@ -56,12 +59,18 @@ def run(args: argparse.Namespace) -> None:
     print(f"trained; use it with --profile {write_trained(args, 'encoder.model', folder)}")
 
 
-def _labeled(args: argparse.Namespace) -> list[tuple[Path, str]]:
+def _labeled(args: argparse.Namespace) -> list[LabeledImage]:
     """Returns each image of the questions once, with the entity it shows; images without either are left out."""
+    from training.train_encoder import LabeledImage
+
     find = finder(args)
     questions = load_questions(args)
     entity_of = {question.image_id: question.entity_ids[0] for question in questions if question.entity_ids}
-    labeled = [(path, entity) for image_id, entity in entity_of.items() if (path := find(image_id)) is not None]
+    labeled = [
+        LabeledImage(image_id, path, entity)
+        for image_id, entity in entity_of.items()
+        if (path := find(image_id)) is not None
+    ]
     total = len({question.image_id for question in questions})
     if left_out := total - len(labeled):
         logger.warning("%d of %d images left out: the file is missing, or no entity is named", left_out, total)

@@ -1,8 +1,9 @@
-"""Train step 2's fusion encoder on questions with mined negatives."""
+"""Train step 2's fusion encoder on questions with mined negatives; under torchrun, on several devices."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from omgm.commands.common import (
@@ -14,14 +15,13 @@ from omgm.commands.common import (
     existing,
     finder,
     images_of,
-    limits_of,
-    load_questions,
+    load_rows,
+    positive,
     profile_of,
     write_trained,
 )
-
-ALPHA = 0.9
-"""The paper's weight of step 1, for models trained on what they search; `omgm sweep` can find a better one."""
+from training.config import PRECISIONS
+from training.recipes import RECIPES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,31 +32,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_questions(parser)
     parser.add_argument("--negatives", type=Path, required=True, metavar="FILE", help="the output of mine-negatives")
     add_training(parser)
-    parser.add_argument(
-        "--cache-gib",
-        type=float,
-        default=8.0,
-        metavar="N",
-        help="memory for image features; those that do not fit are computed at every use (%(default)s)",
-    )
+    add = parser.add_argument_group("recipe", "a named recipe, and values that replace its own").add_argument
+    add("--recipe", choices=RECIPES, default="default", help="(%(default)s)")
+    add("--epochs", type=float, metavar="N", help="passes over all questions, if no steps or minutes are given")
+    add("--batch-size", type=positive, metavar="N", help="questions per process and part of a step, each with 16 pairs")
+    add("--accumulate", type=positive, default=1, metavar="N", help="parts of a step (%(default)s)")
+    add("--learning-rate", type=float, metavar="R", help="peak learning rate")
+    add("--warmup", type=float, metavar="SHARE", help="share of the run in which the learning rate rises, in 0..1")
+    add("--precision", choices=PRECISIONS, default="bfloat16", help="of matrix products (%(default)s)")
+    add = parser.add_argument_group("memory and data").add_argument
+    add("--tokens-per-forward", type=positive, metavar="N", help="tokens that go through the Q-Former at once (8192)")
+    add("--workers", type=int, metavar="N", help="processes that decode images; by default one per core beside a GPU")
+    add("--max-bad", type=float, metavar="SHARE", help="share of bad questions that is accepted, in 0..1 (0.05)")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Trains the fusion encoder and writes `profile.toml` beside the weights."""
+    """Trains the fusion encoder and writes `profile.toml` beside the weights, with the alpha and beta found."""
     profile = profile_of(args)
-    questions = load_questions(args)
 
-    from omgm.parts import model_folder, placement
+    from evaluation.run import commit
+    from omgm.parts import build_text_reranker, model_folder, placement
     from training.config import RerankerTrainingConfig
-    from training.train_reranker import RerankerData, shared_tower, train_reranker
+    from training.prepare import RerankerData
+    from training.train_reranker import shared_tower, train_reranker
 
+    given = ("steps", "minutes", "epochs", "batch_size", "learning_rate", "warmup", "tokens_per_forward", "workers")
     config = RerankerTrainingConfig(
-        seed=args.seed, device=placement(profile)[0], cache_gib=args.cache_gib, **limits_of(args)
+        seed=args.seed,
+        device=placement(profile)[0],
+        recipe=args.recipe,
+        accumulate=args.accumulate,
+        precision=args.precision,
+        **{name: getattr(args, name) for name in (*given, "max_bad") if getattr(args, name) is not None},
     )
     data = RerankerData(
         kb=existing(args.kb, "--kb"),
         images=images_of(args),
-        questions=questions,
+        questions=load_rows(args),
         query_image_of=finder(args),
         negatives=existing(args.negatives, "--negatives"),
         kb_format=args.kb_format,
@@ -64,6 +76,13 @@ def run(args: argparse.Namespace) -> None:
     )
     fusion = model_folder(profile, "fusion")
     tower = shared_tower(fusion, model_folder(profile, "encoder"))
-    folder = train_reranker(fusion, data, args.out, config, encoder=tower)
-    trained = write_trained(args, "fusion.model", folder, **{"fusion.alpha": ALPHA})
-    print(f"trained; use it with --profile {trained}")
+    trained = train_reranker(
+        fusion, data, args.out, config, encoder=tower, sections=lambda: build_text_reranker(profile), commit=commit()
+    )
+    if os.environ.get("RANK", "0") != "0":
+        return
+    weights = {"fusion.alpha": trained.alpha, "sections.beta": trained.beta}
+    found = {key: value for key, value in weights.items() if value is not None}
+    written = write_trained(args, "fusion.model", trained.folder, **found)
+    print(*(f"{key} = {value:g} on held-out images" for key, value in found.items()), sep="\n")
+    print(f"trained; use it with --profile {written}")

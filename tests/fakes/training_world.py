@@ -13,8 +13,8 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig, SmallVision
+from training.prepare import RerankerData
 from training.tokenizer import train_tokenizer
-from training.train_reranker import RerankerData
 
 COLORS = ["red", "blue", "green", "yellow", "white", "black", "orange", "purple"]
 TOPICS = ["capital", "river", "height", "people"]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from training.config import Optimization, RerankerTrainingConfig, TrainingConfig
+from training.schedule import Schedule
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,13 @@ from training.config import Optimization, RerankerTrainingConfig, TrainingConfig
         ({"validate_every": 0}, "validate_every must be at least 1, got 0"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"max_tokens": 0}, "max_tokens must be at least 1, got 0"),
-        ({"cache_gib": 0.0}, r"cache_gib must be above 0, got 0\.0"),
+        ({"epochs": 0.0}, r"epochs must be above 0, got 0\.0"),
+        ({"accumulate": 0}, "accumulate must be at least 1, got 0"),
+        ({"warmup": 1.5}, r"warmup must be between 0 and 1, got 1\.5"),
+        ({"max_bad": -0.1}, r"max_bad must be between 0 and 1, got -0\.1"),
+        ({"workers": -1}, "workers must be at least 0, got -1"),
+        ({"recipe": "cake"}, "recipe must be one of default, paper, got 'cake'"),
+        ({"precision": "int4"}, "precision must be one of bfloat16, float32, got 'int4'"),
     ],
 )
 def test_settings_out_of_range_are_named(given: dict[str, Any], message: str) -> None:
@@ -35,7 +42,7 @@ def test_a_learning_rate_left_out_is_the_models() -> None:
 
 
 def test_the_schedule_follows_the_nearer_limit() -> None:
-    optimization = Optimization(steps=100, minutes=1, learning_rate=0.2, warmup=0.5)
+    optimization = Optimization(steps=100, minutes=1, learning_rate=0.2, schedule=Schedule(warmup=0.5))
     assert optimization.share(25, 6) == 0.25  # of the steps; 0.1 of the time
     assert optimization.share(25, 45) == 0.75
     assert optimization.share(25, 90) == 1.0

@@ -1,17 +1,44 @@
-"""Image features: augmented views, and a cache of limited size."""
+"""Features of a frozen tower: augmented views, shards on disk, and runs that resume."""
 
 from __future__ import annotations
 
 import random
-from functools import partial
+import shutil
 from pathlib import Path
 
+import numpy as np
+import pytest
 import torch
 from PIL import Image
 
 from retriever.models.qformer import QFormerFusion
 from tests.retriever.models.test_blip2 import kept, published  # noqa: F401  fixtures: the tiny BLIP-2 of transformers
-from training.features import VIEWS, Features, ImageKey, augment
+from training import features
+from training.features import FeatureStore, augment, compute_features
+from training.image_table import ImageName, ImageTable
+from training.processes import Processes
+
+COLORS = ["red", "green", "blue", "black", "white"]
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> ImageTable:
+    for color in COLORS:
+        Image.new("RGB", (20, 20), color).save(tmp_path / f"{color}.png")
+    (tmp_path / "black.png").write_bytes(b"no image")
+    half = Image.new("RGB", (20, 20), "blue")
+    half.paste("yellow", (0, 0, 10, 20))
+    half.save(tmp_path / "blue.png")
+    names = [ImageName("query", str(tmp_path / "red.png")), *(ImageName("article", f"{c}.png") for c in COLORS[1:])]
+    return ImageTable(names, tmp_path, tmp_path / "kb.json", "evqa")
+
+
+def compute(
+    fusion: QFormerFusion, images: ImageTable, folder: Path, views: list[int], workers: int = 0
+) -> FeatureStore:
+    return compute_features(
+        fusion, "tower", images, np.array(views), folder, seed=0, workers=workers, processes=Processes(), progress=False
+    )
 
 
 def test_an_augmented_image_keeps_most_of_the_area() -> None:
@@ -22,25 +49,64 @@ def test_an_augmented_image_keeps_most_of_the_area() -> None:
     assert augment(image, random.Random(1)).tobytes() == view.tobytes()
 
 
-def test_the_least_recently_used_features_are_dropped(kept: Path) -> None:  # noqa: F811
-    read: list[str] = []
-
-    def load(name: str) -> Image.Image:
-        read.append(name)
-        return Image.new("RGB", (20, 20), name)
-
-    images = {ImageKey("main", color): partial(load, color) for color in ("red", "green", "blue")}
+def test_features_are_the_tower_s(
+    kept: Path,  # noqa: F811
+    images: ImageTable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(features, "SHARD_IMAGES", 2)
     fusion = QFormerFusion.load(kept)
-    one = VIEWS["main"] * 17 * 24 * 2  # views, cells of a 4 x 4 grid and the class token, width, bytes
-    features = Features(fusion, images, seed=0, limit=2 * one)
-    red, green, blue = images
-    first = features[red]
-    assert first.dtype == torch.bfloat16 and first.shape == (2, 17, 24)
+    store = compute(fusion, images, tmp_path / "f", [3, 1, 2, 1, 1])
+    assert store.shape == (17, 24)  # a 4 x 4 grid and the class token
+    assert [len(shard) for shard in store.shards()] == [2, 2, 1]
+    assert store.nbytes == sum(file.stat().st_size for file in (tmp_path / "f").glob("*.bin")) == 8 * 17 * 24 * 2
+    found = store.read([4, 0, 2, 2], [0, 0, 0, 1])
+    assert found.dtype == torch.bfloat16
     with torch.no_grad():
-        plain = fusion.vision_features(fusion.pixels([Image.new("RGB", (20, 20), "red")]))[0]
-    torch.testing.assert_close(first[0].float(), plain, atol=0.05, rtol=0.01)
-    for key in (green, red, blue, red, green):  # blue drops green, and green drops blue
-        features[key]
-    assert read == ["red", "green", "blue", "green"]
-    assert features.bytes == 2 * one
-    assert torch.equal(Features(fusion, images, seed=0, limit=0)[green], features[green])
+        for row, color in ((0, "white"), (1, "red")):
+            plain = fusion.vision_features(fusion.pixels([Image.new("RGB", (20, 20), color)]))[0]
+            torch.testing.assert_close(found[row].float(), plain, atol=0.05, rtol=0.01)
+    assert not torch.equal(found[2], found[3])  # another view
+    problems = store.unreadable()
+    assert list(problems) == [3] and "black.png" in problems[3]
+
+
+def test_a_killed_run_computes_only_what_is_missing(
+    kept: Path,  # noqa: F811
+    images: ImageTable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(features, "SHARD_IMAGES", 2)
+    fusion = QFormerFusion.load(kept)
+    whole = compute(fusion, images, tmp_path / "f", [2] * 5)
+    before = {file.name: file.read_bytes() for file in whole.folder.iterdir()}
+    (whole.folder / "00001.bin").unlink()
+    times = {name: (whole.folder / name).stat().st_mtime_ns for name in ("00000.bin", "00002.bin")}
+    compute(fusion, images, tmp_path / "f", [2] * 5)
+    assert {file.name: file.read_bytes() for file in whole.folder.iterdir()} == before
+    assert {name: (whole.folder / name).stat().st_mtime_ns for name in times} == times
+    compute(fusion, images, tmp_path / "f", [1] * 5)  # other views: anew
+    assert (whole.folder / "00000.bin").stat().st_size == 2 * 17 * 24 * 2
+
+
+def test_worker_processes_change_nothing(kept: Path, images: ImageTable, tmp_path: Path) -> None:  # noqa: F811
+    fusion = QFormerFusion.load(kept)
+    alone = compute(fusion, images, tmp_path / "alone", [2] * 5)
+    helped = compute(fusion, images, tmp_path / "helped", [2] * 5, workers=1)
+    rows, views = [0, 0, 1, 4], [0, 1, 1, 0]
+    assert torch.equal(alone.read(rows, views), helped.read(rows, views))
+    assert alone.unreadable() == helped.unreadable()
+
+
+def test_a_disk_that_is_too_small_is_named(
+    kept: Path,  # noqa: F811
+    images: ImageTable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    usage = type("Usage", (), {"free": 100})()
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
+    with pytest.raises(ValueError, match=r"image features need 0\.0 GiB, 0\.0 are free; name a larger disk"):
+        compute(QFormerFusion.load(kept), images, tmp_path / "f", [1] * 5)

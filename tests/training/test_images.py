@@ -105,5 +105,5 @@ def test_questions_without_an_entity_label_no_image(tmp_path: Path, caplog: pyte
     args = parser().parse_args(["train-encoder", *given, "--query-images", str(tmp_path / "queries")])
     with caplog.at_level(logging.WARNING):
         labeled = _labeled(args)
-    assert [(path.name, shown) for path, shown in labeled] == [("a.png", "tea"), ("c.png", "x")]
+    assert [(image.path.name, image.entity_id) for image in labeled] == [("a.png", "tea"), ("c.png", "x")]
     assert "2 of 4 images left out" in caplog.text

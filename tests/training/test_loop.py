@@ -32,7 +32,7 @@ def run(
     settings: dict[str, object] | None = None,
     progress: bool = False,
 ) -> dict[str, float]:
-    def loss_of(step: int) -> Tensor:
+    def loss_of(step: int, part: int) -> Tensor:
         if step == stop_at:
             raise KeyboardInterrupt
         x = torch.randn(16, 3, generator=torch.Generator().manual_seed(step))
@@ -147,8 +147,69 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
     with pytest.raises(FloatingPointError, match="step 0"):
         train(
             model,
-            lambda step: model(torch.full((1, 1), torch.inf)).mean(),
+            lambda step, part: model(torch.full((1, 1), torch.inf)).mean(),
             out=tmp_path,
             optimization=Optimization(steps=2, learning_rate=0.1),
             progress=False,
         )
+
+
+def test_parts_add_up_to_a_step(tmp_path: Path) -> None:
+    def trained(parts: int) -> nn.Module:
+        torch.manual_seed(1)
+        model = nn.Linear(3, 1)
+
+        def loss_of(step: int, part: int) -> Tensor:
+            x = torch.randn(12, 3, generator=torch.Generator().manual_seed(step)).chunk(parts)[part]
+            loss: Tensor = (model(x) - x @ TRUTH.T).square().mean() / parts
+            return loss
+
+        optimization = Optimization(steps=5, learning_rate=0.02, accumulate=parts)
+        train(model, loss_of, out=tmp_path / str(parts), optimization=optimization, progress=False)
+        return model
+
+    whole, added = trained(1), trained(3)
+    for one, other in zip(whole.parameters(), added.parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
+
+
+def test_the_best_weights_are_kept(tmp_path: Path) -> None:
+    model = nn.Linear(1, 1, bias=False)
+    weights: list[float] = []
+
+    def validate() -> dict[str, float]:
+        weights.append(model.weight.item())
+        # The second is best: as high as the first, and lower.
+        return [{"hits": 2.0, "loss": 3.0}, {"hits": 2.0, "loss": 1.0}, {"hits": 1.0, "loss": 0.0}][len(weights) - 1]
+
+    result = train(
+        model,
+        lambda step, part: model(torch.ones(1, 1)).mean(),
+        out=tmp_path,
+        optimization=Optimization(steps=6, learning_rate=0.1),
+        validate=validate,
+        validate_every=2,
+        better_by=("hits", "loss"),
+        progress=False,
+    )
+    assert model.weight.item() == weights[1] != weights[2]
+    assert (result["hits"], result["loss"], result["steps"]) == (2, 1, 6)
+
+
+def test_too_little_memory_names_the_settings(tmp_path: Path) -> None:
+    def loss_of(step: int, part: int) -> Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(MemoryError, match=r"--batch-size .* --tokens-per-forward"):
+        train(nn.Linear(1, 1), loss_of, out=tmp_path, optimization=Optimization(steps=1, learning_rate=1))
+
+
+def test_tensorboard_gets_the_curve(tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run(tmp_path, net(), steps=8)
+    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    written = rows(tmp_path)
+    found = events.Scalars("loss")
+    assert [event.step for event in found] == [int(row["step"]) for row in written]
+    assert [event.value for event in found] == pytest.approx([float(row["loss"]) for row in written], rel=1e-4)

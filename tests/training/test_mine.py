@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from indexes.sources import FolderImages
 from retriever.models.encoder import ClipEncoder
-from retriever.types import Entity, FloatArray, IntArray, StoredTokens
+from retriever.types import ArticleImage, Entity, FloatArray, IntArray, StoredTokens
 from tests.fakes.training_world import LabeledQuestion, TrainingWorld
 from training.mine import mine_negatives, read_negatives
 
@@ -54,10 +56,10 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
     assert mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4, progress=False) == 2
     expected = {
         "gt_entity_pos_img": "https://e.example/1.png",
-        "top_20": [{"entry": "e0"}, {"entry": "e1"}, {"entry": "e2"}],
+        "top_20": [{"entry": f"e{i}", "similarity": float(i)} for i in range(3)],
     }
     assert json.loads(out.read_text()) == {"q_red": expected, "q_blue": expected}
-    assert read_negatives(out)["q_blue"] == ["e0", "e1", "e2"]
+    assert list(read_negatives(out)["q_blue"].items()) == [("e0", 0.0), ("e1", 1.0), ("e2", 2.0)]
     assert [path.name for path in tmp_path.iterdir()] == ["negatives.json"]
 
     header = json.dumps({"encoder": encoder.fingerprint, "k": 4, "entities": 3})
@@ -65,7 +67,12 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
     journal = tmp_path / "negatives.json.journal"
     journal.write_text(f'{header}\n{kept}\n["q_blue", {{"gt_en')  # cut off in the middle of a line
     mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4, progress=False)
-    assert read_negatives(out) == {"q_red": ["kept"], "q_blue": ["e0", "e1", "e2"]}
+    found = read_negatives(out)
+    assert {image: mined.entities for image, mined in found.items()} == {
+        "q_red": ("kept",),
+        "q_blue": ("e0", "e1", "e2"),
+    }
+    assert math.isnan(found["q_red"].similarities[0])  # as in OMGM's own files
 
     journal.write_text(header + "\n")
     with pytest.raises(ValueError, match="started with"):
@@ -78,3 +85,28 @@ def test_negatives_of_another_format_are_refused(content: str, tmp_path: Path) -
     path.write_text(content)
     with pytest.raises(ValueError, match=r"negatives\.json"):
         read_negatives(path)
+
+
+class Towns(Lands):
+    """One entity with three images, the first of which is missing."""
+
+    def entity(self, row: int) -> Entity:
+        images = tuple(ArticleImage(f"https://e.example/{color}.png") for color in ("red", "blue"))
+        return Entity("e0", "", (), image="https://e.example/gone.png", images=images)
+
+
+def test_the_positive_image_is_the_one_most_similar_to_the_question_s(world: TrainingWorld, tmp_path: Path) -> None:
+    encoder = ClipEncoder.load(world.folder / "clip")
+    questions = [LabeledQuestion(image, "?", image, ("e0",), 0) for image in ("q_red", "q_blue")]
+    out = tmp_path / "negatives.json"
+    images = FolderImages(world.folder / "images")
+    mine_negatives(encoder, Towns(), questions, world.query_image_of, out, progress=False, images=images)
+    found = {image: mined.positive for image, mined in read_negatives(out).items()}
+    assert found == {"q_red": "https://e.example/red.png", "q_blue": "https://e.example/blue.png"}
+
+
+def test_a_path_of_omgm_s_own_files_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "negatives.json"
+    path.write_text('{"7": {"gt_entity_pos_img": "part_1/a b.jpg", "top_20": [{"entry": "u"}, {"entry": "u"}]}}')
+    (mined,) = read_negatives(path).values()
+    assert (mined.entities, mined.positive) == (("u",), "part_1/a b.jpg")

@@ -16,13 +16,9 @@ from omgm.__main__ import main
 from retriever.models.qformer import QFormerFusion
 from tests.fakes.training_world import TrainingWorld
 from tests.retriever.models.test_blip2 import kept, published  # noqa: F401  fixtures: the tiny BLIP-2 of transformers
-from training import loop
+from training.checkpoint import CHECKPOINT_NAME
 from training.config import RerankerTrainingConfig
 from training.train_reranker import shared_tower, train_reranker
-
-NOTHING = 1e-9
-"""GiB of memory, less than one image's features."""
-
 
 CONFIG = RerankerTrainingConfig(
     steps=3, minutes=None, batch_size=4, learning_rate=1e-3, validation_share=0.25, validate_every=2
@@ -30,7 +26,7 @@ CONFIG = RerankerTrainingConfig(
 
 
 def run(world: TrainingWorld, blip2: Path, out: Path, config: RerankerTrainingConfig = CONFIG) -> Path:
-    return train_reranker(blip2, world.data, out, config, progress=False)
+    return train_reranker(blip2, world.data, out, config, progress=False).folder
 
 
 def assert_same(one: Path, other: Path) -> None:
@@ -48,38 +44,15 @@ def test_the_q_former_learns_and_the_tower_stays(world: TrainingWorld, kept: Pat
     assert {"query_tokens", "vision_norm.weight"} < moved
     layers = {int(name.split(".")[3]) for name in moved if name.startswith("qformer.encoder.layer.")}
     assert layers == set(range(4))
-    with safe_open(tmp_path / loop.CHECKPOINT_NAME, "pt") as checkpoint:
+    with safe_open(tmp_path / CHECKPOINT_NAME, "pt") as checkpoint:
         assert not [name for name in checkpoint.keys() if ".vision." in name]  # noqa: SIM118
-
-
-def test_resumed_without_memory_for_features_it_ends_the_same(
-    world: TrainingWorld,
-    kept: Path,  # noqa: F811
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    whole = run(world, kept, tmp_path / "whole")
-    assert "computed at every use" not in caplog.text
-    saved = loop._save
-
-    def save_and_stop(*arguments: object) -> None:
-        saved(*arguments)  # type: ignore[arg-type]
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(loop, "_save", save_and_stop)
-    with pytest.raises(KeyboardInterrupt):
-        run(world, kept, tmp_path / "parts", replace(CONFIG, cache_gib=NOTHING))
-    assert "features of 1 of 16 images fit" in caplog.text
-    monkeypatch.setattr(loop, "_save", saved)
-    assert_same(whole, run(world, kept, tmp_path / "parts", replace(CONFIG, cache_gib=NOTHING)))
 
 
 def test_defaults_are_those_of_the_kind(world: TrainingWorld, kept: Path, tmp_path: Path) -> None:  # noqa: F811
     run(world, kept, tmp_path, replace(CONFIG, steps=1, learning_rate=None, validation_share=0.0))
-    with safe_open(tmp_path / loop.CHECKPOINT_NAME, "pt") as checkpoint:
+    with safe_open(tmp_path / CHECKPOINT_NAME, "pt") as checkpoint:
         settings = json.loads(checkpoint.metadata()["settings"])
-    assert (settings["learning_rate"], settings["max_tokens"]) == (1e-5, 512)
+    assert (settings["learning_rate"], settings["max_tokens"]) == (1e-5, 20)  # of 512, the most that the model reads
 
 
 def test_a_tower_is_shared_only_by_models_of_its_kind(world: TrainingWorld, kept: Path, tmp_path: Path) -> None:  # noqa: F811
@@ -123,7 +96,6 @@ def test_the_command_leaves_blip2_its_tower(
         "--query-images": world.folder / "queries",
         "--negatives": tmp_path / "negatives.json",
         "--steps": 1,
-        "--cache-gib": 0.001,
         "--out": tmp_path / "out",
     }
     encoder = f"encoder.model={world.folder / 'clip'}"

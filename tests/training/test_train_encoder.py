@@ -18,7 +18,7 @@ from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
 from training.augment import vary
 from training.config import TrainingConfig
-from training.train_encoder import EncoderData, train_encoder
+from training.train_encoder import EncoderData, LabeledImage, train_encoder
 
 COLORS = {"Red": (220, 30, 30), "Green": (20, 160, 40), "Blue": (30, 60, 200), "White": (240, 240, 240)}
 
@@ -45,12 +45,16 @@ def world(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def data_of(world: Path, labeled: Sequence[tuple[Path, str]] = ()) -> EncoderData:
+def data_of(world: Path, labeled: Sequence[LabeledImage] = ()) -> EncoderData:
     return EncoderData(kb=world / "kb.json", images=world / "images", summarizer=FakeSummarizer(), labeled=labeled)
 
 
 def run(world: Path, out: str, steps: int, validate_every: int = 100) -> Path:
-    labeled = [(world / "images" / f"{name}.png", f"https://x.example/{name}") for name in COLORS] * 4
+    labeled = [
+        LabeledImage(f"{name} {i}", world / "images" / f"{name}.png", f"https://x.example/{name}")
+        for name in COLORS
+        for i in range(4)
+    ]
     config = TrainingConfig(steps=steps, minutes=None, learning_rate=3e-3, validate_every=validate_every)
     return train_encoder(world / "start", data_of(world, labeled), world / out, config, progress=False)
 
@@ -104,7 +108,11 @@ def test_a_gpu_trains_and_resumes(world: Path) -> None:
 
 def test_an_image_of_an_unknown_entity_is_refused(world: Path) -> None:
     with pytest.raises(ValueError, match="has no entity 'nowhere'"):
-        train_encoder(world / "start", data_of(world, [(world / "images" / "Red.png", "nowhere")]), world / "out")
+        train_encoder(
+            world / "start",
+            data_of(world, [LabeledImage("red", world / "images" / "Red.png", "nowhere")]),
+            world / "out",
+        )
 
 
 def test_another_kind_of_model_is_refused(world: Path, tmp_path: Path) -> None:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import csv
+import json
+import math
+import multiprocessing
+import os
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,19 +15,20 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from retriever.models.bm25 import BM25
 from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion
-from tests.fakes.training_world import TrainingWorld
-from training import loop
-from training.candidates import Sample, SectionRef
+from tests.fakes.training_world import LabeledQuestion, TrainingWorld
+from training import checkpoint, loop
 from training.config import RerankerTrainingConfig
-from training.train_reranker import split_samples, train_reranker
+from training.questions import is_held_out
+from training.train_reranker import train_reranker
 
 CONFIG = RerankerTrainingConfig(steps=6, validate_every=2, validation_share=0.25)
 
 
 def run(world: TrainingWorld, out: Path, config: RerankerTrainingConfig = CONFIG, encoder: Path | None = None) -> Path:
-    return train_reranker(world.folder / "fusion", world.data, out, config, encoder=encoder, progress=False)
+    return train_reranker(world.folder / "fusion", world.data, out, config, encoder=encoder, progress=False).folder
 
 
 def test_the_loss_falls_and_the_result_loads(world: TrainingWorld, tmp_path: Path) -> None:
@@ -42,16 +48,16 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = run(world, tmp_path / "whole")
-    saved = loop._save
+    saved = checkpoint.save
 
     def save_and_stop(*arguments: object) -> None:
         saved(*arguments)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop, "_save", save_and_stop)
+    monkeypatch.setattr(loop, "save", save_and_stop)
     with pytest.raises(KeyboardInterrupt):
         run(world, tmp_path / "parts")
-    monkeypatch.setattr(loop, "_save", saved)
+    monkeypatch.setattr(loop, "save", saved)
     parts = run(world, tmp_path / "parts")
     expected = load_file(whole / "model.safetensors")
     for name, tensor in load_file(parts / "model.safetensors").items():
@@ -69,14 +75,117 @@ def test_the_tower_of_an_encoder_is_taken_and_stays(world: TrainingWorld, tmp_pa
         assert torch.equal(tensor, found[name]), name
 
 
+def test_both_recipes_train(world: TrainingWorld, tmp_path: Path) -> None:
+    for recipe in ("default", "paper"):
+        result = train_reranker(
+            world.folder / "fusion",
+            world.data,
+            tmp_path / recipe,
+            RerankerTrainingConfig(recipe=recipe, batch_size=4, epochs=2, validation_share=0.25),
+            sections=BM25,
+            commit="abc",
+            progress=False,
+        )
+        record = json.loads((result.folder / "training.json").read_text())
+        assert (record["recipe"], record["commit"]) == (recipe, "abc")
+        trained = record["data"]["questions trained on"]
+        assert trained + record["data"]["questions validated on"] == 16
+        assert record["metrics"]["steps"] == 2 * math.ceil(trained / 4)
+        assert result.alpha is None and result.beta is not None  # the file has no similarities
+
+
+def test_what_cannot_be_trained_on_is_listed(world: TrainingWorld, tmp_path: Path) -> None:
+    red, blue = (next(q for q in world.questions if q.image_id == f"q_{color}") for color in ("red", "blue"))
+    (tmp_path / "q_torn.png").write_bytes(b"no image")
+    negatives = json.loads(world.data.negatives.read_text())
+    (tmp_path / "negatives.json").write_text(json.dumps(negatives | {"q_torn": negatives["q_red"]}))
+    bad: list[LabeledQuestion | ValueError] = [
+        replace(red, id="1", image_id="q_gone"),
+        replace(red, id="2", entity_ids=("https://e.example/wiki/mauve",)),
+        replace(red, id="3", section_index=9),
+        replace(red, id=blue.id),
+        replace(red, id="4", image_id="q_torn"),
+        ValueError("line 7: no such column"),
+    ]
+    data = replace(
+        world.data,
+        questions=[*world.questions, *bad, replace(red, id="5", section_index=None)],
+        negatives=tmp_path / "negatives.json",
+        query_image_of=lambda key: tmp_path / "q_torn.png" if key == "q_torn" else world.query_image_of(key),
+    )
+    config = replace(CONFIG, steps=1)
+    with pytest.raises(ValueError, match=r"6 of 23 questions are bad, more than 5 %: .*left-out\.jsonl lists them"):
+        train_reranker(world.folder / "fusion", data, tmp_path / "out", config, progress=False)
+    lines = [json.loads(line) for line in (tmp_path / "out" / "left-out.jsonl").read_text().splitlines()]
+    assert {line["id"]: line["reason"] for line in lines if line["bad"]} == {
+        "1": "the image is missing",
+        "2": "the gold entity is not in the knowledge base",
+        "3": "the article has no such section, or it is empty",
+        blue.id: "the id is a duplicate",
+        "4": "the image cannot be read",
+        "": "the row is malformed: line 7: no such column",
+    }
+    assert [line["id"] for line in lines if not line["bad"]] == ["5"]
+    train_reranker(world.folder / "fusion", data, tmp_path / "out", replace(config, max_bad=0.3), progress=False)
+
+
 def test_nothing_to_train_on_is_an_error(world: TrainingWorld, tmp_path: Path) -> None:
     blind = replace(world.data, query_image_of=lambda image_id: None)
+    config = RerankerTrainingConfig(max_bad=1.0)
     with pytest.raises(ValueError, match="none of 16 questions"):
-        train_reranker(world.folder / "fusion", blind, tmp_path, progress=False)
+        train_reranker(world.folder / "fusion", blind, tmp_path, config, progress=False)
 
 
-def test_no_image_is_trained_on_and_validated_on() -> None:
-    samples = [Sample("what?", f"q{i // 2}", SectionRef("gold", 0), (), ("a", "b")) for i in range(40)]
-    training, validation = split_samples(samples, 0.2, 0)
-    assert (len(training), len(validation)) == (32, 8)
-    assert not {s.image_id for s in training} & {s.image_id for s in validation}
+def test_a_section_without_text_is_no_evidence(world: TrainingWorld, tmp_path: Path) -> None:
+    kb = json.loads(world.data.kb.read_text())
+    kb["https://e.example/wiki/red"]["section_texts"][0] = "  "
+    (tmp_path / "kb.json").write_text(json.dumps(kb))
+    data = replace(world.data, kb=tmp_path / "kb.json")
+    train_reranker(world.folder / "fusion", data, tmp_path, replace(CONFIG, steps=1, max_bad=0.1), progress=False)
+    (line,) = (tmp_path / "left-out.jsonl").read_text().splitlines()
+    assert json.loads(line) == {"id": "red_0", "reason": "the article has no such section, or it is empty", "bad": True}
+
+
+def test_the_held_out_images_depend_on_name_share_and_seed_alone() -> None:
+    names = [f"image {i}" for i in range(2000)]
+    held_out = {name for name in names if is_held_out(name, 0.1, 0)}
+    assert 150 < len(held_out) < 250
+    assert held_out < {name for name in names if is_held_out(name, 0.2, 0)}
+    assert held_out != {name for name in names if is_held_out(name, 0.1, 1)}
+    assert not any(is_held_out(name, 0.0, 0) for name in names)
+
+
+def test_two_processes_equal_one_with_twice_the_batch(world: TrainingWorld, tmp_path: Path) -> None:
+    config = RerankerTrainingConfig(
+        recipe="paper", steps=10, batch_size=4, precision="float32", learning_rate=1e-4, validation_share=0.25
+    )
+    alone = run(world, tmp_path / "alone", replace(config, batch_size=8))
+    parts = run(world, tmp_path / "parts", replace(config, accumulate=2))
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    processes = [
+        context.Process(target=train_as, args=(rank, port, world, tmp_path / "two", config)) for rank in range(2)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+        assert process.exitcode == 0
+    expected = load_file(alone / "model.safetensors")
+    for other in (parts, tmp_path / "two" / "fusion"):
+        found = load_file(other / "model.safetensors")
+        assert max(float((tensor - found[name]).abs().max()) for name, tensor in expected.items()) < 1e-5
+    start = load_file(world.folder / "fusion" / "model.safetensors")
+    assert float((start["query_tokens"] - expected["query_tokens"]).abs().max()) > 1e-4
+    with (tmp_path / "alone" / "curve.csv").open() as one, (tmp_path / "two" / "curve.csv").open() as two:
+        (first,), (second,) = list(csv.DictReader(one)), list(csv.DictReader(two))
+    assert float(first["loss"]) == pytest.approx(float(second["loss"]), abs=1e-5)
+
+
+def train_as(rank: int, port: int, world: TrainingWorld, out: Path, config: RerankerTrainingConfig) -> None:
+    """Trains as one of two processes, with the environment that torchrun gives it."""
+    torch.set_num_threads(1)
+    names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": port}
+    os.environ |= {name: str(value) for name, value in names.items()} | {"MASTER_ADDR": "127.0.0.1"}
+    run(world, out, config)

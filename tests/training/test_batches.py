@@ -1,0 +1,138 @@
+"""Batches of step 2's training: every sample once an epoch, every pair once a batch."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from training.batches import Batch, BatchMaker, Feeder, Order, Pairs
+from training.features import FeatureStore
+from training.rows import Rows, write_rows
+from training.samples import SampleSet
+
+UINT16 = np.dtype(np.uint16)
+
+
+def order(count: int, batch_size: int, accumulate: int = 1, processes: int = 1) -> Order:
+    return Order(100 + np.arange(count), batch_size, accumulate, processes, seed=4)
+
+
+def test_every_sample_is_seen_once_an_epoch() -> None:
+    once = order(10, 4)
+    assert (once.step_size, once.steps_per_epoch) == (4, 3)
+    epochs = [[once.part(step, 0, 0) for step in range(first, first + 3)] for first in (0, 3)]
+    for number, parts in enumerate(epochs):
+        assert [epoch for epoch, _, _ in parts] == [number] * 3
+        assert sorted(np.concatenate([chosen for _, chosen, _ in parts]).tolist()) == list(range(100, 110))
+    assert epochs[0][0][1].tolist() != epochs[1][0][1].tolist()
+
+
+@pytest.mark.parametrize(("batch_size", "accumulate", "processes"), [(2, 1, 4), (4, 2, 1), (2, 2, 2)])
+def test_parts_and_processes_share_a_step(batch_size: int, accumulate: int, processes: int) -> None:
+    whole, shared = order(19, 8), order(19, batch_size, accumulate, processes)
+    for step in range(3):
+        parts = [shared.part(step, part, rank) for part in range(accumulate) for rank in range(processes)]
+        expected = whole.part(step, 0, 0)[1]
+        assert np.concatenate([chosen for _, chosen, weight in parts if weight]).tolist() == expected.tolist()
+        # The mean over processes of the sum over parts of the weighted means is the mean over the step.
+        total = sum(weight * chosen.mean() for _, chosen, weight in parts) / processes
+        assert total == pytest.approx(expected.mean())
+
+
+def test_a_process_without_a_sample_counts_nothing() -> None:
+    parts = [order(5, 1, processes=4).part(1, 0, rank) for rank in range(4)]
+    assert [len(chosen) for _, chosen, _ in parts] == [1, 1, 1, 1]
+    assert [weight for _, _, weight in parts] == [4, 0, 0, 0]
+
+
+@pytest.fixture
+def maker(tmp_path: Path) -> BatchMaker:
+    """Four entities of eight sections and an image each, and three questions; section i has i + 1 tokens, all i."""
+    texts = [np.full(i + 1, i) for i in range(32)] + [np.full(2, 40 + i) for i in range(3)]
+    write_rows(tmp_path / "texts.bin", texts, UINT16)
+    store = FeatureStore(tmp_path, np.ones(7, np.int64), (2, 3))
+    (tmp_path / "00000.bin").write_bytes(
+        torch.stack([torch.full((2, 3), float(i)) for i in range(7)]).bfloat16().view(torch.int16).numpy().tobytes()
+    )
+    found = np.array([0, 1, 2, 3] * 3, dtype=np.int32)
+    samples = SampleSet(
+        question=np.array([32, 33, 34], dtype=np.int32),
+        query_image=np.array([4, 5, 6], dtype=np.int32),
+        gold=np.array([0, 1, 2], dtype=np.int32),
+        evidence=np.array([1, 8, 16], dtype=np.int32),
+        positive_image=np.array([0, 1, 2], dtype=np.int32),
+        held_out=np.zeros(3, dtype=bool),
+        first_found=np.array([0, 4, 8, 12]),
+        found=found,
+        similarity=np.zeros(12, np.float32),
+        right=np.array([i % 4 == i // 4 for i in range(12)]),
+        first_section=np.arange(0, 40, 8),
+        published=np.arange(32, dtype=np.int32),
+        main_image=np.arange(4, dtype=np.int32),
+    )
+    order = Order(np.arange(3), 3, 1, 1, seed=0)
+    return BatchMaker(samples, Rows(tmp_path / "texts.bin", UINT16), store, order, 0, "spread", 200, 4, padding=9)
+
+
+def pairs_of(pairs: Pairs) -> list[tuple[float, int, int]]:
+    """Returns (image, token, tokens) of each pair, read from the tensors."""
+    rows = []
+    for texts in pairs.texts:
+        for ids, mask, image in zip(texts.ids, texts.mask, texts.image, strict=True):
+            length = int(mask.sum())
+            assert ids[:length].unique().numel() == 1 and (ids[length:] == 9).all()
+            rows.append((float(pairs.features[image].unique()), int(ids[0]), length))
+    return rows
+
+
+def test_a_batch_holds_its_pairs_once_and_points_at_them(maker: BatchMaker) -> None:
+    batch = maker(0)
+    rows = pairs_of(batch.pairs)
+    assert len(rows) == len(set(rows))
+    assert batch.pairs.features.shape[0] == len({image for image, _, _ in rows})
+    asked = [rows[int(query)][1] for query in batch.query]
+    by_question = dict(zip(asked, batch.candidates, strict=True))
+    assert sorted(by_question) == [40, 41, 42]
+    for question, (evidence, image) in {40: (1, 0), 41: (8, 1), 42: (16, 2)}.items():
+        candidates = [rows[int(place)] for place in by_question[question]]
+        assert candidates[0] == (image, evidence, evidence + 1)
+        assert len({section for _, section, _ in candidates}) == 16
+        assert all(section // 8 == found for found, section, _ in candidates)
+    assert batch.weight == 1
+
+
+def test_no_forward_pass_has_more_tokens_than_allowed(maker: BatchMaker) -> None:
+    sizes = [texts.ids.shape for texts in maker(0).pairs.texts]
+    assert len(sizes) > 1
+    assert all(count * (4 + length) <= 200 for count, length in sizes)
+
+
+def test_equal_numbers_give_equal_batches(maker: BatchMaker) -> None:
+    one, other = maker(5), maker(5)
+    assert torch.equal(one.candidates, other.candidates) and pairs_of(one.pairs) == pairs_of(other.pairs)
+
+
+def test_batches_come_in_order_and_from_any_start(maker: BatchMaker) -> None:
+    made: list[int] = []
+    lock = threading.Lock()
+
+    def make(number: int) -> Batch:
+        with lock:
+            made.append(number)
+        return maker(number)
+
+    feeder = Feeder(make, ahead=2)
+    for number in (7, 8, 9, 3):
+        assert torch.equal(feeder(number).candidates, maker(number).candidates)
+    feeder.close()
+    assert sorted(made)[:2] == [3, 4] and max(made) == 11
+
+
+def test_a_batch_that_cannot_be_made_is_an_error(maker: BatchMaker) -> None:
+    (maker.store.folder / "00000.bin").write_bytes(b"")
+    with pytest.raises(ValueError, match="cut short"):
+        Feeder(maker)(0)

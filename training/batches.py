@@ -1,0 +1,235 @@
+"""Batches of step 2's training: which samples a step sees, and their tensors, made while the model computes."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from training.features import FeatureStore
+from training.rows import Rows
+from training.samples import CANDIDATES, Negatives, SampleSet
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Texts of similar length that go through the Q-Former at once.
+
+    Attributes:
+        ids: Token ids, int64 [N, T], padded.
+        mask: 1 for tokens and 0 for padding, int64 [N, T].
+        image: Row in `Pairs.features` of each text's image, int64 [N].
+    """
+
+    ids: Tensor
+    mask: Tensor
+    image: Tensor
+
+    def to(self, device: torch.device) -> Texts:
+        """Copies to a device."""
+        return Texts(*(tensor.to(device, non_blocking=True) for tensor in (self.ids, self.mask, self.image)))
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Different pairs of image and text; every image is there once.
+
+    Attributes:
+        features: Features of the images, bfloat16 [V, cells, width].
+        texts: The pairs, by length of their text.
+    """
+
+    features: Tensor
+    texts: list[Texts]
+
+    def to(self, device: torch.device) -> Pairs:
+        """Copies to a device; pinned first, so that a GPU computes meanwhile."""
+        if device.type == "cpu":
+            return self
+        features = self.features.pin_memory().to(device, non_blocking=True)
+        return Pairs(features, [texts.to(device) for texts in self.texts])
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Samples of a process in one part of a step.
+
+    Attributes:
+        pairs: All pairs of image and text in it.
+        query: The pair of each question, int64 [B].
+        candidates: The pairs of its candidates, the evidence first, int64 [B, 16].
+        weight: Weight of the mean loss, so that the mean over processes of the sum over parts is the step's mean loss.
+    """
+
+    pairs: Pairs
+    query: Tensor
+    candidates: Tensor
+    weight: float
+
+    def to(self, device: torch.device) -> Batch:
+        """Copies to a device."""
+        return Batch(self.pairs.to(device), self.query.to(device), self.candidates.to(device), self.weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Which samples each process sees in each part of each step: every sample once an epoch, in a seeded order.
+
+    Attributes:
+        samples: The samples, [N].
+        batch_size: Samples per process and part.
+        accumulate: Parts of a step.
+        processes: Number of processes.
+        seed: Seed of the order.
+    """
+
+    samples: Ints
+    batch_size: int
+    accumulate: int
+    processes: int
+    seed: int
+
+    @property
+    def step_size(self) -> int:
+        """Samples per step."""
+        return self.batch_size * self.accumulate * self.processes
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps per epoch; the last one may be smaller."""
+        return math.ceil(len(self.samples) / self.step_size)
+
+    def part(self, step: int, part: int, rank: int) -> tuple[int, Ints, float]:
+        """Returns the epoch, the samples of a process in a part of a step, and the weight of their mean loss."""
+        epoch, number = divmod(step, self.steps_per_epoch)
+        order = _permutation(self.seed, epoch, len(self.samples))
+        of_step = self.samples[order[number * self.step_size : (number + 1) * self.step_size]]
+        # The last step of an epoch is shared out evenly; a process without a sample takes one that counts nothing.
+        parts = np.array_split(of_step, self.accumulate * self.processes)
+        chosen = parts[part * self.processes + rank]
+        weight = len(chosen) * self.processes / len(of_step)
+        return epoch, chosen if len(chosen) else of_step[:1], weight
+
+
+@functools.lru_cache(maxsize=2)
+def _permutation(seed: int, epoch: int, count: int) -> Ints:
+    return np.random.default_rng([seed, epoch]).permutation(count)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMaker:
+    """Makes batches; equal arguments give equal batches, in any thread.
+
+    Attributes:
+        samples: The samples.
+        texts: Token ids of all texts.
+        store: Features of all images.
+        order: Which samples a step sees.
+        rank: The number of this process.
+        negatives: How negatives are drawn, see `training.recipes.Recipe`.
+        tokens_per_forward: Tokens per forward pass, padding and query tokens included.
+        queries: Number of query tokens.
+        padding: Token id of padding.
+    """
+
+    samples: SampleSet
+    texts: Rows
+    store: FeatureStore
+    order: Order
+    rank: int
+    negatives: Negatives
+    tokens_per_forward: int
+    queries: int
+    padding: int
+
+    def __call__(self, number: int) -> Batch:
+        """Returns a batch, counted over the parts of all steps."""
+        step, part = divmod(number, self.order.accumulate)
+        epoch, chosen, weight = self.order.part(step, part, self.rank)
+        wanted: list[tuple[int, int, int]] = []  # image, view, text
+        for sample in chosen.tolist():
+            # From the sample alone, so that neither batch size nor number of processes changes what it draws.
+            generator = np.random.default_rng([self.order.seed, epoch, sample, 1])
+            sections, images = self.samples.draw(sample, generator, self.negatives)
+            rows = np.concatenate([[self.samples.query_image[sample]], images])
+            words = np.concatenate([[self.samples.question[sample]], sections])
+            views = generator.integers(self.store.views[rows])
+            wanted += zip(rows.tolist(), views.tolist(), words.tolist(), strict=True)
+        places, pairs = self.pairs(wanted)
+        by_sample = places.view(len(chosen), 1 + CANDIDATES)
+        return Batch(pairs, by_sample[:, 0], by_sample[:, 1:], weight)
+
+    def pairs(self, wanted: Sequence[tuple[int, int, int]]) -> tuple[Tensor, Pairs]:
+        """Returns the place of each (image, view, text) among different pairs, int64 [N], and these pairs."""
+        different = sorted(set(wanted), key=lambda pair: (self.texts.length(pair[2]), pair))
+        views = {view: row for row, view in enumerate(sorted({pair[:2] for pair in different}))}
+        features = self.store.read([row for row, _ in views], [view for _, view in views])
+        texts = [self._texts(part, views) for part in self._parts(different)]
+        place = {pair: number for number, pair in enumerate(different)}
+        return torch.tensor([place[pair] for pair in wanted], dtype=torch.int64), Pairs(features, texts)
+
+    def _parts(self, pairs: Sequence[tuple[int, int, int]]) -> list[Sequence[tuple[int, int, int]]]:
+        """Cuts pairs, by length, so that no part has more tokens than allowed, unless it is one pair."""
+        parts, start = [], 0
+        for i, pair in enumerate(pairs):
+            width = self.queries + self.texts.length(pair[2])
+            if i > start and (i + 1 - start) * width > self.tokens_per_forward:
+                parts.append(pairs[start:i])
+                start = i
+        return [*parts, pairs[start:]] if len(pairs) else []
+
+    def _texts(self, pairs: Sequence[tuple[int, int, int]], views: dict[tuple[int, int], int]) -> Texts:
+        rows = [self.texts[text] for _, _, text in pairs]
+        ids = np.full((len(rows), max(map(len, rows))), self.padding, dtype=np.int64)
+        mask = np.zeros_like(ids)
+        for i, row in enumerate(rows):
+            ids[i, : len(row)], mask[i, : len(row)] = row, 1
+        image = torch.tensor([views[pair[:2]] for pair in pairs])
+        return Texts(torch.from_numpy(ids), torch.from_numpy(mask), image)
+
+
+class Feeder:
+    """Makes batches in the background, some ahead of the one in use.
+
+    Args:
+        make: Makes the batch of a number.
+        ahead: Batches made ahead of time.
+        threads: Threads that make them.
+
+    Attributes:
+        waited: Seconds for which the model waited.
+    """
+
+    def __init__(self, make: Callable[[int], Batch], ahead: int = 4, threads: int = 2):
+        self.make, self.ahead = make, ahead
+        self.waited = 0.0
+        self._pool = ThreadPoolExecutor(threads, "batches")
+        self._queue: deque[tuple[int, Future[Batch]]] = deque()
+
+    def __call__(self, number: int) -> Batch:
+        """Returns a batch; the next ones are expected to be asked for next."""
+        if not self._queue or self._queue[0][0] != number:  # the first of all, or of another run
+            self._queue.clear()
+        next_one = self._queue[-1][0] + 1 if self._queue else number
+        for following in range(next_one, number + self.ahead + 1):
+            self._queue.append((following, self._pool.submit(self.make, following)))
+        started = time.perf_counter()
+        batch = self._queue.popleft()[1].result()
+        self.waited += time.perf_counter() - started
+        return batch
+
+    def close(self) -> None:
+        """Drops what was made ahead."""
+        self._queue.clear()
+        self._pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,122 @@
+"""Checkpoints of a training: weights, optimizer and position in one safetensors file; the best weights in another."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from retriever.files import replace_with
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINT_NAME = "checkpoint.safetensors"
+BEST_NAME = "best.safetensors"
+
+
+@dataclass
+class RunState:
+    """The position of a run, stored in the checkpoint's metadata.
+
+    Learning rate, order of the samples and every random number follow from the step and the seed, so the step is all
+    there is to store of them.
+
+    Attributes:
+        step: Steps done.
+        seconds: Time they took.
+        loss_sum: Sum of the losses since the last validation.
+        loss_count: Their number.
+        metrics: The last validation's.
+        best: The best validation's.
+    """
+
+    step: int = 0
+    seconds: float = 0.0
+    loss_sum: float = 0.0
+    loss_count: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+    best: dict[str, float] = field(default_factory=dict)
+
+
+def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: RunState, agreed: object) -> None:
+    """Writes a checkpoint.
+
+    Args:
+        path: The file.
+        model: Its parameters that are trained, and its buffers, are stored.
+        optimizer: AdamW.
+        state: The position of the run.
+        agreed: Settings that a resumed run must have too, as plain JSON.
+    """
+    tensors = {f"model.{name}": tensor for name, tensor in _trained(model).items()}
+    for name, parameter in model.named_parameters():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"adam.{key}.{name}"] = value
+    _write(path, tensors, {"state": json.dumps(asdict(state)), "settings": json.dumps(agreed)})
+
+
+def save_best(path: Path, model: nn.Module) -> None:
+    """Writes the trained weights alone."""
+    _write(path, _trained(model), {})
+
+
+def load_best(path: Path, model: nn.Module) -> None:
+    """Puts the weights that `save_best` wrote into the model."""
+    model.load_state_dict(_frozen(model) | load_file(path))
+
+
+def resume(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, agreed: dict[str, object]) -> RunState:
+    """Reads a checkpoint into model and optimizer; returns the position of the run, its start without a checkpoint.
+
+    Raises:
+        ValueError: The checkpoint is from other settings or another model; the message names the difference.
+    """
+    if not path.is_file():
+        return RunState()
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict
+    before, now = json.loads(metadata["settings"]), json.loads(json.dumps(agreed))
+    differing = [
+        f"{key} was {before.get(key)!r} and is now {now.get(key)!r}"
+        for key in sorted(before.keys() | now.keys())
+        if before.get(key) != now.get(key)
+    ]
+    if differing:
+        raise ValueError(f"{path}: from a run with other settings: {'; '.join(differing)}; delete it to start over")
+    weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    try:
+        model.load_state_dict(_frozen(model) | weights)
+    except RuntimeError as error:
+        raise ValueError(f"{path}: from another model: {error}; delete it to start over") from error
+    for name, parameter in model.named_parameters():
+        keys = [key for key in ("step", "exp_avg", "exp_avg_sq") if f"adam.{key}.{name}" in tensors]
+        if keys:
+            optimizer.state[parameter] = {
+                key: tensors[f"adam.{key}.{name}"].to("cpu" if key == "step" else parameter.device) for key in keys
+            }
+    state = RunState(**json.loads(metadata["state"]))
+    logger.info("%s: resuming at step %d", path, state.step)
+    return state
+
+
+def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    # Copies: safetensors takes neither tied tensors nor other memory layouts.
+    copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    replace_with(path, lambda partial: save_file(copies, partial, metadata))
+
+
+def _trained(model: nn.Module) -> dict[str, Tensor]:
+    frozen = _frozen(model)
+    return {name: tensor for name, tensor in model.state_dict().items() if name not in frozen}
+
+
+def _frozen(model: nn.Module) -> dict[str, Tensor]:
+    """Returns the parameters that are not trained; a published image tower's are gigabytes."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters() if not parameter.requires_grad}

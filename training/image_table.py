@@ -1,0 +1,68 @@
+"""The images of a training by row: where each one is, read anew in every process that decodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from PIL import Image
+
+from indexes.formats import guess_format
+from indexes.sources import ImageSource, open_images
+from retriever.images import load_image
+
+
+class ImageName(NamedTuple):
+    """Names an image: the file of a query image, or an image of the knowledge base as its source calls it."""
+
+    kind: Literal["query", "article"]
+    name: str
+
+
+def image_source(images: Path | None, kb: Path, kb_format: str | None) -> ImageSource:
+    """Returns the images of a knowledge base.
+
+    Raises:
+        ValueError: It has none of its own, and no folder is given.
+    """
+    source = open_images(images, kb, kb_format or guess_format(kb))
+    if source is None:
+        raise ValueError(f"--images: name the folder with the images; {kb} itself has none")
+    return source
+
+
+@dataclass(frozen=True)
+class ImageTable:
+    """Names by row.
+
+    Attributes:
+        names: The names.
+        images: The folder or ZIM file of the knowledge base's images.
+        kb: The knowledge base.
+        kb_format: Its format, guessed when `None`.
+    """
+
+    names: Sequence[ImageName]
+    images: Path | None
+    kb: Path
+    kb_format: str | None
+
+    def load(self, row: int) -> Image.Image:
+        """Reads an image.
+
+        Raises:
+            ImageError: It is missing or unreadable.
+        """
+        name = self.names[row]
+        return load_image(Path(name.name)) if name.kind == "query" else self._source.load(name.name)
+
+    @cached_property
+    def _source(self) -> ImageSource:
+        return image_source(self.images, self.kb, self.kb_format)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Leaves the opened source behind: each process opens the archive itself."""
+        return ImageTable, (self.names, self.images, self.kb, self.kb_format)

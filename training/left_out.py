@@ -1,0 +1,44 @@
+"""Questions that cannot be trained on: counted, listed in a file, and an error if too many are bad."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from retriever.files import write_lines
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """Questions that are no samples, with the reason.
+
+    Attributes:
+        rows: (question id, reason, whether the data are at fault).
+    """
+
+    rows: list[tuple[str, str, bool]] = field(default_factory=list)
+
+    def add(self, question: str, reason: str, *, bad: bool = True) -> None:
+        """Adds a question; it is `bad` unless the data set simply does not label it."""
+        self.rows.append((question, reason, bad))
+
+    def report(self, path: Path, total: int, max_bad: float) -> None:
+        """Writes one JSON line per question to `path` and logs how many were left out for each reason.
+
+        Raises:
+            ValueError: More than `max_bad` of `total` questions are bad.
+        """
+        write_lines(path, ({"id": question, "reason": reason, "bad": bad} for question, reason, bad in self.rows))
+        reasons = Counter(reason.partition(":")[0] for _, reason, _ in self.rows)
+        for reason, count in reasons.most_common():
+            logger.warning("%d of %d questions left out: %s", count, total, reason)
+        bad = sum(row[2] for row in self.rows)
+        if bad > max_bad * total:
+            raise ValueError(
+                f"{bad} of {total} questions are bad, more than {100 * max_bad:g} %: {path} lists them; "
+                "fix the data, or allow a larger share with --max-bad"
+            )

@@ -1,0 +1,279 @@
+"""Prepares step 2's training: one pass over the knowledge base leaves token ids and compact arrays on disk."""
+
+from __future__ import annotations
+
+import json
+import logging
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from indexes.formats import read_knowledge_base
+from indexes.progress import progress_bar
+from indexes.sources import ImageSource, find_main
+from retriever.files import write_lines
+from retriever.texts import blip_caption, section_passage
+from retriever.types import Entity
+from training.image_table import ImageName, ImageTable, image_source
+from training.left_out import LeftOut
+from training.mine import MinedNegatives, read_negatives
+from training.questions import TrainingQuestion, is_held_out
+from training.rows import write_rows
+from training.samples import SampleSet, offsets_of
+
+logger = logging.getLogger(__name__)
+
+TEXTS_NAME = "texts.bin"
+PASSAGES_NAME = "passages.jsonl"
+QUESTIONS_NAME = "questions.jsonl"
+TOKEN_DTYPE = np.dtype(np.uint16)
+"""Holds the vocabulary of any BERT, which has 30,522 pieces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankerData:
+    """The data that step 2 is trained on.
+
+    Attributes:
+        kb: The knowledge base.
+        images: A folder or a ZIM file with its images; `None` if the knowledge base holds its own.
+        questions: Questions with their evidence sections, and an error for each row that is none.
+        query_image_of: Finds the file of a question's image by its id; returns `None` if there is none.
+        negatives: The file that `mine_negatives` wrote.
+        kb_format: See `indexes.formats`; guessed when `None`.
+        drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
+    """
+
+    kb: Path
+    images: Path | None
+    questions: Sequence[TrainingQuestion | ValueError]
+    query_image_of: Callable[[str], Path | None]
+    negatives: Path
+    kb_format: str | None = None
+    drop_sections: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What `prepare` found.
+
+    Attributes:
+        samples: One for each question that can be trained on as far as is known before its images are read.
+        ids: The question id of each sample.
+        images: All images that samples may need.
+        left_out: The questions that are no samples.
+    """
+
+    samples: SampleSet
+    ids: list[str]
+    images: ImageTable
+    left_out: LeftOut
+
+
+def prepare(
+    data: RerankerData,
+    folder: Path,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    max_tokens: int,
+    most_similar: bool,
+    validation_share: float,
+    seed: int,
+    progress: bool = True,
+) -> Preparation:
+    """Reads the knowledge base once and writes `texts.bin`, the token ids of all texts.
+
+    What is held out is kept as text too: `passages.jsonl` of the gold articles, and `questions.jsonl`. Memory grows by
+    some bytes per section and a few hundred per question: articles are not kept.
+
+    Args:
+        data: The data.
+        folder: Folder to write to.
+        tokenizer: Of the model in training.
+        max_tokens: Length at which texts are cut.
+        most_similar: Pair a question's gold article with its image that mining found most similar to the question's.
+        validation_share: Share of the images to hold out.
+        seed: Seed of that choice.
+        progress: Shows a progress bar.
+
+    Raises:
+        ValueError: A file is malformed.
+    """
+    negatives = read_negatives(data.negatives)
+    left_out = LeftOut()
+    questions = list(_usable(data, negatives, left_out))
+    source = image_source(data.images, data.kb, data.kb_format)
+    golds = {key for question in questions for key in question.entity_ids}
+    wanted = golds | {key for question in questions for key in negatives[question.image_id].entities}
+    shown = {key for q in questions if is_held_out(q.image_id, validation_share, seed) for key in q.entity_ids}
+    articles = _Articles(source, shown)
+    entities = (e for e in read_knowledge_base(data.kb, data.kb_format, data.drop_sections) if e.id in wanted)
+    bar = progress_bar(entities, total=len(wanted), desc="articles", unit="article", shown=progress)
+    texts = chain(articles.texts(bar), (blip_caption(question.question) for question in questions))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_rows(folder / TEXTS_NAME, _tokens(texts, tokenizer, max_tokens), TOKEN_DTYPE)
+    write_lines(folder / PASSAGES_NAME, articles.passages)
+
+    held_out = [is_held_out(question.image_id, validation_share, seed) for question in questions]
+    first = len(articles.published)
+    shown_questions = ((first + i, q.question) for i, q in enumerate(questions) if held_out[i])
+    write_lines(folder / QUESTIONS_NAME, shown_questions)
+
+    table = _Samples(articles, source, negatives, most_similar)
+    for number, question in enumerate(questions):
+        reason = table.add(number, question, str(data.query_image_of(question.image_id)), held_out[number])
+        if reason is not None:
+            left_out.add(question.id, reason)
+    images = ImageTable(table.images(), data.images, data.kb, data.kb_format)
+    return Preparation(table.samples(), table.ids, images, left_out)
+
+
+def _usable(
+    data: RerankerData, negatives: Mapping[str, MinedNegatives], left_out: LeftOut
+) -> Iterator[TrainingQuestion]:
+    """Yields the questions that may become samples, as far as can be told without the knowledge base."""
+    seen: set[str] = set()
+    found: dict[str, bool] = {}
+    for question in data.questions:
+        if isinstance(question, ValueError):
+            left_out.add("", f"the row is malformed: {question}")
+            continue
+        image_id = question.image_id
+        if image_id not in found:
+            found[image_id] = data.query_image_of(image_id) is not None
+        if question.id in seen:
+            left_out.add(question.id, "the id is a duplicate")
+        elif not found[image_id]:
+            left_out.add(question.id, "the image is missing")
+        elif not question.entity_ids:
+            left_out.add(question.id, "no gold entity is named", bad=False)
+        elif question.section_index is None:
+            left_out.add(question.id, "the evidence section is unknown", bad=False)
+        elif image_id not in negatives:
+            left_out.add(question.id, "no negatives were mined for the image", bad=False)
+        else:
+            yield question
+        seen.add(question.id)
+
+
+def _tokens(
+    texts: Iterable[str], tokenizer: PreTrainedTokenizerBase, max_tokens: int
+) -> Iterator[np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    waiting = iter(texts)
+    while part := list(islice(waiting, 1024)):
+        for row in tokenizer(part, truncation=True, max_length=max_tokens)["input_ids"]:
+            yield np.array(row)
+
+
+@dataclass(slots=True)
+class _Articles:
+    """The entities that samples need, in the knowledge base's order; filled by `texts`."""
+
+    source: ImageSource
+    shown: set[str]
+    row_of: dict[str, int] = field(default_factory=dict)
+    main: list[str | None] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    published: array[int] = field(default_factory=lambda: array("i"))
+    passages: list[tuple[int, list[str]]] = field(default_factory=list)
+
+    def texts(self, entities: Iterable[Entity]) -> Iterator[str]:
+        """Yields the text of every section as the model reads it."""
+        for entity in entities:
+            row = self.row_of[entity.id] = len(self.row_of)
+            self.main.append(find_main(self.source, entity))
+            self.lengths.append(len(entity.sections))
+            self.published.extend(section.index for section in entity.sections)
+            passages = [section_passage(entity.title, section.title, section.text) for section in entity.sections]
+            if entity.id in self.shown:
+                self.passages.append((row, passages))
+            yield from map(blip_caption, passages)
+
+
+class _Samples:
+    """Collects samples, one question at a time."""
+
+    def __init__(
+        self, articles: _Articles, source: ImageSource, negatives: Mapping[str, MinedNegatives], most_similar: bool
+    ):
+        self.articles, self.source, self.negatives, self.most_similar = articles, source, negatives, most_similar
+        self.first_section = offsets_of(articles.lengths)
+        self.published = np.frombuffer(articles.published, np.int32)
+        self.ids: list[str] = []
+        self._names: dict[ImageName, int] = {}
+        self._columns: dict[str, array[int]] = {
+            name: array("i") for name in ("question", "query_image", "gold", "evidence", "positive_image", "held_out")
+        }
+        self._found, self._right, self._similarity = array("i"), array("b"), array("f")
+        self._lengths: list[int] = []
+
+    def add(self, number: int, question: TrainingQuestion, image: str, held_out: bool) -> str | None:
+        """Adds the sample of a question; returns why that is impossible instead."""
+        rows = [self.articles.row_of[key] for key in question.entity_ids if key in self.articles.row_of]
+        if not rows:
+            return "the gold entity is not in the knowledge base"
+        gold = next((row for row in rows if self.articles.main[row] is not None), None)
+        if gold is None:
+            return "the gold entity has no image"
+        first, last = (int(row) for row in self.first_section[gold : gold + 2])
+        evidence = next((row for row in range(first, last) if self.published[row] == question.section_index), None)
+        if evidence is None:
+            return "the article has no such section, or it is empty"
+        mined = self.negatives[question.image_id]
+        positive = self.source.find(mined.positive) if self.most_similar and mined.positive else None
+        values = {
+            "question": len(self.published) + number,
+            "query_image": self._image(ImageName("query", image)),
+            "gold": gold,
+            "evidence": evidence,
+            "positive_image": self._image(ImageName("article", positive or str(self.articles.main[gold]))),
+            "held_out": held_out,
+        }
+        for name, value in values.items():
+            self._columns[name].append(value)
+        self.ids.append(question.id)
+        known = [(self.articles.row_of[key], sim) for key, sim in mined.items() if key in self.articles.row_of]
+        self._lengths.append(len(known))
+        for row, similarity in known:
+            self._found.append(row)
+            self._right.append(row in rows)
+            self._similarity.append(similarity)
+        return None
+
+    def images(self) -> list[ImageName]:
+        """Returns the names of all images by row; those of negatives follow."""
+        for row in (*sorted(set(self._found)), *sorted(set(self._columns["gold"]))):
+            if (main := self.articles.main[row]) is not None and self.articles.lengths[row]:
+                self._image(ImageName("article", main))
+        return list(self._names)
+
+    def samples(self) -> SampleSet:
+        """Returns all samples."""
+        main = [-1 if name is None else self._names.get(ImageName("article", name), -1) for name in self.articles.main]
+        columns = {name: np.array(values, dtype=np.int32) for name, values in self._columns.items()}
+        return SampleSet(
+            **{name: column for name, column in columns.items() if name != "held_out"},
+            held_out=columns["held_out"].astype(bool),
+            first_found=offsets_of(self._lengths),
+            found=np.array(self._found, dtype=np.int32),
+            similarity=np.array(self._similarity, dtype=np.float32),
+            right=np.array(self._right, dtype=bool),
+            first_section=self.first_section,
+            published=self.published,
+            main_image=np.array(main, dtype=np.int32),
+        )
+
+    def _image(self, name: ImageName) -> int:
+        return self._names.setdefault(name, len(self._names))
+
+
+def read_by_row(path: Path) -> dict[int, Any]:
+    """Returns the passages of held-out gold articles by entity, or held-out questions by text."""
+    with path.open(encoding="utf-8") as file:
+        return {row: value for row, value in map(json.loads, file)}

@@ -1,0 +1,99 @@
+"""The processes of a training that `torchrun` started, or the only one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+T = TypeVar("T")
+
+_PATIENCE = timedelta(hours=24)
+"""How long a process waits for the first one to read the knowledge base."""
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """The processes that train one model; by default this one alone.
+
+    Attributes:
+        rank: The number of this process.
+        count: How many there are.
+        device: The device of this process.
+    """
+
+    rank: int = 0
+    count: int = 1
+    device: torch.device = torch.device("cpu")  # noqa: RUF009  immutable
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes files and shows progress."""
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Waits until every process has come here."""
+        if self.count > 1:
+            distributed.barrier()
+
+    def gather(self, value: T) -> list[T]:
+        """Returns what every process passes, in the order of their ranks."""
+        if self.count == 1:
+            return [value]
+        values: list[T | None] = [None] * self.count
+        distributed.all_gather_object(values, value)
+        return values  # type: ignore[return-value]
+
+    def broadcast(self, value: T) -> T:
+        """Returns what the first process passes."""
+        return self.gather(value)[0]
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """Returns the model whose gradients are averaged over all processes."""
+        if self.count == 1:
+            return model
+        devices = [self.device] if self.device.type == "cuda" else None
+        return DistributedDataParallel(model, device_ids=devices)
+
+
+def without_exchange(model: nn.Module, skipped: bool) -> AbstractContextManager[None]:
+    """Returns a context in which gradients are only added up if `skipped`, not averaged over processes."""
+    if skipped and isinstance(model, DistributedDataParallel):
+        no_sync: AbstractContextManager[None] = model.no_sync()
+        return no_sync
+    return nullcontext()
+
+
+@contextmanager
+def joined(device: str) -> Iterator[Processes]:
+    """Joins the processes of `torchrun`, if it started this one, and leaves them at the end of the block.
+
+    Args:
+        device: "cpu" or "cuda", on which each process of a machine has a GPU of its own.
+
+    Raises:
+        ValueError: There are more processes on this machine than GPUs.
+    """
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    if count == 1:
+        yield Processes(device=torch.device(device))
+        return
+    place = torch.device(device)
+    if place.type == "cuda":
+        local, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+        if local >= gpus:
+            raise ValueError(f"torchrun: this machine has {gpus} GPUs; start at most as many processes on it")
+        place = torch.device("cuda", local)
+        torch.cuda.set_device(place)
+    distributed.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)
+    try:
+        yield Processes(distributed.get_rank(), count, place)
+    finally:
+        distributed.destroy_process_group()

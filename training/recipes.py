@@ -1,0 +1,87 @@
+"""Recipes: named settings of step 2's training. docs/training.md says how they differ, docs/log.md what was tried."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from training.schedule import ONE_CYCLE, WARMUP_COSINE, Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How samples are made and weights are optimized.
+
+    Attributes:
+        epochs: Passes over all samples; `None` takes the model's default.
+        learning_rate: Peak learning rate; `None` takes the model's default.
+        batch_size: Questions per process and part of a step.
+        schedule: Learning rate and first beta over the run.
+        eps: AdamW's.
+        clip: Largest norm of the gradient, `None` for none.
+        decay_vectors: Whether biases, norms and the temperature decay too.
+        log_temperature: Whether the logarithm of equation 6's T is learned, rather than T itself.
+        augment: Whether further views of an image are made, where the model's default has some.
+        negatives: "spread" draws three other sections of the gold article and fills up with sections of other
+            entities; "pooled" draws all 15 from one pool, into which the first three other sections are put.
+        positive_image: The image that sections of the gold article are paired with: the article's main image, as
+            for every other candidate, or the article's image that is most similar to the query's.
+    """
+
+    epochs: float | None = None
+    learning_rate: float | None = None
+    batch_size: int = 8
+    schedule: Schedule = WARMUP_COSINE
+    eps: float = 1e-8
+    clip: float | None = 1.0
+    decay_vectors: bool = False
+    log_temperature: bool = True
+    augment: bool = True
+    negatives: Literal["spread", "pooled"] = "spread"
+    positive_image: Literal["main", "most_similar"] = "main"
+
+
+RECIPES = {
+    "default": Recipe(),
+    # Appendix C.2, and where it is silent the values of the authors' code.
+    "paper": Recipe(
+        epochs=1,
+        learning_rate=1e-5,
+        schedule=ONE_CYCLE,
+        eps=1e-7,
+        clip=None,
+        decay_vectors=True,
+        log_temperature=False,
+        augment=False,
+        negatives="pooled",
+        positive_image="most_similar",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelDefaults:
+    """Settings that suit a kind of fusion encoder.
+
+    Attributes:
+        learning_rate: Peak learning rate.
+        max_tokens: Longest text in tokens.
+        epochs: Passes over all samples.
+        query_views: Views per query image: the first is the image as it is, the others are augmented.
+        main_views: Views per image of an article.
+    """
+
+    learning_rate: float
+    max_tokens: int
+    epochs: float
+    query_views: int
+    main_views: int
+
+
+MODEL_DEFAULTS = {
+    # Starts untrained, on few images.
+    "small_clip": ModelDefaults(learning_rate=5e-4, max_tokens=96, epochs=12, query_views=4, main_views=2),
+    # Fine-tuned; a view takes 0.7 MB at ViT-g's size.
+    "blip2": ModelDefaults(learning_rate=1e-5, max_tokens=512, epochs=1, query_views=1, main_views=1),
+}
+"""By kind of image tower."""

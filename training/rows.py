@@ -1,0 +1,77 @@
+"""Rows of different lengths in one file: token ids of millions of sections without an object for each.
+
+A row is read by `pread` rather than through a memory map: pages that a map has touched count as the process's memory
+until the kernel takes them back, and a page fault holds Python's lock.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retriever.files import replace_with, replacing
+
+Array = NDArray[Any]
+
+
+class Rows:
+    """Reads the rows of a file that `write_rows` wrote.
+
+    Args:
+        path: The file; its offsets are beside it, as `PATH.npy`.
+        dtype: The dtype of a row.
+    """
+
+    def __init__(self, path: Path, dtype: np.dtype[Any]):
+        self.path, self.dtype = path, dtype
+        self.offsets: NDArray[np.int64] = np.load(_offsets(path))
+        self._file = os.open(path, os.O_RDONLY)
+
+    def __len__(self) -> int:
+        """Returns the number of rows."""
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> Array:
+        """Returns a row."""
+        first, last = int(self.offsets[row]), int(self.offsets[row + 1])
+        size = self.dtype.itemsize
+        return np.frombuffer(os.pread(self._file, (last - first) * size, first * size), self.dtype)
+
+    def length(self, row: int) -> int:
+        """Returns the number of items of a row."""
+        return int(self.offsets[row + 1] - self.offsets[row])
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._file)
+
+
+def write_rows(path: Path, rows: Iterable[Array], dtype: np.dtype[Any]) -> int:
+    """Writes rows of one dimension, with one in memory at a time; returns their number.
+
+    Raises:
+        ValueError: A value does not fit `dtype`.
+    """
+    offsets = [0]
+    with replacing(path) as partial, partial.open("wb") as file:
+        for row in rows:
+            if row.size and not np.can_cast(np.min_scalar_type(row.max()), dtype):
+                raise ValueError(f"{path}: {row.max()} does not fit {dtype}")
+            file.write(row.astype(dtype).tobytes())
+            offsets.append(offsets[-1] + len(row))
+    replace_with(_offsets(path), lambda partial: _save(partial, np.array(offsets)))
+    return len(offsets) - 1
+
+
+def _offsets(path: Path) -> Path:
+    return path.with_name(path.name + ".npy")
+
+
+def _save(path: Path, array: Array) -> None:
+    with path.open("wb") as file:
+        np.save(file, array)

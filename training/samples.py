@@ -1,0 +1,166 @@
+"""Training samples of step 2 in compact arrays: questions, their evidence and the entities that step 1 found."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retriever.files import replace_with
+
+CANDIDATES = 16
+"""Candidates per question: the evidence and 15 hard negatives (the paper's appendix C.2)."""
+FROM_GOLD = 3
+"""The most hard negatives that come from the gold article."""
+
+Negatives = Literal["spread", "pooled"]
+Ints = NDArray[np.int32]
+Offsets = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class SampleSet:
+    """Samples, and the entities that they draw candidates from; every item is named by its row.
+
+    A text is a section of an entity or, after all sections, a question. Entities follow the order of the knowledge
+    base; `first_section[e] : first_section[e + 1]` are the sections of entity e.
+
+    Attributes:
+        question: Text of each sample's question, [N].
+        query_image: Image of each question, [N].
+        gold: Gold entity, [N].
+        evidence: Evidence section, [N].
+        positive_image: Image that sections of the gold entity are paired with, [N].
+        held_out: Whether a sample is validated on, bool [N].
+        first_found: Sample i has `first_found[i] : first_found[i + 1]` of the following three, [N + 1].
+        found: Entities that step 1 found, best first.
+        similarity: Their `sim_c`, float32, NaN if unknown.
+        right: Whether they are gold, bool.
+        first_section: [E + 1].
+        published: Position of each section in its article as published, [S].
+        main_image: Main image of each entity, -1 without one, [E].
+    """
+
+    question: Ints
+    query_image: Ints
+    gold: Ints
+    evidence: Ints
+    positive_image: Ints
+    held_out: NDArray[np.bool_]
+    first_found: Offsets
+    found: Ints
+    similarity: NDArray[np.float32]
+    right: NDArray[np.bool_]
+    first_section: Offsets
+    published: Ints
+    main_image: Ints
+
+    def __len__(self) -> int:
+        """Returns the number of samples."""
+        return len(self.question)
+
+    @cached_property
+    def training(self) -> NDArray[np.int64]:
+        """The samples to train on."""
+        return np.flatnonzero(~self.held_out)
+
+    @cached_property
+    def validation(self) -> NDArray[np.int64]:
+        """The samples to validate on."""
+        return np.flatnonzero(self.held_out)
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all arrays."""
+        arrays = (np.ascontiguousarray(getattr(self, field.name)) for field in dataclasses.fields(self))
+        return hashlib.sha256(b"".join(hashlib.sha256(array.tobytes()).digest() for array in arrays)).hexdigest()[:16]
+
+    def sections_of(self, entity: int) -> range:
+        """Returns the sections of an entity."""
+        return range(int(self.first_section[entity]), int(self.first_section[entity + 1]))
+
+    def found_by(self, sample: int) -> slice:
+        """Returns the slice of `found`, `similarity` and `right` that belongs to a sample."""
+        return slice(int(self.first_found[sample]), int(self.first_found[sample + 1]))
+
+    def entity_of(self, sections: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns the entity of each section."""
+        return np.asarray(np.searchsorted(self.first_section, sections, side="right") - 1)
+
+    def pool(self, sample: int) -> NDArray[np.int64]:
+        """Returns the sections of the entities that step 1 found and that are not gold but have an image."""
+        part = self.found_by(sample)
+        others = self.found[part][~self.right[part]]
+        others = others[self.main_image[others] >= 0]
+        spans = [np.arange(self.first_section[entity], self.first_section[entity + 1]) for entity in others]
+        return np.concatenate([np.empty(0, np.int64), *spans])
+
+    def same(self, sample: int) -> NDArray[np.int64]:
+        """Returns the other sections of the gold article."""
+        own = np.arange(self.first_section[self.gold[sample]], self.first_section[self.gold[sample] + 1])
+        others: NDArray[np.int64] = own[own != self.evidence[sample]]
+        return others
+
+    def enough(self, sample: int) -> bool:
+        """Returns whether there are negatives for a sample."""
+        return min(FROM_GOLD, len(self.same(sample))) + len(self.pool(sample)) >= CANDIDATES - 1
+
+    def draw(
+        self, sample: int, generator: np.random.Generator, negatives: Negatives
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Draws the candidates of a sample, all different; returns their sections and images, both [16].
+
+        The evidence comes first. Every section of the other entities is equally likely, so long articles weigh more,
+        as in the paper's code.
+
+        Args:
+            sample: The sample.
+            generator: Source of randomness.
+            negatives: See `training.recipes.Recipe`.
+        """
+        same, pool = self.same(sample), self.pool(sample)
+        if negatives == "pooled":
+            own, pool = same[:0], np.concatenate([same[:FROM_GOLD], pool])
+        else:
+            own = generator.choice(same, min(FROM_GOLD, len(same)), replace=False)
+        others = generator.choice(pool, CANDIDATES - 1 - len(own), replace=False)
+        sections = np.concatenate([[self.evidence[sample]], own, others])
+        entities = self.entity_of(sections)
+        gold = entities == self.gold[sample]
+        return sections, np.where(gold, self.positive_image[sample], self.main_image[entities]).astype(np.int64)
+
+    def keep(self, samples: NDArray[np.int64]) -> SampleSet:
+        """Returns the set with only these samples."""
+        spans = [np.arange(self.first_found[i], self.first_found[i + 1]) for i in samples]
+        kept = np.concatenate([np.empty(0, np.int64), *spans])
+        per_sample = ("question", "query_image", "gold", "evidence", "positive_image", "held_out")
+        arrays: dict[str, Any] = {name: getattr(self, name)[samples] for name in per_sample}
+        arrays |= {name: getattr(self, name)[kept] for name in ("found", "similarity", "right")}
+        return dataclasses.replace(self, first_found=offsets_of([len(span) for span in spans]), **arrays)
+
+    def save(self, path: Path) -> None:
+        """Writes the arrays to a `.npz` file."""
+        arrays = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+        def write(partial: Path) -> None:
+            with partial.open("wb") as file:
+                np.savez(file, **arrays)
+
+        replace_with(path, write)
+
+    @classmethod
+    def load(cls, path: Path) -> SampleSet:
+        """Reads what `save` wrote."""
+        with np.load(path, allow_pickle=False) as arrays:
+            return cls(**{field.name: arrays[field.name] for field in dataclasses.fields(cls)})
+
+
+def offsets_of(lengths: list[int]) -> Offsets:
+    """Returns where rows of these lengths begin, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(np.array(lengths, dtype=np.int64))]).astype(np.int64)
