@@ -24,7 +24,8 @@ from huggingface_hub.errors import HTTPError as TransportError  # type: ignore[a
 from tqdm import tqdm
 
 from indexes.progress import progress_bar
-from omgm.downloads.hub import UNWANTED, HubModel
+from omgm.downloads.hub import HubModel
+from retriever.hub import UNWANTED
 
 MARGIN = 1 << 30
 """Bytes of disk space that a download leaves free."""
