@@ -163,7 +163,7 @@ def _explained(repo: str, revision: str | None = None) -> Iterator[None]:
 
     try:
         yield
-    except (OSError, TransportError) as error:
+    except (OSError, RuntimeError, TransportError) as error:  # an upload of the client wraps its errors in the second
         raise ValueError(f"{repo}: {_explanation(error, revision)}") from error
 
 
@@ -200,4 +200,4 @@ def _explanation(error: Exception, revision: str | None) -> str:
                 f"no connection to {constants.ENDPOINT} ({cause}); check the network and HTTPS_PROXY, or set "
                 "HF_ENDPOINT to a mirror, and repeat: complete files are kept"
             )
-    return f"{error}; repeat, complete files are kept"
+    return f"{': '.join(dict.fromkeys(map(str, causes)))}; repeat, complete files are kept"

@@ -12,7 +12,7 @@ import torch
 from safetensors import safe_open
 
 from retriever.models import blip2
-from retriever.models.weights import weight_files
+from retriever.models.weights import stored_names, weight_files
 
 RECORD_NAME = "training.json"
 """What the training of a model tells about it. It is not part of the model, so no fingerprint covers it."""
@@ -99,6 +99,19 @@ def count_parameters(folder: Path) -> int:
             for name in weights.keys():  # noqa: SIM118  it is not a mapping
                 total += torch.Size(weights.get_slice(name).get_shape()).numel()
     return total
+
+
+def same_weights(folder: Path, other: Path) -> bool:
+    """Tells whether every tensor of a folder is in another one, equal in type and value."""
+    files, others = stored_names(folder), stored_names(other)
+    if not others.keys() >= files.keys():
+        return False
+    for name, file in files.items():
+        with safe_open(file, "pt") as weights, safe_open(others[name], "pt") as other_weights:
+            tensor, other_tensor = weights.get_tensor(name), other_weights.get_tensor(name)
+        if tensor.dtype != other_tensor.dtype or not torch.equal(tensor, other_tensor):
+            return False
+    return True
 
 
 def _decisive(folder: Path) -> list[Path]:

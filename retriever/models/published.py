@@ -14,14 +14,14 @@ import torch
 from retriever.card import CARD_NAME, card_bytes, is_generated, write_card
 from retriever.hub import SETTINGS, UNWANTED, WEIGHTS, local_or_fetched, push_files
 from retriever.models.folder import (
-    RECORD_NAME,
-    folder_fingerprint,
     is_published,
     kind_of,
     published_files,
+    same_weights,
     stored_dtype,
 )
 from retriever.models.model_card import model_card
+from retriever.models.pixels import PixelPreparation
 
 
 class Published(ABC):
@@ -66,10 +66,10 @@ class Published(ABC):
     def save_pretrained(
         self, folder: str | Path, *, dtype: torch.dtype | None = None, license: str | None = None
     ) -> None:
-        """Writes the model's folder with its card.
+        """Writes the model's folder with its card; a card written by hand stays, other files of a model do not.
 
-        A card written by hand stays. The record of the training (`training.json`) goes along only if the weights are
-        still those of the folder that the model was loaded from.
+        If the weights are still those that were loaded, their folder is copied byte for byte, the record of the training
+        (`training.json`) included, so that an index built with one opens with the other.
 
         Args:
             folder: The folder to write.
@@ -80,11 +80,18 @@ class Published(ABC):
             ValueError: This kind of model cannot be written.
         """
         folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        loaded = self.folder if self.folder is not None and self.folder.is_dir() else None
         if dtype is None:
-            dtype = torch.float32 if self.folder is None else stored_dtype(self.folder)
-        self.save(folder, dtype)
-        if self.folder is not None and folder_fingerprint(folder) == self.fingerprint.partition("-")[0]:
-            _copy_facts(self.folder, folder)
+            dtype = torch.float32 if loaded is None else stored_dtype(loaded)
+        with TemporaryDirectory(dir=folder, prefix=".saving-") as temporary:
+            source = Path(temporary)
+            self.save(source, dtype)
+            # A tokenizer is not written as it was read: its file also tells how it was used last.
+            if loaded is not None and _is_same_model(source, loaded):
+                source = loaded
+            if source.resolve() != folder.resolve():
+                _replace_model(folder, source)
         write_card(folder, model_card(folder, license=license))
 
     def push_to_hub(
@@ -142,12 +149,19 @@ def push_model(
     )
 
 
-def _copy_facts(source: Path, target: Path) -> None:
-    """Copies the record of a training and a card written by hand from one folder to another."""
-    if source.resolve() == target.resolve():
-        return
+def _is_same_model(saved: Path, loaded: Path) -> bool:
+    """Tells whether a folder just written has the weights and the preparation of images of another."""
+    return same_weights(saved, loaded) and PixelPreparation.load(saved) == PixelPreparation.load(loaded)
+
+
+def _replace_model(target: Path, source: Path) -> None:
+    """Copies a model's files, its weights last, and a card written by hand if the target has none; removes others."""
+    files = sorted(published_files(source), key=lambda path: path.suffix == ".safetensors")
+    for path in target.iterdir():
+        if path.is_file() and is_published(path.name):
+            path.unlink()
+    for path in files:
+        shutil.copyfile(path, target / path.name)
     card = source / CARD_NAME
-    if (source / RECORD_NAME).is_file():
-        shutil.copyfile(source / RECORD_NAME, target / RECORD_NAME)
     if card.is_file() and not is_generated(card.read_text(encoding="utf-8")) and not (target / CARD_NAME).exists():
         shutil.copyfile(card, target / CARD_NAME)

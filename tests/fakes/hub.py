@@ -12,14 +12,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+import pytest
 
 from tests.fakes.hub_uploads import upload
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 LARGE = (".safetensors", ".bin", ".pth", ".npy", ".faiss", ".tar")
 """Files that the hub keeps apart, with a SHA-256; the others have Git's hash."""
+
+UPLOADS_WARN = "ignore:Use 'content=:DeprecationWarning"
+"""The client's own: it uploads by LFS in a form that its HTTP library has deprecated."""
 
 
 def git_sha(content: bytes) -> str:
@@ -177,6 +183,18 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body[: len(body) // 2] if broken else body)
             self.close_connection = self.close_connection or broken
+
+
+def be_the_only_hub(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes this process's client take `hub` for the only one, `cache` for its cache, and nobody for logged in."""
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)  # the fake speaks LFS
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(cache / "no-token"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
 
 
 @contextmanager
