@@ -68,8 +68,8 @@ class Published(ABC):
     ) -> None:
         """Writes the model's folder with its card; a card written by hand stays, other files of a model do not.
 
-        If the weights are still those that were loaded, their folder is copied byte for byte, the record of the training
-        (`training.json`) included, so that an index built with one opens with the other.
+        If the weights are still those that were loaded, their folder is copied byte for byte, with the record of the
+        training (`training.json`), so that an index built with one opens with the other.
 
         Args:
             folder: The folder to write.

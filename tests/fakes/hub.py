@@ -113,6 +113,7 @@ class FakeHub:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a body after its head would wait 40 ms
     hub: FakeHub
 
     def log_message(self, format: str, *args: object) -> None:

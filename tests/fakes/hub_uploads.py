@@ -8,7 +8,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-import yaml
+from huggingface_hub import RepoCard
 
 if TYPE_CHECKING:
     from tests.fakes.hub import FakeHub
@@ -45,7 +45,8 @@ def _json(value: Any, status: int = 200) -> Reply:
 
 def _validate(content: str) -> Reply:
     """Reads the front matter as the hub does, which refuses a base model that is no name on the hub."""
-    matter = yaml.safe_load(content.split("---\n")[1]) if content.startswith("---\n") else {}
+    data: Any = RepoCard(content).data
+    matter = data.to_dict()
     base = matter.get("base_model", "org/name")
     errors = [] if re.fullmatch(r"[\w.-]+/[\w.-]+", base) else [{"message": '"base_model" must be a model id'}]
     warnings = [] if matter else [{"message": "empty or missing yaml metadata in repo card"}]
