@@ -8,6 +8,7 @@ import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from indexes.index_card import index_card
 from indexes.manifest import FILES, MANIFEST, THUMBNAILS, Manifest, check_files, check_thumbnails, read_manifest
@@ -34,19 +35,20 @@ def fetch_index(name: str | Path, revision: str | None, token: str | None) -> Pa
     if not (folder / PACKS).is_dir() or (folder / THUMBNAILS).is_dir():
         return folder
     manifest = read_manifest(folder)
-    partial = folder / ".unpacking"
-    shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
-    try:
-        check_files(folder, manifest, verify=True)
-        _unpack(folder / PACKS, partial / THUMBNAILS)
-        check_thumbnails(partial, manifest)
-    except ValueError as error:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise ValueError(
-            f"{name}: the download is damaged, or so is what was uploaded; remove {folder}: {error}"
-        ) from error
-    (partial / THUMBNAILS).rename(folder / THUMBNAILS)
-    partial.rmdir()
+    with TemporaryDirectory(dir=folder, prefix=".unpacking-") as temporary:
+        partial = Path(temporary)
+        try:
+            check_files(folder, manifest, verify=True)
+            _unpack(folder / PACKS, partial / THUMBNAILS)
+            check_thumbnails(partial, manifest)
+        except ValueError as error:
+            cached = folder.parent.parent  # with the contents, to which the folder of a revision only links
+            raise ValueError(f"{name}: damaged; remove {cached} to download it again: {error}") from error
+        try:
+            (partial / THUMBNAILS).rename(folder / THUMBNAILS)
+        except OSError:
+            if not (folder / THUMBNAILS).is_dir():  # else another process was faster
+                raise
     return folder
 
 

@@ -12,6 +12,7 @@ import torch
 from safetensors import safe_open
 
 from retriever.models import blip2
+from retriever.models.small_clip import SmallCLIPConfig
 from retriever.models.weights import stored_names, weight_files
 
 RECORD_NAME = "training.json"
@@ -72,7 +73,7 @@ def kind_of(folder: Path) -> Kind:
     """Tells what a model folder holds.
 
     Raises:
-        ValueError: It has no configuration of a model.
+        ValueError: It has no configuration of such a model.
     """
     path = folder / "config.json"
     if not path.is_file():
@@ -80,7 +81,12 @@ def kind_of(folder: Path) -> Kind:
             return "encoder"
         raise ValueError(f"{folder}: has no config.json; is it a model folder?")
     config = json.loads(path.read_text(encoding="utf-8"))
-    return "reranker" if "qformer" in config or config.get("model_type") == blip2.MODEL_TYPE else "encoder"
+    kind = config.get("model_type")
+    if "qformer" in config or kind == blip2.MODEL_TYPE:
+        return "reranker"
+    if kind == SmallCLIPConfig.model_type or {"vision_config", "vision_cfg"} & config.keys():
+        return "encoder"
+    raise ValueError(f"{path}: model_type: {kind!r} is neither a dual encoder nor a Q-Former; name another folder")
 
 
 def stored_dtype(folder: Path) -> torch.dtype:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
@@ -12,6 +13,7 @@ from typing import Any, Self
 import torch
 
 from retriever.card import CARD_NAME, card_bytes, is_generated, write_card
+from retriever.files import replacing
 from retriever.hub import SETTINGS, UNWANTED, WEIGHTS, local_or_fetched, push_files
 from retriever.models.folder import (
     is_published,
@@ -91,7 +93,7 @@ class Published(ABC):
             if loaded is not None and _is_same_model(source, loaded):
                 source = loaded
             if source.resolve() != folder.resolve():
-                _replace_model(folder, source)
+                _replace_model(folder, source, shutil.copyfile if source == loaded else os.replace)
         write_card(folder, model_card(folder, license=license))
 
     def push_to_hub(
@@ -154,14 +156,21 @@ def _is_same_model(saved: Path, loaded: Path) -> bool:
     return same_weights(saved, loaded) and PixelPreparation.load(saved) == PixelPreparation.load(loaded)
 
 
-def _replace_model(target: Path, source: Path) -> None:
-    """Copies a model's files, its weights last, and a card written by hand if the target has none; removes others."""
+def _replace_model(target: Path, source: Path, put: Callable[[Path, Path], object]) -> None:
+    """Replaces a model's files, the weights last: a folder without weights is not taken for a model.
+
+    Args:
+        target: The folder to change.
+        source: The folder of the new model, whose card goes along if it was written by hand and `target` has none.
+        put: Copies or moves a file.
+    """
     files = sorted(published_files(source), key=lambda path: path.suffix == ".safetensors")
-    for path in target.iterdir():
+    for path in sorted(target.iterdir(), key=lambda path: path.suffix != ".safetensors"):
         if path.is_file() and is_published(path.name):
             path.unlink()
     for path in files:
-        shutil.copyfile(path, target / path.name)
+        with replacing(target / path.name) as partial:
+            put(path, partial)
     card = source / CARD_NAME
     if card.is_file() and not is_generated(card.read_text(encoding="utf-8")) and not (target / CARD_NAME).exists():
         shutil.copyfile(card, target / CARD_NAME)

@@ -113,10 +113,18 @@ def test_facts_stay_behind_if_the_weights_change(models: Path, tmp_path: Path) -
     assert (tmp_path / "same" / "README.md").read_text() == "# By hand\n"
     with torch.no_grad():
         next(model.model.parameters()).add_(1)
-    model.save_pretrained(tmp_path / "other", license="apache-2.0")
+    shutil.copytree(tmp_path / "clip", tmp_path / "other")  # of which nothing but the card may stay
+    (tmp_path / "other" / "README.md").unlink()
+    shutil.copyfile(models / "clip" / "model.safetensors", tmp_path / "other" / "model-00001-of-00002.safetensors")
+    model.save_pretrained(tmp_path / "other")
+    assert len(list((tmp_path / "other").iterdir())) == 6
+    changed = ClipEncoder.load(tmp_path / "other")
+    assert torch.equal(next(changed.model.parameters()), next(model.model.parameters()))
+    changed.save_pretrained(tmp_path / "other")  # over itself
+    assert folder_fingerprint(tmp_path / "other") == changed.fingerprint
     assert not (tmp_path / "other" / RECORD_NAME).exists()
     card = (tmp_path / "other" / "README.md").read_text()
-    assert card.count("\nNot recorded.\n") == 4 and front_matter(card)["license"] == "apache-2.0"
+    assert card.count("\nNot recorded.\n") == 4 and front_matter(card)["license"] == "unknown"
 
 
 def test_a_card_tells_what_was_recorded(models: Path, tmp_path: Path, hub: FakeHub) -> None:
@@ -231,6 +239,9 @@ def test_only_a_models_files_are_published(models: Path, tmp_path: Path, hub: Fa
     with pytest.raises(ValueError, match=r"has no \.safetensors file"):
         push_model(tmp_path, "org/clip")
     with pytest.raises(ValueError, match=r"has no config\.json"):
+        kind_of(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "xlm-roberta"}')
+    with pytest.raises(ValueError, match="'xlm-roberta' is neither a dual encoder nor a Q-Former"):
         kind_of(tmp_path)
 
 
