@@ -125,7 +125,7 @@ def push_files(
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
     kind = "dataset" if dataset else "model"
-    with _explained(repo):
+    with _explained(repo, writing=True):
         api = HfApi(token=token)
         api.create_repo(repo, repo_type=kind, private=private, exist_ok=True)
         info = api.dataset_info(repo) if dataset else api.model_info(repo)
@@ -156,7 +156,7 @@ def _keeps_card(api: HfApi, repo: str, kind: str, content: Path | bytes) -> bool
 
 
 @contextmanager
-def _explained(repo: str, revision: str | None = None) -> Iterator[None]:
+def _explained(repo: str, revision: str | None = None, *, writing: bool = False) -> Iterator[None]:
     """Turns the errors of the hub's client into one that names the repository and says what to do."""
     # Any error of whichever HTTP library this release of the client is built on.
     from huggingface_hub.errors import HTTPError as TransportError  # type: ignore[attr-defined]
@@ -164,10 +164,18 @@ def _explained(repo: str, revision: str | None = None) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, TransportError) as error:  # an upload of the client wraps its errors in the second
-        raise ValueError(f"{repo}: {_explanation(error, revision)}") from error
+        raise ValueError(f"{repo}: {explain(error, repo, revision, writing=writing)[0]}") from error
 
 
-def _explanation(error: Exception, revision: str | None) -> str:
+def explain(error: Exception, repo: str, revision: str | None = None, *, writing: bool = False) -> tuple[str, bool]:
+    """Returns what an error of the hub's client means and what to do, and whether the hub refused this account.
+
+    Args:
+        error: An error of the client, or of the HTTP library below.
+        repo: The repository that was asked for.
+        revision: The revision of it.
+        writing: Whether it was to be changed.
+    """
     from huggingface_hub import constants
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -178,26 +186,28 @@ def _explanation(error: Exception, revision: str | None) -> str:
     )
     from huggingface_hub.errors import HTTPError as TransportError  # type: ignore[attr-defined]
 
+    hub = constants.ENDPOINT
     causes: list[BaseException] = [error]
     while (cause := causes[-1].__cause__) is not None:
         causes.append(cause)
     for cause in causes:
         status = cause.response.status_code if isinstance(cause, HfHubHTTPError) else None
-        if isinstance(cause, GatedRepoError):
-            return f"accept its conditions at {constants.ENDPOINT} first, and {LOG_IN}"
+        if writing and status == 401:
+            return f"{hub} takes no upload without a valid token; {LOG_IN}", True
+        if writing and status == 403:
+            return "this token may not change it; use one with write access, or a name of your own", True
+        if isinstance(cause, GatedRepoError) or status == 403:
+            advice = f"do so at {hub}/{repo}, then set HF_TOKEN to a token of that account"
+            return f"its license must be accepted first: {advice}", True
+        if isinstance(cause, RepositoryNotFoundError) or status == 401:
+            return f"{hub} does not have it or does not show it; check the name, or {LOG_IN}", True
         if isinstance(cause, RevisionNotFoundError):
-            return f"has no revision {revision!r}; name one of its commits, branches or tags"
-        if isinstance(cause, RepositoryNotFoundError):
-            return f"{constants.ENDPOINT} does not have it or does not show it; check the name, or {LOG_IN}"
-        if status == 401:
-            return f"{constants.ENDPOINT} does not accept this without a valid token; {LOG_IN}"
-        if status == 403:
-            return "this token may not do that; use one with write access to the organization, or your own name"
+            return f"has no revision {revision!r}; name one of its commits, branches or tags", True
         if isinstance(cause, OfflineModeIsEnabled):
-            return "HF_HUB_OFFLINE is set, and not all files are on this machine; unset it"
+            return "HF_HUB_OFFLINE is set; unset it", False
         if isinstance(cause, TransportError) and status is None:
-            return (
-                f"no connection to {constants.ENDPOINT} ({cause}); check the network and HTTPS_PROXY, or set "
-                "HF_ENDPOINT to a mirror, and repeat: complete files are kept"
+            reason = (
+                f"no connection to {hub} ({cause}); check the network and HTTPS_PROXY, or set HF_ENDPOINT to a mirror"
             )
-    return f"{': '.join(dict.fromkeys(map(str, causes)))}; repeat, complete files are kept"
+            return f"{reason}, and try again: complete files are kept", False
+    return f"{': '.join(dict.fromkeys(map(str, causes)))}; try again, complete files are kept", False

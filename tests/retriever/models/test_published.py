@@ -247,7 +247,7 @@ def test_only_a_models_files_are_published(models: Path, tmp_path: Path, hub: Fa
 
 def test_what_the_hub_refuses(models: Path, hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
     model = ClipEncoder.load(models / "clip")
-    with pytest.raises(ValueError, match="others/clip: this token may not do that; use one with write access"):
+    with pytest.raises(ValueError, match="others/clip: this token may not change it; use one with write access"):
         model.push_to_hub("others/clip")
     with pytest.raises(ValueError, match="org/clip@main: an upload makes a revision of its own"):
         model.push_to_hub("org/clip@main")
@@ -262,7 +262,7 @@ def test_what_the_hub_refuses(models: Path, hub: FakeHub, monkeypatch: pytest.Mo
         ClipEncoder.from_pretrained("org/open", revision="v2")
     monkeypatch.delenv("HF_TOKEN")
     with pytest.raises(
-        ValueError, match=r"org/new: .* without a valid token; log in with `hf auth login`, or set HF_TOK"
+        ValueError, match=r"org/new: .* no upload without a valid token; log in with `hf auth login`, or set HF_TOK"
     ):
         model.push_to_hub("org/new")
     assert model.push_to_hub("org/new", token="secret").startswith("org/new@")
