@@ -140,7 +140,7 @@ def hash_thumbnails(folder: Path, rows: Iterable[int]) -> str:
 
 
 def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
-    """Compares an index's folder with its manifest: sizes and small files' checksums; with `verify`, all checksums.
+    """Compares the files of an index with its manifest: sizes and small files' checksums; with `verify`, all checksums.
 
     Raises:
         ValueError: A file is missing, of another size, or changed.
@@ -156,5 +156,13 @@ def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
             raise ValueError(f"{path}: {size} bytes, but the manifest says {expected.bytes}; {REBUILD}")
         if (verify or size <= SMALL) and sha256_of(path) != expected.sha256:
             raise ValueError(f"{path}: content differs from its checksum; {REBUILD}")
-    if verify and hash_thumbnails(folder, range(manifest.counts.entities)) != manifest.thumbnails:
+
+
+def check_thumbnails(folder: Path, manifest: Manifest) -> None:
+    """Compares the thumbnails of an index with its manifest.
+
+    Raises:
+        ValueError: One is missing or changed.
+    """
+    if hash_thumbnails(folder, range(manifest.counts.entities)) != manifest.thumbnails:
         raise ValueError(f"{folder / THUMBNAILS}: thumbnails differ from their checksum; {REBUILD}")

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from indexes.ids import hash_id
 from indexes.lines import Articles, Lines
-from indexes.manifest import REBUILD, THUMBNAILS, Manifest, check_files, read_manifest
+from indexes.manifest import REBUILD, THUMBNAILS, Manifest, check_files, check_thumbnails, read_manifest
+from indexes.published import fetch_index, push_index, save_index
 from indexes.search import open_search
 from indexes.tokens import TokenStore
 from retriever.protocols import DualEncoder, FusionEncoder
@@ -72,6 +73,8 @@ class Index:
         """
         manifest = read_manifest(folder)
         check_files(folder, manifest, verify=verify)
+        if verify:
+            check_thumbnails(folder, manifest)
         if encoder is not None:
             _check_fit(folder, "encoder", manifest.inputs.encoder, encoder.fingerprint)
             _check_fit(folder, "encoder dimension", manifest.dimension, encoder.dimension)
@@ -79,6 +82,62 @@ class Index:
             _check_fit(folder, "fusion encoder", manifest.inputs.fusion, fusion.fingerprint)
             _check_fit(folder, "fusion token shape", manifest.token_shape, tuple(fusion.token_shape))
         return cls(folder, manifest, device)
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str | Path, *, revision: str | None = None, token: str | None = None, **options: Any
+    ) -> Self:
+        """Opens the index of a folder or of a dataset repository on the hub, from which missing files are fetched.
+
+        All checksums are compared after a download.
+
+        Args:
+            name: A folder, `org/name` or `org/name@revision`.
+            revision: A commit, a branch or a tag.
+            token: A token of the hub; by default the one that is logged in.
+            **options: As of `open`.
+
+        Raises:
+            ValueError: The files cannot be had or are damaged, or as in `open`; the message says what to do.
+        """
+        return cls.open(fetch_index(name, revision, token), **options)
+
+    def save_pretrained(self, folder: str | Path, *, license: str | None = None) -> None:
+        """Copies the index to a folder, with a card; a card written by hand stays.
+
+        Args:
+            folder: A new folder, that of another index, which is replaced, or the index's own, which gets the card.
+            license: For the card, an identifier of the hub such as `cc-by-sa-4.0`.
+
+        Raises:
+            ValueError: The folder holds something else.
+        """
+        save_index(self.folder, Path(folder), self.manifest, license)
+
+    def push_to_hub(
+        self,
+        repo: str,
+        *,
+        private: bool | None = None,
+        token: str | None = None,
+        message: str | None = None,
+        license: str | None = None,
+    ) -> str:
+        """Publishes the index as a dataset repository in one commit; returns `org/name@commit`.
+
+        Files are streamed, and a killed upload resumes when it is repeated.
+
+        Args:
+            repo: `org/name`, created if it does not exist.
+            private: Whether to create it private; by default as the organization has it.
+            token: A token of the hub with write access; by default the one that is logged in.
+            message: The commit's message.
+            license: As in `save_pretrained`.
+
+        Raises:
+            ValueError: The hub refuses it; the message says what to do.
+        """
+        return push_index(self.folder, repo, self.manifest, private, token, message, license)
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ COMMANDS = (
     "demo",
     "doctor",
     "download",
+    "push",
     "images",
     "build-index",
     "train-encoder",

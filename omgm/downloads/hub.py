@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,14 +10,7 @@ from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from omgm.profile import Profile, is_folder
-
-SETTINGS = ["*.json", "*.txt", "*.model", "*.jinja"]
-"""Configuration, tokenizer and preprocessor; `*.model` is sentencepiece's."""
-WEIGHTS = ["*.safetensors"]
-UNWANTED = ["*/*", "*.bin.index.json", "*.msgpack.index.json", "*.h5.index.json"]
-"""Subfolders (other formats, originals) and indexes of pickled shards are never fetched."""
-
-_NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?")
+from retriever.hub import SETTINGS, UNWANTED, WEIGHTS, split_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +46,10 @@ def hub_model(model: str, key: str = "model", *, weights: bool = True) -> HubMod
     Raises:
         ValueError: The name has another form.
     """
-    found = _NAME.fullmatch(model)
-    if found is None:
-        raise ValueError(
-            f'{key}: {model!r} is neither a folder (begins with ".", "/" or "~") nor org/name or org/name@revision'
-        )
-    return HubModel(key, found["repo"], found["revision"], weights)
+    try:
+        return HubModel(key, *split_name(model), weights)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from error
 
 
 def named_models(profile: Profile) -> list[tuple[str, str, bool]]:

@@ -11,20 +11,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from huggingface_hub import HfApi, constants, snapshot_download, try_to_load_from_cache
-from huggingface_hub.errors import (
-    GatedRepoError,
-    HfHubHTTPError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
 
 # The error of whichever HTTP library this release of the client is built on.
 from huggingface_hub.errors import HTTPError as TransportError  # type: ignore[attr-defined]
 from tqdm import tqdm
 
 from indexes.progress import progress_bar
-from omgm.downloads.hub import UNWANTED, HubModel
+from omgm.downloads.hub import HubModel
+from retriever.hub import UNWANTED, explain
 
 MARGIN = 1 << 30
 """Bytes of disk space that a download leaves free."""
@@ -216,43 +210,12 @@ def _without_safetensors(model: HubModel, names: Sequence[str]) -> str:
 
 @contextmanager
 def _explained(model: HubModel) -> Iterator[None]:
-    """Turns the hub client's errors into one that says what to do."""
+    """Turns the hub client's errors into one that names the setting and says what to do."""
     try:
         yield
     except (OSError, TransportError) as error:
-        raise _explanation(model, error) from error
-
-
-def _without(model: HubModel) -> str:
-    """Says how to do without a model, if that is possible."""
-    return "" if model.weights else '; or set it to "" to cut long contexts by characters instead of tokens'
-
-
-def _explanation(model: HubModel, error: Exception) -> ValueError:
-    prefix = f"{model.key}: {model.name}: "
-    causes: list[BaseException] = [error]
-    while (cause := causes[-1].__cause__) is not None:
-        causes.append(cause)
-    for cause in causes:
-        status = cause.response.status_code if isinstance(cause, HfHubHTTPError) else None
-        if isinstance(cause, GatedRepoError) or status == 403:
-            return ModelUnavailable(
-                f"{prefix}its license must be accepted first: do so at {constants.ENDPOINT}/{model.repo}, then set "
-                f"HF_TOKEN to a token of that account{_without(model)}"
-            )
-        if isinstance(cause, RepositoryNotFoundError) or status == 401:
-            return ModelUnavailable(
-                f"{prefix}{constants.ENDPOINT} does not have it or does not show it; check the name, or set HF_TOKEN"
-            )
-        if isinstance(cause, RevisionNotFoundError):
-            return ModelUnavailable(
-                f"{prefix}has no revision {model.revision!r}; name one of its commits, branches or tags"
-            )
-        if isinstance(cause, OfflineModeIsEnabled):
-            return ValueError(f"{prefix}HF_HUB_OFFLINE is set; unset it to download")
-        if isinstance(cause, TransportError) and status is None:
-            return ValueError(
-                f"{prefix}no connection to {constants.ENDPOINT} ({cause}); check the network and HTTPS_PROXY, or set "
-                "HF_ENDPOINT to a mirror, and run the command again: complete files are kept"
-            )
-    return ValueError(f"{prefix}{error}; run the command again, complete files are kept")
+        reason, refused = explain(error, model.repo, model.revision)
+        if not refused:
+            raise ValueError(f"{model.key}: {model.name}: {reason}") from error
+        without = "" if model.weights else '; or set it to "" to cut long contexts by characters instead of tokens'
+        raise ModelUnavailable(f"{model.key}: {model.name}: {reason}{without}") from error

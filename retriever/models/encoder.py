@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from PIL import Image
@@ -18,33 +16,18 @@ from transformers import AutoModel, AutoTokenizer, CLIPTokenizer
 from retriever.files import apply_umask
 from retriever.models import small_clip  # noqa: F401  registers the embedded profile's model type
 from retriever.models.eva_weights import load_eva_clip
+from retriever.models.folder import folder_fingerprint
 from retriever.models.graphs import Forward, graphed
 from retriever.models.pixels import CONFIG_NAME as PIXELS_NAME
 from retriever.models.pixels import PixelPreparation
+from retriever.models.published import Published
 
 LongTexts = Literal["cut", "windows"]
 """How a text longer than the model's limit is read: only its beginning, or all of it in windows."""
 
-_BLOB = re.compile("[0-9a-f]{64}")
 _FIXED_LENGTH = {"siglip"}
 """Model types trained on texts padded to full length, whose padding is read like any other token."""
 _UNSUITABLE = {"siglip2": "it takes images of any shape in patches; use a SigLIP 2 of one fixed size"}
-
-
-def folder_fingerprint(folder: Path) -> str:
-    """Hashes a model folder's weights, tokenizer and settings to 16 hexadecimal digits.
-
-    Raises:
-        ValueError: The folder has no safetensors file.
-    """
-    files = sorted(p for pattern in ("*.safetensors", "*.json") for p in folder.glob(pattern))
-    if not any(p.suffix == ".safetensors" for p in files):
-        raise ValueError(f"{folder}: has no .safetensors file; is it a model folder?")
-    digest = hashlib.sha256()
-    for path in files:
-        digest.update(path.name.encode())
-        digest.update(_sha256(path))
-    return digest.hexdigest()[:16]
 
 
 def encoder_fingerprint(folder: Path, long_texts: LongTexts = "cut") -> str:
@@ -56,14 +39,7 @@ def encoder_fingerprint(folder: Path, long_texts: LongTexts = "cut") -> str:
     return folder_fingerprint(folder) + ("" if long_texts == "cut" else f"-{long_texts}")
 
 
-def _sha256(path: Path) -> bytes:
-    if path.is_symlink() and _BLOB.fullmatch(path.resolve().name):
-        return bytes.fromhex(path.resolve().name)  # the hub's cache names large files by their hash
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
-
-
-class ClipEncoder:
+class ClipEncoder(Published):
     """A CLIP-type model that encodes images and texts (implements `retriever.protocols.DualEncoder`).
 
     Args:
@@ -77,6 +53,7 @@ class ClipEncoder:
         long_texts: "cut" drops tokens beyond `max_tokens`; "windows" splits a text into pieces of that length and
             averages their vectors, weighted by their number of tokens.
         fixed_length: Pads every text to `max_tokens` and passes no mask, as SigLIP needs it.
+        folder: Where the model was loaded from.
     """
 
     def __init__(
@@ -89,6 +66,7 @@ class ClipEncoder:
         batch_size: int = 64,
         long_texts: LongTexts = "cut",
         fixed_length: bool = False,
+        folder: Path | None = None,
     ):
         self.model = model.eval()
         self.tokenizer = tokenizer
@@ -98,6 +76,7 @@ class ClipEncoder:
         self.batch_size = batch_size
         self.long_texts = long_texts
         self.fixed_length = fixed_length
+        self.folder = folder
         self._image_vectors: Forward = lambda pixels: _unit(self.model.get_image_features(pixels))
 
     @classmethod
@@ -108,7 +87,7 @@ class ClipEncoder:
         dtype: torch.dtype = torch.float32,
         batch_size: int = 64,
         long_texts: LongTexts = "cut",
-    ) -> ClipEncoder:
+    ) -> Self:
         """Loads the encoder in `folder`, whose files tell the kind of model.
 
         Raises:
@@ -124,13 +103,24 @@ class ClipEncoder:
             given = (folder / PIXELS_NAME).is_file()
             pixels = PixelPreparation.load(folder) if given else PixelPreparation(model.config.image_size, crop=True)
             tokenizer = _tokenizer(folder, CLIPTokenizer)
-            return cls(model, tokenizer, pixels, model.config.context_length, fingerprint, batch_size, long_texts)
+            max_tokens = model.config.context_length
+            return cls(model, tokenizer, pixels, max_tokens, fingerprint, batch_size, long_texts, folder=folder)
         kind = config.get("model_type")
         if kind is None and (folder / "open_clip_config.json").is_file():
             from retriever.models.open_clip import load_open_clip
 
             model, tokenizer, pixels, max_tokens = load_open_clip(folder, device, dtype)
-            return cls(model, tokenizer, pixels, max_tokens, fingerprint, batch_size, long_texts, fixed_length=True)
+            return cls(
+                model,
+                tokenizer,
+                pixels,
+                max_tokens,
+                fingerprint,
+                batch_size,
+                long_texts,
+                fixed_length=True,
+                folder=folder,
+            )
         if kind is None:
             raise ValueError(f"{folder}: has neither a config.json with a model_type nor an open_clip_config.json")
         if kind in _UNSUITABLE:
@@ -149,6 +139,7 @@ class ClipEncoder:
             batch_size,
             long_texts,
             fixed_length=kind in _FIXED_LENGTH,
+            folder=folder,
         )
 
     def save(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
@@ -158,7 +149,10 @@ class ClipEncoder:
             ValueError: The model is not one of transformers.
         """
         if not hasattr(self.model, "save_pretrained"):
-            raise ValueError(f"{folder}: only models of transformers can be saved, not {type(self.model).__name__}")
+            raise ValueError(
+                f"{folder}: only models of transformers can be saved, not {type(self.model).__name__}; copy its "
+                "folder, or publish it with `omgm push`"
+            )
         state = self.model.state_dict()
         weights = {key: (v.to(dtype) if v.is_floating_point() else v).contiguous() for key, v in state.items()}
         self.model.save_pretrained(folder, state_dict=weights)

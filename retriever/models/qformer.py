@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from PIL import Image
@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer, Blip2QFormerConfig, Blip2QFormerModel, PreTrainedTokenizerBase
 from transformers.models.blip_2.modeling_blip_2 import Blip2TextEmbeddings
 
-from retriever.models.encoder import folder_fingerprint
+from retriever.models.folder import folder_fingerprint
 from retriever.models.graphs import Forward, graphed
 from retriever.models.pixels import PixelPreparation
+from retriever.models.published import Published
 from retriever.models.qformer_folder import read_layout, small_settings, write_folder
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from retriever.models.weights import check_shapes, read_weights
@@ -22,7 +23,7 @@ from retriever.models.weights import check_shapes, read_weights
 UNSAVED = "unsaved"
 
 
-class QFormerFusion(nn.Module):
+class QFormerFusion(Published, nn.Module):
     """Fuses images and texts into tokens (implements `retriever.protocols.FusionEncoder`).
 
     Args:
@@ -103,9 +104,7 @@ class QFormerFusion(nn.Module):
         return cls(vision, small_settings(vision_config), config, queries, tokenizer, pixels, max_text_tokens)
 
     @classmethod
-    def load(
-        cls, folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32, batch_size: int = 64
-    ) -> QFormerFusion:
+    def load(cls, folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32, batch_size: int = 64) -> Self:
         """Returns the encoder kept in `folder`: one of ours, or a BLIP-2 of transformers for image-text retrieval.
 
         Weights go straight to `device` and `dtype`; they are never held twice.
@@ -136,6 +135,7 @@ class QFormerFusion(nn.Module):
         model.load_state_dict(tensors, assign=True)
         positions = torch.arange(model.config.max_position_embeddings, device=device)
         model.embeddings.position_ids = nn.Buffer(positions[None], persistent=False)  # in no file
+        model.folder = folder
         return model
 
     def save(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:

@@ -68,6 +68,13 @@ def test_a_package_leaves_to_others_what_is_theirs(package: str) -> None:
     assert [f"{file} imports {other}" for other, file in imports_of(package) if other in FOREIGN_TO[package]] == []
 
 
+def test_one_module_below_the_top_uses_the_hub() -> None:
+    """Everything else there works without its client, and so without a network."""
+    lower = [package for packages in LAYERS[:2] for package in packages]
+    users = {file for package in lower for other, file in imports_of(package) if other == "huggingface_hub"}
+    assert users == {"retriever.hub"}
+
+
 def test_every_package_has_a_layer() -> None:
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
     assert packages == {package for package in LEVEL if "." not in package}

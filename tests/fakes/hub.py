@@ -1,20 +1,31 @@
-"""A fake Hugging Face hub over real HTTP: what its client asks for, with the faults that a real one can have."""
+"""A fake Hugging Face hub over real HTTP: what its client asks for, with the faults that a real one can have.
+
+Uploads are in `tests/fakes/hub_uploads.py`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pytest
+
+from tests.fakes.hub_uploads import upload
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-LARGE = (".safetensors", ".bin", ".pth")
+LARGE = (".safetensors", ".bin", ".pth", ".npy", ".faiss", ".tar")
 """Files that the hub keeps apart, with a SHA-256; the others have Git's hash."""
+
+UPLOADS_WARN = "ignore:Use 'content=:DeprecationWarning"
+"""The client's own: it uploads by LFS in a form that its HTTP library has deprecated."""
 
 
 def git_sha(content: bytes) -> str:
@@ -27,12 +38,19 @@ class FakeHub:
     """What the hub holds and which faults it has.
 
     Attributes:
-        repos: Files of each repository, all at `COMMIT`, the head of `main` and of `refs/pr/1`.
+        repos: Files of each repository at the head of `main` and of `refs/pr/1`; those of datasets are named
+            `datasets/org/name`.
+        commits: The commits of each repository that was uploaded, oldest first, with their files; the others have
+            `COMMIT`.
         gated: Repositories whose license was not accepted.
         corrupt: Files whose content comes with its first byte changed.
         short: Files listed with one byte more than they have.
         broken: Files whose connection breaks in the middle, once.
         log: Method, path and Range of every request.
+        tokens: Tokens that may write; uploads need one.
+        private: Repositories that are shown only to such a token.
+        objects: Large files by their SHA-256, committed or not.
+        on_put: Called with the SHA-256 of a large file before it is accepted.
     """
 
     repos: dict[str, dict[str, bytes]]
@@ -42,10 +60,21 @@ class FakeHub:
     broken: set[str] = field(default_factory=set)
     log: list[tuple[str, str, str | None]] = field(default_factory=list)
     url: str = ""
+    commits: dict[str, dict[str, dict[str, bytes]]] = field(default_factory=dict)
+    tokens: set[str] = field(default_factory=set)
+    private: set[str] = field(default_factory=set)
+    objects: dict[str, bytes] = field(default_factory=dict)
+    on_put: Callable[[str], object] = lambda sha: None
 
     def contents_asked(self) -> list[str]:
         """Returns the names of the files whose content was asked for."""
         return [path.rsplit("/", 1)[-1] for method, path, _ in self.log if method == "GET" and "/api/" not in path]
+
+    def files(self, repo: str, revision: str) -> tuple[str, dict[str, bytes]] | None:
+        """Returns the commit of a revision and its files."""
+        commits = self.commits.get(repo) or {COMMIT: self.repos[repo]}
+        commit = list(commits)[-1] if revision in ("", "main", "refs/pr/1") else revision
+        return (commit, commits[commit]) if commit in commits else None
 
     def entry(self, name: str, content: bytes) -> dict[str, Any]:
         """Returns the hub's listing of a file: its size and hashes."""
@@ -56,18 +85,20 @@ class FakeHub:
             entry |= {"oid": git_sha(sha.encode()), "lfs": {"oid": sha, "size": size, "pointerSize": 134}}
         return entry
 
-    def answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
+    def answer(self, path: str, token: str) -> tuple[int, dict[str, str], bytes]:
         """Returns status, headers and body for a path of the API."""
-        parts = path.removeprefix("/api/models/").split("/", 3)
+        kind, *parts = path.removeprefix("/api/").split("/", 4)
         repo, verb, rest = "/".join(parts[:2]), *[*parts[2:], "", ""][:2]
-        if repo not in self.repos:
+        repo = repo if kind == "models" else f"{kind}/{repo}"
+        if repo not in self.repos or (repo in self.private and token not in self.tokens):
             return 404, {"X-Error-Code": "RepoNotFound"}, b"{}"
         if verb == "auth-check":
             gated = repo in self.gated
             return (403, {"X-Error-Code": "GatedRepo"}, b"{}") if gated else (200, {}, b"{}")
-        if rest and rest not in (COMMIT, "main", "refs/pr/1"):
+        found = self.files(repo, rest)
+        if found is None:
             return 404, {"X-Error-Code": "RevisionNotFound"}, b"{}"
-        entries = {name: self.entry(name, content) for name, content in self.repos[repo].items()}
+        entries = {name: self.entry(name, content) for name, content in found[1].items()}
         if verb == "tree":
             return 200, {}, json.dumps([{"type": "file", "path": n, **e} for n, e in entries.items()]).encode()
         siblings = [
@@ -75,12 +106,14 @@ class FakeHub:
             | ({"lfs": {**entry["lfs"], "sha256": entry["lfs"]["oid"]}} if "lfs" in entry else {})
             for name, entry in entries.items()
         ]
-        body = {"id": repo, "sha": COMMIT, "siblings": siblings, "gated": "auto" if repo in self.gated else False}
+        body = {"id": repo, "sha": found[0], "siblings": siblings, "gated": "auto" if repo in self.gated else False}
+        body["private"] = repo in self.private
         return 200, {}, json.dumps(body).encode()
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a body after its head would wait 40 ms
     hub: FakeHub
 
     def log_message(self, format: str, *args: object) -> None:
@@ -92,19 +125,44 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._serve()
 
+    def do_POST(self) -> None:
+        self._upload()
+
+    def do_PUT(self) -> None:
+        self._upload()
+
+    def _token(self) -> str:
+        return self.headers.get("Authorization", "").removeprefix("Bearer ")
+
+    def _upload(self) -> None:
+        path = unquote(urlsplit(self.path).path)
+        self.hub.log.append((self.command, path, None))
+        self._send(*upload(self.hub, self.command, path, self._token(), self._body()))
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        parts = []
+        while size := int(self.rfile.readline(), 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
     def _serve(self) -> None:
         path = unquote(urlsplit(self.path).path)
         self.hub.log.append((self.command, path, self.headers.get("Range")))
         if path.startswith("/api/"):
-            return self._send(*self.hub.answer(path))
+            return self._send(*self.hub.answer(path, self._token()))
         cdn = path.startswith("/cdn")
         repo, _, rest = path.removeprefix("/cdn").strip("/").partition("/resolve/")
-        name = rest.split("/", 1)[-1]
-        if name not in self.hub.repos.get(repo, {}):
+        revision, _, name = rest.partition("/")
+        found = self.hub.files(repo, revision) if repo in self.hub.repos else None
+        if found is None or name not in found[1]:
             return self._send(404, {"X-Error-Code": "EntryNotFound"}, b"")
-        content = self.hub.repos[repo][name]
+        commit, content = found[0], found[1][name]
         entry = self.hub.entry(name, content)
-        headers = {"X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes", "ETag": f'"{entry["oid"]}"'}
+        headers = {"X-Repo-Commit": commit, "Accept-Ranges": "bytes", "ETag": f'"{entry["oid"]}"'}
         if "lfs" in entry and not cdn:  # large files are kept elsewhere
             linked = {"X-Linked-Size": str(len(content)), "X-Linked-Etag": f'"{entry["lfs"]["oid"]}"'}
             return self._send(302, headers | linked | {"Location": f"{self.hub.url}/cdn{path}"}, b"")
@@ -123,9 +181,21 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(key, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if self.command == "GET":
+        if self.command != "HEAD":
             self.wfile.write(body[: len(body) // 2] if broken else body)
             self.close_connection = self.close_connection or broken
+
+
+def be_the_only_hub(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes this process's client take `hub` for the only one, `cache` for its cache, and nobody for logged in."""
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)  # the fake speaks LFS
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(cache / "no-token"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
 
 
 @contextmanager

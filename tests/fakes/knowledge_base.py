@@ -8,6 +8,9 @@ from typing import Any
 
 from PIL import Image
 
+from indexes.build import build_index
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+
 FLAGS: dict[str, list[str]] = {"France": ["blue", "white", "red"], "Ireland": ["green", "white"], "Plain": ["yellow"]}
 """Entities with an image: vertical bands."""
 
@@ -59,3 +62,12 @@ def write_kb(folder: Path) -> tuple[Path, Path]:
         flag.save(images / "flag" / f"{name}.png")
     (images / "flag" / "Broken.png").write_text("no image")
     return kb, images
+
+
+def build_small_index(folder: Path) -> Path:
+    """Builds an index of `write_kb`'s knowledge base with fake models; returns its folder."""
+    kb, images = write_kb(folder)
+    out = folder / "index"
+    models = FakeSummarizer(), FakeEncoder(), FakeFusion()
+    build_index(kb, images, out, summarizer=models[0], encoder=models[1], fusion=models[2], progress=False)
+    return out

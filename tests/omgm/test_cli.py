@@ -17,6 +17,7 @@ FLAGS = {
     "demo": "--profile --set --data --index --port --questions --once",
     "doctor": "--profile --set --index --json",
     "download": "--profile --set --dry-run --json",
+    "push": "FOLDER ORG/NAME --private --message --license",
     "images": "fetch --kb --kb-format --images --all --contact --per-host --max-bytes --max-side --thumbnails --json",
     "build-index": "--profile --set --kb --kb-format --images --out --overwrite --json",
     "train-encoder": "--kb --kb-format --images --dataset --queries --query-images --out --steps --minutes --seed",

@@ -12,7 +12,7 @@ from indexes.build import build_index
 from omgm import doctor, machine
 from omgm.machine import Device, Finding
 from omgm.profile import Profile, load_profile
-from retriever.models.encoder import folder_fingerprint
+from retriever.models.folder import folder_fingerprint
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.local_chat_servers import ScriptedServer, llama_models
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer

@@ -14,7 +14,7 @@ import pytest
 
 from omgm.downloads.hub import HubModel, hub_model, local_folder, missing_weights, models_of, named_models
 from omgm.profile import load_profile
-from tests.fakes.hub import COMMIT, FakeHub, git_sha, serve_hub
+from tests.fakes.hub import COMMIT, FakeHub, be_the_only_hub, git_sha, serve_hub
 from tests.paths import ROOT
 
 WEIGHTS = bytes(range(256)) * 4096  # 1 MiB
@@ -36,11 +36,7 @@ NEEDED = ["config.json", "model.safetensors", "spiece.model", "vocab.txt"]
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     """A hub that this process's client takes for the only one, and an empty cache."""
     with serve_hub(FakeHub({"org/clip": dict(CLIP), "org/text": {"tokenizer.json": b"{}", **CLIP}})) as hub:
-        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-        template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+        be_the_only_hub(hub, tmp_path / "cache", monkeypatch)
         yield hub
 
 

@@ -27,9 +27,10 @@ from transformers import (
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
-from retriever.models.encoder import ClipEncoder, encoder_fingerprint, folder_fingerprint
+from retriever.models.encoder import ClipEncoder, encoder_fingerprint
 from retriever.models.eva_clip import EvaCLIP
 from retriever.models.eva_weights import eva_config, eva_sources
+from retriever.models.folder import folder_fingerprint
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 from tests.paths import ROOT

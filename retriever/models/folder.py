@@ -1,0 +1,132 @@
+"""The files of a model folder: which of them are the model, which are published, and the hash of those that decide."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors import safe_open
+
+from retriever.models import blip2
+from retriever.models.small_clip import SmallCLIPConfig
+from retriever.models.weights import stored_names, weight_files
+
+RECORD_NAME = "training.json"
+"""What the training of a model tells about it. It is not part of the model, so no fingerprint covers it."""
+
+Kind = Literal["encoder", "reranker"]
+"""Step 1's dual encoder, or step 2's fusion encoder."""
+
+_PUBLISHED = re.compile(
+    r"config\.json|open_clip_config\.json|(pre)?processor_config\.json|generation_config\.json"
+    r"|tokenizer(_config)?\.json|special_tokens_map\.json|added_tokens\.json|vocab\.(json|txt)|merges\.txt"
+    r"|(spiece|tokenizer)\.model|chat_template\.jinja"
+    r"|(open_clip_)?model(-\d{5}-of-\d{5})?\.safetensors|(open_clip_)?model\.safetensors\.index\.json"
+    rf"|{re.escape(RECORD_NAME)}|LICENSE(\.txt|\.md)?"
+)
+_BLOB = re.compile("[0-9a-f]{64}")
+_DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+def folder_fingerprint(folder: Path) -> str:
+    """Hashes a model folder's weights, tokenizer and settings to 16 hexadecimal digits.
+
+    Raises:
+        ValueError: The folder has no safetensors file.
+    """
+    files = [path for path in _decisive(folder) if path.name != RECORD_NAME]
+    if not any(p.suffix == ".safetensors" for p in files):
+        raise ValueError(f"{folder}: has no .safetensors file; is it a model folder?")
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.name.encode())
+        digest.update(_sha256(path))
+    return digest.hexdigest()[:16]
+
+
+def is_published(name: str) -> bool:
+    """Tells whether a file of this name is published with a model; its card is published apart."""
+    return _PUBLISHED.fullmatch(name) is not None
+
+
+def published_files(folder: Path) -> list[Path]:
+    """Returns the files of a model folder that are published; curves, pickles and subfolders are not.
+
+    Raises:
+        ValueError: The folder has no weights, or a file that its fingerprint covers and that is not a model's.
+    """
+    folder_fingerprint(folder)
+    strange = [path.name for path in _decisive(folder) if not is_published(path.name)]
+    if strange:
+        raise ValueError(
+            f"{folder}: {', '.join(strange)}: not a file of a model, but it is part of the folder's fingerprint; move "
+            "it to another folder"
+        )
+    return sorted(path for path in folder.iterdir() if path.is_file() and is_published(path.name))
+
+
+def kind_of(folder: Path) -> Kind:
+    """Tells what a model folder holds.
+
+    Raises:
+        ValueError: It has no configuration of such a model.
+    """
+    path = folder / "config.json"
+    if not path.is_file():
+        if (folder / "open_clip_config.json").is_file():
+            return "encoder"
+        raise ValueError(f"{folder}: has no config.json; is it a model folder?")
+    config = json.loads(path.read_text(encoding="utf-8"))
+    kind = config.get("model_type")
+    if "qformer" in config or kind == blip2.MODEL_TYPE:
+        return "reranker"
+    if kind == SmallCLIPConfig.model_type or {"vision_config", "vision_cfg"} & config.keys():
+        return "encoder"
+    raise ValueError(f"{path}: model_type: {kind!r} is neither a dual encoder nor a Q-Former; name another folder")
+
+
+def stored_dtype(folder: Path) -> torch.dtype:
+    """Returns the type of the matrices in a model folder, float32 if it has none."""
+    with safe_open(weight_files(folder)[0], "pt") as weights:
+        slices = (weights.get_slice(name) for name in weights.keys())  # noqa: SIM118  it is not a mapping
+        found = (_DTYPES.get(part.get_dtype()) for part in slices if len(part.get_shape()) > 1)
+        return next((dtype for dtype in found if dtype is not None), torch.float32)
+
+
+def count_parameters(folder: Path) -> int:
+    """Returns the number of weights in a model folder, from the heads of its files."""
+    total = 0
+    for file in weight_files(folder):
+        with safe_open(file, "pt") as weights:
+            for name in weights.keys():  # noqa: SIM118  it is not a mapping
+                total += torch.Size(weights.get_slice(name).get_shape()).numel()
+    return total
+
+
+def same_weights(folder: Path, other: Path) -> bool:
+    """Tells whether every tensor of a folder is in another one, equal in type and value."""
+    files, others = stored_names(folder), stored_names(other)
+    if not others.keys() >= files.keys():
+        return False
+    for name, file in files.items():
+        with safe_open(file, "pt") as weights, safe_open(others[name], "pt") as other_weights:
+            tensor, other_tensor = weights.get_tensor(name), other_weights.get_tensor(name)
+        if tensor.dtype != other_tensor.dtype or not torch.equal(tensor, other_tensor):
+            return False
+    return True
+
+
+def _decisive(folder: Path) -> list[Path]:
+    """Returns the files whose kind is part of a fingerprint."""
+    return sorted(path for pattern in ("*.safetensors", "*.json") for path in folder.glob(pattern))
+
+
+def _sha256(path: Path) -> bytes:
+    if path.is_symlink() and _BLOB.fullmatch(path.resolve().name):
+        return bytes.fromhex(path.resolve().name)  # the hub's cache names large files by their hash
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()

@@ -1,0 +1,131 @@
+"""The card of a model folder: what its files and the record of its training say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from retriever.card import NOT_RECORDED, code, escaped, make_card, table
+from retriever.models.folder import RECORD_NAME, Kind, count_parameters, folder_fingerprint, kind_of, stored_dtype
+
+_HUB_ID = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@[\w./-]+)?")
+_WHAT = {
+    "encoder": "A dual encoder, step 1 of OMGM: it embeds images and texts as vectors whose inner product finds the "
+    "entity that an image shows.",
+    "reranker": "A fusion encoder, step 2 of OMGM: a BLIP-2 Q-Former fuses an image and a text into tokens, whose "
+    "MaxSim with the tokens of a section reranks entities and sections.",
+}
+_PIPELINES = {"encoder": "feature-extraction", "reranker": "text-ranking"}
+_TAGS = {"encoder": "dual-encoder", "reranker": "multimodal-reranker"}
+_SETTINGS = {"encoder": "encoder.model", "reranker": "fusion.model"}
+_USES = {
+    "encoder": """
+from PIL import Image
+from retriever.models.encoder import ClipEncoder
+
+encoder = ClipEncoder.from_pretrained({name})
+image = encoder.encode_images([Image.open("photo.jpg")])
+texts = encoder.encode_texts(["the flag of Japan", "the flag of Kenya"])
+print(image @ texts.T)
+""",
+    "reranker": """
+from PIL import Image
+from retriever.models.qformer import QFormerFusion
+
+fusion = QFormerFusion.from_pretrained({name})
+tokens = fusion.encode([Image.open("photo.jpg")], ["What is the capital of this country?"])
+print(tokens.shape)
+""",
+}
+
+
+def model_card(folder: Path, repo: str | None = None, license: str | None = None) -> str:
+    """Returns the card of a model folder. Facts that nobody recorded are named so, never guessed.
+
+    Args:
+        folder: A model folder, with or without the record of a training.
+        repo: Where it is published, for the title and the example.
+        license: An identifier of the hub, such as `apache-2.0`; by default "unknown".
+
+    Raises:
+        ValueError: The folder is not a model's, or the record of its training is not a JSON object.
+    """
+    kind, record = kind_of(folder), read_record(folder)
+    title, data, commit = repo or folder.resolve().name, record.get("data"), record.get("commit")
+    datasets = data.get("datasets") if isinstance(data, Mapping) else None
+    front = {
+        "license": license or "unknown",
+        "library_name": "omgm",
+        "pipeline_tag": _PIPELINES[kind],
+        "tags": ["omgm", "knowledge-based-vqa", "multimodal-retrieval", _TAGS[kind]],
+        "base_model": next(iter(_hub_ids([record.get("base")])), None),
+        "datasets": _hub_ids(datasets if isinstance(datasets, list) else [datasets]),
+    }
+    sections = [
+        ("", _WHAT[kind]),
+        ("Use", _use(kind, repo or f"./{title}")),
+        ("Model", table(_facts(folder, kind, record), ("property", "value"))),
+        ("Training data", table(data, ("data", "value"))),
+        ("Settings", table(_settings(record), ("setting", "value"))),
+        ("Metrics", table(record.get("metrics"), ("metric", "value"))),
+        ("Commit", escaped(commit) if commit else NOT_RECORDED),
+    ]
+    return make_card(front, title, sections)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Returns the record of a model's training, empty if there is none.
+
+    Raises:
+        ValueError: It is not a JSON object.
+    """
+    path = folder / RECORD_NAME
+    if not path.is_file():
+        return {}
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error}); write it again, or remove it") from error
+    if not isinstance(record, dict):
+        raise ValueError(f"{path}: expected a JSON object, got {type(record).__name__}; write it again, or remove it")
+    return record
+
+
+def _use(kind: Kind, name: str) -> str:
+    """Returns an example and the setting that names the model in a profile."""
+    example = code(_USES[kind].format(name=json.dumps(name, ensure_ascii=False)))
+    return f"{example}\n\nIn a profile: `--set {_SETTINGS[kind]}={name}`, fetched by `omgm download`."
+
+
+def _facts(folder: Path, kind: Kind, record: Mapping[str, Any]) -> dict[str, object]:
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    base = record.get("base")
+    facts: dict[str, object] = {
+        "type": config.get("model_type") or ("qformer" if kind == "reranker" else "open_clip"),
+        # A path tells of a machine, its last name of the model.
+        "trained from": Path(base).name if isinstance(base, str) and not _hub_ids([base]) else base,
+        "parameters": count_parameters(folder),
+        "stored as": str(stored_dtype(folder)).removeprefix("torch."),
+        "vector length": config.get("projection_dim") if kind == "encoder" else None,
+        "query tokens": config.get("queries") if kind == "reranker" else None,
+        "longest text, tokens": config.get("max_text_tokens"),
+        "fingerprint": folder_fingerprint(folder),
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _settings(record: Mapping[str, Any]) -> object:
+    """Returns the settings of a training, its recipe first."""
+    settings, recipe = record.get("settings"), record.get("recipe")
+    if recipe is None:
+        return settings
+    return {"recipe": recipe} | (dict(settings) if isinstance(settings, Mapping) else {})
+
+
+def _hub_ids(names: Iterable[object]) -> list[str]:
+    """Returns those of the names that are repositories of the hub, without their revisions."""
+    return [found["repo"] for name in names if isinstance(name, str) and (found := _HUB_ID.fullmatch(name))]
