@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +29,7 @@ from training.images import ImageLoader, load_images, main_images
 from training.loop import train
 from training.losses import clip_loss
 from training.questions import is_held_out
+from training.record import Origin, TrainingRecord
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ def train_encoder(
     out: Path,
     config: TrainingConfig = TrainingConfig(),  # noqa: B008  frozen
     *,
+    origin: Origin = Origin(),  # noqa: B008  frozen
     progress: bool = True,
 ) -> Path:
     """Adapts an encoder to a knowledge base; returns its folder, `out/encoder`. A killed run resumes.
@@ -81,6 +83,7 @@ def train_encoder(
         data: Knowledge base and labeled images.
         out: Folder for the encoder and the run (curve, checkpoint).
         config: Limits, seed and device; `validation_share` is the share of the labeled images.
+        origin: Where model and code come from, for the record of the training.
         progress: Shows progress bars.
 
     Raises:
@@ -135,11 +138,12 @@ def train_encoder(
             loss = loss + 0.5 * clip_loss(views_v[first], clean_v, scale)
         return loss
 
-    train(
+    optimization = config.optimization(LEARNING_RATE)
+    metrics = train(
         network,
         loss_of,
         out=out / "encoder-run",
-        optimization=config.optimization(LEARNING_RATE),
+        optimization=optimization,
         validate=_validation(model, summaries, validation, side, progress) if validation else None,
         validate_every=config.validate_every,
         save_every=config.validate_every,
@@ -147,6 +151,19 @@ def train_encoder(
         progress=progress,
     )
     model.save(out / "encoder")
+    TrainingRecord(
+        kind="encoder",
+        base=origin.base,
+        data={
+            "entities": len(entities),
+            "main images": len(main),
+            "labeled images trained on": len(training),
+            "labeled images validated on": len(validation),
+        },
+        settings=asdict(optimization),
+        metrics=metrics,
+        commit=origin.commit,
+    ).save(out / "encoder")
     return out / "encoder"
 
 

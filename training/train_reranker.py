@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from retriever.files import write_whole
 from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_folder import read_layout
@@ -37,6 +36,7 @@ from training.prepare import (
 )
 from training.processes import Processes, joined
 from training.recipes import MODEL_DEFAULTS, RECIPES, ModelDefaults, Recipe
+from training.record import Origin, TrainingRecord
 from training.reranker import Reranker
 from training.rows import Rows
 from training.samples import SampleSet
@@ -74,7 +74,7 @@ def train_reranker(
     *,
     encoder: Path | None = None,
     sections: Callable[[], TextReranker] | None = None,
-    commit: str | None = None,
+    origin: Origin = Origin(),  # noqa: B008  frozen
     progress: bool = True,
 ) -> TrainedReranker:
     """Trains a fusion encoder; writes it to `out/fusion`.
@@ -89,14 +89,14 @@ def train_reranker(
         config: Recipe, limits, batch size, seed and device.
         encoder: Folder of a step 1 encoder whose image tower replaces the fusion encoder's (see `shared_tower`).
         sections: Loads step 3's model, with which beta is found.
-        commit: The commit of the code, for the record of the training.
+        origin: Where model and code come from, for the record of the training.
         progress: Shows progress bars.
 
     Raises:
         ValueError: A file is malformed, too many questions are bad, or none can be trained on.
     """
     with joined(config.device) as processes:
-        return _train(fusion, data, out, config, encoder, sections, commit, progress, processes)
+        return _train(fusion, data, out, config, encoder, sections, origin, progress, processes)
 
 
 def _train(
@@ -106,7 +106,7 @@ def _train(
     config: RerankerTrainingConfig,
     encoder: Path | None,
     sections: Callable[[], TextReranker] | None,
-    commit: str | None,
+    origin: Origin,
     progress: bool,
     processes: Processes,
 ) -> TrainedReranker:
@@ -169,21 +169,20 @@ def _train(
     alpha, beta, metrics = _weights(validation, model, samples, out, sections)
     if processes.first:
         start.save(out / "fusion")
-        record = {
-            "kind": "reranker",
-            "base": str(fusion),
-            "recipe": config.recipe,
-            "data": {
+        TrainingRecord(
+            kind="reranker",
+            base=origin.base,
+            recipe=config.recipe,
+            data={
                 "questions trained on": len(samples.training),
                 "questions validated on": 0 if validation is None else len(validation),
                 "entities": len(samples.main_image),
                 "images": len(store.views),
             },
-            "settings": {**asdict(optimization), **settings, "processes": processes.count},
-            "metrics": {**result, **metrics},
-            "commit": commit,
-        }
-        write_whole(out / "fusion" / "training.json", json.dumps(record, indent=2).encode() + b"\n")
+            settings={**asdict(optimization), **settings, "processes": processes.count},
+            metrics={**result, **metrics},
+            commit=origin.commit,
+        ).save(out / "fusion")
     processes.wait()
     return TrainedReranker(out / "fusion", alpha, beta, {**result, **metrics})
 

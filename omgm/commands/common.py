@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from evaluation.datasets import Question
     from indexes.store import Index
     from omgm.profile import Profile
+    from training.record import Origin
 
 
 def add_profile(parser: argparse.ArgumentParser) -> None:
@@ -103,6 +104,15 @@ def write_trained(args: argparse.Namespace, key: str, model: Path, **defaults: o
     return write_profile(
         args.out, args.profile, defaults | parse_overrides(args.overrides) | {key: str(model.resolve())}
     )
+
+
+def origin_of(model: str) -> Origin:
+    """Returns where a training begins, for its record: a model's name on the hub or its folder, and the commit."""
+    from evaluation.run import commit
+    from omgm.profile import is_folder
+    from training.record import Origin
+
+    return Origin(base=f"./{Path(model).name}" if is_folder(model) else model, commit=commit())
 
 
 def load_questions(args: argparse.Namespace) -> list[Question]:

@@ -17,6 +17,7 @@ from omgm.commands.common import (
     images_of,
     limits_of,
     load_questions,
+    origin_of,
     profile_of,
     write_trained,
 )
@@ -55,7 +56,9 @@ def run(args: argparse.Namespace) -> None:
         kb_format=args.kb_format,
         drop_sections=profile.index.drop_sections,
     )
-    folder = train_encoder(model_folder(profile, "encoder"), data, args.out, config)
+    folder = train_encoder(
+        model_folder(profile, "encoder"), data, args.out, config, origin=origin_of(profile.encoder.model)
+    )
     print(f"trained; use it with --profile {write_trained(args, 'encoder.model', folder)}")
 
 

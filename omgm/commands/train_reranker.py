@@ -16,6 +16,7 @@ from omgm.commands.common import (
     finder,
     images_of,
     load_rows,
+    origin_of,
     positive,
     profile_of,
     write_trained,
@@ -50,7 +51,6 @@ def run(args: argparse.Namespace) -> None:
     """Trains the fusion encoder and writes `profile.toml` beside the weights, with the alpha and beta found."""
     profile = profile_of(args)
 
-    from evaluation.run import commit
     from omgm.parts import build_text_reranker, model_folder, placement
     from training.config import RerankerTrainingConfig
     from training.prepare import RerankerData
@@ -77,7 +77,13 @@ def run(args: argparse.Namespace) -> None:
     fusion = model_folder(profile, "fusion")
     tower = shared_tower(fusion, model_folder(profile, "encoder"))
     trained = train_reranker(
-        fusion, data, args.out, config, encoder=tower, sections=lambda: build_text_reranker(profile), commit=commit()
+        fusion,
+        data,
+        args.out,
+        config,
+        encoder=tower,
+        sections=lambda: build_text_reranker(profile),
+        origin=origin_of(profile.fusion.model),
     )
     if os.environ.get("RANK", "0") != "0":
         return

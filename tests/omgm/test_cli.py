@@ -21,8 +21,10 @@ FLAGS = {
     "images": "fetch --kb --kb-format --images --all --contact --per-host --max-bytes --max-side --thumbnails --json",
     "build-index": "--profile --set --kb --kb-format --images --out --overwrite --json",
     "train-encoder": "--kb --kb-format --images --dataset --queries --query-images --out --steps --minutes --seed",
-    "mine-negatives": "--profile --set --index --dataset --queries --query-images --out",
-    "train-reranker": "--kb --kb-format --images --dataset --queries --query-images --negatives --out --cache-gib",
+    "mine-negatives": "--profile --set --index --dataset --queries --query-images --images --out",
+    "train-reranker": "--kb --kb-format --images --dataset --queries --query-images --negatives --out --steps "
+    "--minutes --seed --recipe --epochs --batch-size --accumulate --learning-rate --warmup --precision --tokens-per-forward "
+    "--workers --max-bad",
     "import-encoder": "--config --tokenizer --out --json FILE",
     "import-reranker": "--kind --base --tokenizer --out --json FILE",
     "dataset": "check export",

@@ -22,6 +22,7 @@ from tests.fakes.training_world import LabeledQuestion, TrainingWorld
 from training import checkpoint, loop
 from training.config import RerankerTrainingConfig
 from training.questions import is_held_out
+from training.record import Origin
 from training.train_reranker import train_reranker
 
 CONFIG = RerankerTrainingConfig(steps=6, validate_every=2, validation_share=0.25)
@@ -83,11 +84,11 @@ def test_both_recipes_train(world: TrainingWorld, tmp_path: Path) -> None:
             tmp_path / recipe,
             RerankerTrainingConfig(recipe=recipe, batch_size=4, epochs=2, validation_share=0.25),
             sections=BM25,
-            commit="abc",
+            origin=Origin(base="org/base", commit="abc"),
             progress=False,
         )
         record = json.loads((result.folder / "training.json").read_text())
-        assert (record["recipe"], record["commit"]) == (recipe, "abc")
+        assert (record["recipe"], record["commit"], record["base"]) == (recipe, "abc", "org/base")
         trained = record["data"]["questions trained on"]
         assert trained + record["data"]["questions validated on"] == 16
         assert record["metrics"]["steps"] == 2 * math.ceil(trained / 4)

@@ -1,0 +1,52 @@
+"""The record of a training, kept beside its weights; the model's card is made from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from retriever.files import write_whole
+from retriever.models.folder import RECORD_NAME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRecord:
+    """What a model was trained on, how, and what it reached.
+
+    Attributes:
+        kind: The model.
+        base: The model it started from: a name on the hub, or `./folder`.
+        recipe: Name of the recipe, if there are several.
+        data: Sizes of the training data.
+        settings: All settings that decide the result.
+        metrics: Figures on held-out images.
+        commit: The commit of the code.
+    """
+
+    kind: Literal["encoder", "reranker"]
+    base: str
+    recipe: str | None = None
+    data: Mapping[str, object]
+    settings: Mapping[str, object]
+    metrics: Mapping[str, float]
+    commit: str | None = None
+
+    def save(self, folder: Path) -> None:
+        """Writes `folder/training.json`."""
+        write_whole(folder / RECORD_NAME, json.dumps(asdict(self), indent=2, ensure_ascii=False).encode() + b"\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What a record says that the training itself cannot know.
+
+    Attributes:
+        base: Name of the model that the training starts from.
+        commit: The commit of the code.
+    """
+
+    base: str = "./start"
+    commit: str | None = None
