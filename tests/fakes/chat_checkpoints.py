@@ -18,10 +18,6 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-SIDE, PATCH = 24, 4
-"""LLaVA's image size and patch size in pixels: 36 image tokens. Published: 336 and 14, 576 tokens."""
-IMAGE_TOKENS = (SIDE // PATCH) ** 2
-
 LLAMA3_TEMPLATE = (
     "{% for message in messages %}{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' "
     "+ message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}"
@@ -52,8 +48,11 @@ def write_llama(folder: Path, *, template: str | None = LLAMA3_TEMPLATE, positio
     return folder
 
 
-def write_llava(folder: Path, *, template: str = LLAVA_TEMPLATE) -> Path:
-    """Writes a LLaVA whose tokens are characters, with LLaMA 2's handling of spaces; returns the folder."""
+def write_llava(folder: Path, *, template: str = LLAVA_TEMPLATE, side: int = 24, patch: int = 4) -> Path:
+    """Writes a LLaVA whose tokens are characters, with LLaMA 2's handling of spaces; returns the folder.
+
+    Images have `side` by `side` pixels and one token per patch: 36, and 576 with the published 336 and 14.
+    """
     specials = ["<unk>", "<s>", "</s>", "<image>", "<pad>"]
     pieces = [*specials, "▁", "\n", *string.ascii_letters, *string.digits, *string.punctuation]
     tokenizer = Tokenizer(models.BPE({piece: i for i, piece in enumerate(pieces)}, [], unk_token="<unk>"))
@@ -63,11 +62,11 @@ def write_llava(folder: Path, *, template: str = LLAVA_TEMPLATE) -> Path:
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>", pad_token="<pad>"
     )
-    images = CLIPImageProcessor(size={"shortest_edge": SIDE}, crop_size={"height": SIDE, "width": SIDE})
+    images = CLIPImageProcessor(size={"shortest_edge": side}, crop_size={"height": side, "width": side})
     LlavaProcessor(
         images,
         fast,
-        patch_size=PATCH,
+        patch_size=patch,
         vision_feature_select_strategy="default",
         num_additional_image_tokens=1,
         chat_template=template,
@@ -77,8 +76,8 @@ def write_llava(folder: Path, *, template: str = LLAVA_TEMPLATE) -> Path:
         intermediate_size=16,
         num_hidden_layers=2,
         num_attention_heads=2,
-        image_size=SIDE,
-        patch_size=PATCH,
+        image_size=side,
+        patch_size=patch,
         projection_dim=16,
     )
     torch.manual_seed(0)
@@ -87,7 +86,7 @@ def write_llava(folder: Path, *, template: str = LLAVA_TEMPLATE) -> Path:
         text_config=_language(len(pieces), 4096),
         image_token_index=pieces.index("<image>"),
         vision_feature_layer=-2,
-        image_seq_length=IMAGE_TOKENS,
+        image_seq_length=(side // patch) ** 2,
     )
     LlavaForConditionalGeneration(config).save_pretrained(folder)
     return folder
@@ -102,6 +101,7 @@ def _language(words: int, positions: int) -> LlamaConfig:
         num_attention_heads=2,
         num_key_value_heads=1,
         max_position_embeddings=positions,
+        initializer_range=0.5,  # so that words differ in a model this narrow
         bos_token_id=1,
         eos_token_id=2,
         pad_token_id=2,
