@@ -114,9 +114,9 @@ def base_folder(base: str) -> Path:
     from omgm.profile import is_folder
 
     if is_folder(base):
-        folder = local_folder(base)
+        folder = Path(base).expanduser()
         if not (folder / "config.json").is_file():
-            raise ValueError(f"--base: {folder} has no config.json, so it is not a model of transformers")
+            raise ValueError(f"--base: {folder} has no config.json; name the folder of a model of transformers")
         return folder
     model = hub_model(base, "--base")
     try:

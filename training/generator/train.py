@@ -137,6 +137,7 @@ def _arguments(folder: Path, config: GeneratorTrainingConfig) -> TrainingArgumen
         bf16=config.dtype == "bfloat16",
         use_cpu=config.device == "cpu",
         dataloader_num_workers=config.workers,
+        ddp_find_unused_parameters=False,  # every batch uses the whole adapter
         remove_unused_columns=False,  # the collator takes the samples themselves
         save_steps=config.save_every,
         save_total_limit=1,
