@@ -6,6 +6,7 @@ import asyncio
 import io
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -104,7 +105,8 @@ def test_the_prompt_is_what_transformers_itself_tokenizes(
 ) -> None:
     inputs = Renderer(llama, TEXT_ONLY)(given[0])
     messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": USER.replace("700", "7")}]
-    ids = AutoTokenizer.from_pretrained(llama).apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
+    tokenizer = AutoTokenizer.from_pretrained(llama)
+    ids: Any = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
     assert inputs["input_ids"][0, : len(ids)].tolist() == ids
 
     inputs = Renderer(llava, MULTIMODAL)(given[0])
@@ -129,7 +131,7 @@ def test_a_multimodal_sample_has_its_image_tokens(llava: Path, given: list[Gener
     # (24 / 4) ** 2 patches; LLaMA 2's tokenizer begins every stretch between special tokens with a space
     image = "<image>" * 36
     assert text == f" {LOOK} USER: {image} \n{USER} ASSISTANT: 700 nm</s>"
-    learned = inputs["labels"][0] != IGNORED
+    learned = inputs["labels"][0].ne(IGNORED)
     assert learned.sum() == 8 and learned[-8:].all()  # a space, which the model must write too, and the end
     pieces = AutoTokenizer.from_pretrained(llava).convert_ids_to_tokens(inputs["labels"][0][learned].tolist())
     assert pieces == ["▁", "7", "0", "0", "▁", "n", "m", "</s>"]
@@ -150,8 +152,8 @@ def test_pixels_are_those_that_a_server_gets(llava: Path, tmp_path: Path, given:
 def test_published_sizes_give_576_image_tokens(tmp_path: Path, given: list[GeneratorSample]) -> None:
     folder = write_llava(tmp_path, side=336, patch=14)
     inputs = Renderer(folder, MULTIMODAL)(given[0])
-    image = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids("<image>")
-    assert int((inputs["input_ids"] == image).sum()) == 576
+    image: int = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids("<image>")
+    assert int(inputs["input_ids"].eq(image).sum()) == 576
 
 
 def test_a_multimodal_model_can_learn_from_text_alone(llava: Path, given: list[GeneratorSample]) -> None:

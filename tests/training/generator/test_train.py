@@ -18,7 +18,7 @@ from torch import Tensor
 
 from training.generator import train as module
 from training.generator.config import GeneratorTrainingConfig
-from training.generator.lora import add_adapter, language_linears, load_base, require_peft
+from training.generator.lora import add_adapter, language_linears, load_base, require_peft, save_adapter
 from training.generator.rendering import IGNORED, Collator, PromptSettings, Renderer
 from training.generator.samples import GeneratorSample
 from training.generator.train import train_generator
@@ -43,11 +43,10 @@ class Killed(BaseException):
 def trained(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """The models that trainings in this test end with."""
     models: list[Any] = []
-    save = module.save_adapter
 
     def keep(model: Any, folder: Path, base: str, revision: str | None) -> None:
         models.append(model)
-        save(model, folder, base, revision)
+        save_adapter(model, folder, base, revision)
 
     monkeypatch.setattr(module, "save_adapter", keep)
     yield models
