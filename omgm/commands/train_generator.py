@@ -96,7 +96,8 @@ def run(args: argparse.Namespace) -> None:
     report = train_generator(base, samples, args.out, prompt, config, name=name, revision=revision, commit=commit())
     if int(os.environ.get("RANK", "0")):
         return
-    path = _write_profile(args, profile, name if revision is None else f"{name}@{revision}")
+    tokenizer = name if revision is None else f"{name}@{revision}"
+    path = _write_profile(args, profile, tokenizer if (base / "tokenizer.json").is_file() else "")
     serve = ["vllm", "serve", name, *(["--revision", revision] if revision else []), "--port", str(PORT)]
     serve += ["--generation-config", "vllm", "--enable-lora", "--max-lora-rank", str(config.max_lora_rank)]
     serve += ["--lora-modules", f"{SERVED}={(args.out / ADAPTER).resolve()}"]
@@ -182,13 +183,13 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
     return path
 
 
-def _write_profile(args: argparse.Namespace, profile: Profile, base: str) -> Path:
+def _write_profile(args: argparse.Namespace, profile: Profile, tokenizer: str) -> Path:
     from omgm.profile import parse_overrides, write_profile
 
     served = {
         "generator.kind": "openai",
         "generator.base_url": profile.generator.base_url or f"http://127.0.0.1:{PORT}",
         "generator.model": SERVED,
-        "generator.tokenizer": base,
+        "generator.tokenizer": tokenizer,
     }
     return write_profile(args.out, args.profile, parse_overrides(args.overrides) | served)

@@ -78,10 +78,15 @@ class Renderer:
             )
         if self._tokenizer.eos_token is None:
             raise ValueError(f"{folder}: its tokenizer names no eos_token, so the model could not learn where to stop")
+        self._arguments = (folder, settings, max_tokens)
         self._folder, self._settings = folder, settings
         self._cut: Cut = token_cut(folder) if (folder / "tokenizer.json").is_file() else cut_characters
         self._max_tokens = max_tokens or config.get_text_config().max_position_embeddings
         self._image_token = getattr(config, "image_token_id", None)
+
+    def __reduce__(self) -> tuple[type[Renderer], tuple[Path, PromptSettings, int | None]]:
+        """Lets a process that loads images make a renderer of its own."""
+        return Renderer, self._arguments
 
     @property
     def pad_token(self) -> int:
@@ -107,19 +112,19 @@ class Renderer:
             ValueError: The image cannot be read, the prompt has no image token, or even without its section the sample
                 is too long.
         """
-        inputs = self._render(sample, self._settings.max_context_tokens)
-        excess = inputs["input_ids"].shape[1] - self._max_tokens
-        limit = min(self._settings.max_context_tokens, self._count(sample.evidence.text))
-        while excess > 0 and limit > 0:
-            limit = max(0, limit - excess)
+        limit = self._settings.max_context_tokens
+        while True:
             inputs = self._render(sample, limit)
-            excess = inputs["input_ids"].shape[1] - self._max_tokens
-        if excess > 0:
-            raise ValueError(
-                f"{sample.id}: without its section the sample still has {self._max_tokens + excess} tokens, more than "
-                f"{self._max_tokens}; raise max_tokens or leave the question out"
-            )
-        return inputs
+            length = inputs["input_ids"].shape[1]
+            if length <= self._max_tokens:
+                return inputs
+            if limit == 0:
+                raise ValueError(
+                    f"{sample.id}: without its section the sample still has {length} tokens, more than "
+                    f"{self._max_tokens}; raise max_tokens or leave the question out"
+                )
+            used = min(limit, len(self._ids(sample.evidence.text)))
+            limit = max(0, used - (length - self._max_tokens))
 
     def _render(self, sample: GeneratorSample, max_context_tokens: int) -> dict[str, Tensor]:
         messages = self.messages(sample, max_context_tokens)
@@ -172,9 +177,6 @@ class Renderer:
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
-
-    def _count(self, text: str) -> int:
-        return len(self._ids(text))
 
 
 class Collator:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import pickle
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -152,7 +153,7 @@ def test_pixels_are_those_that_a_server_gets(llava: Path, tmp_path: Path, given:
 def test_published_sizes_give_576_image_tokens(tmp_path: Path, given: list[GeneratorSample]) -> None:
     folder = write_llava(tmp_path, side=336, patch=14)
     inputs = Renderer(folder, MULTIMODAL)(given[0])
-    image: int = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids("<image>")
+    image: Any = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids("<image>")
     assert int(inputs["input_ids"].eq(image).sum()) == 576
 
 
@@ -216,6 +217,13 @@ def test_the_models_own_length_is_the_default(tmp_path: Path, given: list[Genera
     renderer = Renderer(write_llama(tmp_path, positions=420), TEXT_ONLY)
     sample = replace(given[0], evidence=Evidence("e", "Redland", "Wave", "x" * 1000))
     assert renderer(sample)["input_ids"].shape[1] == 420
+
+
+def test_another_process_renders_the_same(llava: Path, given: list[GeneratorSample]) -> None:
+    renderer = Renderer(llava, MULTIMODAL, max_tokens=600)
+    there = pickle.loads(pickle.dumps(renderer))  # as DataLoader passes it to a process that it does not fork
+    here, sent = renderer(given[0]), there(given[0])
+    assert here.keys() == sent.keys() and all(torch.equal(here[name], sent[name]) for name in here)
 
 
 def test_batches_are_filled_up_on_the_right(llava: Path, given: list[GeneratorSample]) -> None:
