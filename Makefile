@@ -10,6 +10,7 @@ QUERIES ?= $(DATA)/test.csv
 QUERY_IMAGES ?= $(DATA)/queries
 TRAIN_QUERIES ?= $(DATA)/train.csv
 NEGATIVES ?= artifacts/negatives.json
+BASE ?= meta-llama/Meta-Llama-3-8B-Instruct
 OUT ?= artifacts/$@
 HOST ?= 127.0.0.1
 PORT ?= 8000
@@ -21,8 +22,8 @@ BIN := .venv/bin
 OMGM := $(BIN)/python -m omgm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-wheel test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker eval sweep \
-	serve bench bench-gpu bench-maxsim weights
+.PHONY: help setup demo test test-wheel test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker \
+	train-generator eval sweep serve bench bench-gpu bench-maxsim weights
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +77,10 @@ train-reranker: mine-negatives  ## mine negatives, then train step 2 on TRAIN_QU
 	$(OMGM) train-reranker --profile $(PROFILE) --kb $(KB) --images $(IMAGES) --dataset $(DATASET) \
 		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --negatives $(NEGATIVES) --out $(OUT) $(ARGS)
 
+train-generator: index .venv/peft.stamp  ## fine-tune the chat model BASE on TRAIN_QUERIES with the evidence of our retrieval
+	$(OMGM) train-generator --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
+		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --base $(BASE) --out $(OUT) $(ARGS)
+
 eval: index  ## evaluate QUERIES on INDEX
 	$(OMGM) evaluate --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
 		--queries $(QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
@@ -117,8 +122,9 @@ $(DATA)/kb_wiki.json: .venv/base.stamp
 	$(BIN)/python -m demo.build --out $(DATA)
 
 .venv/base.stamp: EXTRAS = cpu
-.venv/dev.stamp: EXTRAS = cpu,dev,serve,openclip,flag,reference,interpret,sentencepiece,zim,parquet,hf,bem,dynvqa
-.venv/base.stamp .venv/dev.stamp: pyproject.toml constraints.txt
+.venv/peft.stamp: EXTRAS = cpu,peft
+.venv/dev.stamp: EXTRAS = cpu,dev,serve,openclip,flag,peft,reference,interpret,sentencepiece,zim,parquet,hf,bem,dynvqa
+.venv/base.stamp .venv/peft.stamp .venv/dev.stamp: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'

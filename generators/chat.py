@@ -77,9 +77,24 @@ class ChatGenerator:
 
     def _messages(self, request: GenerationRequest) -> tuple[list[Message], bool]:
         """Returns the prompt and whether its section was cut. Slow (tokenizer, JPEG), so not for the event loop."""
-        context, truncated = None, False
-        if (evidence := request.evidence) is not None:
-            text, truncated = self._cut(evidence.text, self._max_context_tokens)
-            context = section_passage(evidence.entity_title, evidence.section_title, text)
-        image = request.image if self._multimodal else None
-        return answer_messages(request.question, context, image, self._style), truncated
+        return request_messages(request, self._style, self._multimodal, self._max_context_tokens, self._cut)
+
+
+def request_messages(
+    request: GenerationRequest, style: Style, multimodal: bool, max_context_tokens: int, cut: Cut
+) -> tuple[list[Message], bool]:
+    """Returns the messages that request an answer, for serving and for training, and whether the section was cut.
+
+    Args:
+        request: Question, image and evidence.
+        style: The data set whose prompt of the paper is used.
+        multimodal: True sends the image as well.
+        max_context_tokens: Longest section text in tokens.
+        cut: Cuts the section.
+    """
+    context, truncated = None, False
+    if (evidence := request.evidence) is not None:
+        text, truncated = cut(evidence.text, max_context_tokens)
+        context = section_passage(evidence.entity_title, evidence.section_title, text)
+    image = request.image if multimodal else None
+    return answer_messages(request.question, context, image, style), truncated

@@ -206,7 +206,7 @@ class ChatClient:
         """Yields a successful response, its body unread if `stream` is true, and closes it."""
         body = {
             "model": self.model,
-            "messages": list(messages) if self.system_role else _without_system_role(messages),
+            "messages": list(messages) if self.system_role else without_system_role(messages),
             "max_tokens": max_tokens,
             "temperature": temperature,
             "stream": stream,
@@ -264,8 +264,8 @@ def text_part(text: str) -> Message:
     return {"type": "text", "text": text}
 
 
-def _without_system_role(messages: Sequence[Message]) -> list[Message]:
-    """Moves the system messages into the first of the others."""
+def without_system_role(messages: Sequence[Message]) -> list[Message]:
+    """Moves the system messages into the first of the others, for chat templates that refuse a system role."""
     said = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
     first, *others = [message for message in messages if message["role"] != "system"]
     content = first["content"]

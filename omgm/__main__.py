@@ -20,6 +20,7 @@ COMMANDS = (
     "train-encoder",
     "mine-negatives",
     "train-reranker",
+    "train-generator",
     "import-encoder",
     "import-reranker",
     "dataset",

@@ -110,6 +110,7 @@ def _question(row: Row, data_id: str, question_type: str | None, where: str) -> 
         data_split=sys.intern(text(row, "data_split", where)),
         numeric_range=_range(accepted, where) if numerical else None,
         style="infoseek",
+        reference=answers[0],  # `answer_eval` begins with any alias, "cn" before "China"
     )
 
 

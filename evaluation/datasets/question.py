@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +28,7 @@ class Question:
         numeric_range: For a numerical question, the lowest and the highest right answer.
         style: The data set whose rules judge the answer.
         other_image_ids: Further images of the same question, which are not used.
+        reference: The answer that a generator learns to give, where it is not the first of `answers`.
     """
 
     id: str
@@ -42,6 +43,8 @@ class Question:
     numeric_range: tuple[float, float] | None = None
     style: Style = "evqa"
     other_image_ids: tuple[str, ...] = ()
+    # Not part of what a run asks and judges, so runs from before this field still resume.
+    reference: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-import os
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,50 +15,17 @@ from llm.context import token_cut
 from llm.prompts import answer_messages
 from retriever.texts import section_passage
 from retriever.types import Evidence, GenerationRequest
-from tests.paths import ROOT
+from tests.fakes.transformers_server import needs_server, transformers_serve
 
-# `retriever.models` first: it lets transformers be imported beside a torchvision built for another PyTorch.
-COMMAND = "import sys, retriever.models; from transformers.cli.transformers import main; sys.exit(main())"
-MISSING = [name for name in ("openai", "accelerate", "fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
-pytestmark = pytest.mark.skipif(
-    bool(MISSING),
-    reason=f"needs transformers[serving]; missing: {MISSING}",
-)
+pytestmark = needs_server
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     folder = tmp_path_factory.mktemp("llama")
     _write_model(folder)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = (folder / "log.txt").open("w")
-    options = ["--device", "cpu", "--port", str(port), "--host", "127.0.0.1"]
-    command = [sys.executable, "-c", COMMAND, "serve", str(folder), *options]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
-    (folder / "home" / "hub").mkdir(parents=True)  # its list of models fails without
-    root = ROOT
-    process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=root)
-    try:
-        url = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 90
-        while not _healthy(url):
-            if process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"transformers serve did not start: {(folder / 'log.txt').read_text()[-2000:]}")
-            time.sleep(0.2)
+    with transformers_serve(folder) as url:
         yield url, str(folder)
-    finally:
-        process.terminate()
-        process.wait(20)
-        log.close()
-
-
-def _healthy(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/health", timeout=1).is_success
-    except httpx.HTTPError:
-        return False
 
 
 def _write_model(folder: Path) -> None:

@@ -23,8 +23,11 @@ FLAGS = {
     "train-encoder": "--kb --kb-format --images --dataset --queries --query-images --out --steps --minutes --seed",
     "mine-negatives": "--profile --set --index --dataset --queries --query-images --images --out",
     "train-reranker": "--kb --kb-format --images --dataset --queries --query-images --negatives --out --steps "
-    "--minutes --seed --recipe --epochs --batch-size --accumulate --learning-rate --warmup --precision --tokens-per-forward "
-    "--workers --max-bad",
+    "--minutes --seed --recipe --epochs --batch-size --accumulate --learning-rate --warmup --precision "
+    "--tokens-per-forward --workers --max-bad",
+    "train-generator": "--profile --set --index --dataset --queries --query-images --base --out --seed --most "
+    "--samples-only --epochs --steps --learning-rate --batch-size --accumulate --rank --lora-alpha --max-tokens "
+    "--gradient-checkpointing --save-every --workers",
     "import-encoder": "--config --tokenizer --out --json FILE",
     "import-reranker": "--kind --base --tokenizer --out --json FILE",
     "dataset": "check export",

@@ -132,6 +132,12 @@ def test_encodings(tmp_path: Path) -> None:
     assert "line 1: field question is not valid Unicode (surrogates not allowed)" in refused("dynvqa", lines)
 
 
+def test_the_reference_of_infoseek_is_its_answer_and_no_alias(tmp_path: Path) -> None:
+    questions = load("infoseek", write_infoseek(tmp_path, [INFOSEEK | {"answer": ["People's Republic of China"]}]))
+    assert questions[0].answers == ("cn", "China")
+    assert questions[0].reference == "People's Republic of China"
+
+
 @pytest.mark.parametrize("types", [["String", "Numerical"], None])
 @pytest.mark.parametrize("name", ["infoseek_val", "infoseek_dev"])
 def test_infoseek_rows(tmp_path: Path, types: list[str] | None, name: str) -> None:

@@ -1,0 +1,195 @@
+"""Fine-tune the generator: LoRA on samples that our own retrieval makes."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omgm.commands.common import add_profile, add_questions, finder, load_questions, positive, profile_of
+
+if TYPE_CHECKING:
+    from omgm.profile import Profile
+    from retriever.protocols import QueryRetriever
+    from training.generator.config import GeneratorTrainingConfig
+
+SERVED = "omgm-adapter"
+"""The adapter's name on the server."""
+PORT = 8001
+"""The port of vLLM in our documents; `omgm serve` has 8000."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    add_profile(parser)
+    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the index that build-index wrote")
+    add_questions(parser)
+    parser.add_argument(
+        "--base", required=True, metavar="MODEL", help="the chat model: a folder, org/name or org/name@revision"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="DIR", help="the folder for samples, adapter and profile"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
+    samples = parser.add_argument_group("samples")
+    samples.add_argument(
+        "--most", type=positive, default=100_000, metavar="N", help="most samples, randomly selected (%(default)s)"
+    )
+    samples.add_argument("--samples-only", action="store_true", help="stop before the training")
+    training = parser.add_argument_group("training (by default with the paper's settings)")
+    training.add_argument("--epochs", type=positive, default=1, metavar="N", help="(%(default)s)")
+    training.add_argument("--steps", type=positive, metavar="N", help="stop after N steps instead")
+    training.add_argument("--learning-rate", type=float, default=2e-5, metavar="R", help="(%(default)s)")
+    training.add_argument(
+        "--batch-size", type=positive, default=16, metavar="N", help="samples at once per GPU (%(default)s)"
+    )
+    training.add_argument(
+        "--accumulate", type=positive, default=8, metavar="N", help="such batches per step (%(default)s)"
+    )
+    training.add_argument("--rank", type=positive, default=128, metavar="R", help="the adapter's rank (%(default)s)")
+    training.add_argument("--lora-alpha", type=positive, default=256, metavar="A", help="its scale (%(default)s)")
+    training.add_argument("--max-tokens", type=positive, metavar="N", help="longest sample; by default all it reads")
+    training.add_argument(
+        "--gradient-checkpointing", action="store_true", help="less memory, about a third more computation"
+    )
+    training.add_argument(
+        "--save-every", type=positive, default=50, metavar="N", help="steps between checkpoints (%(default)s)"
+    )
+    training.add_argument(
+        "--workers", type=int, default=0, metavar="N", help="processes that load images (%(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Makes the samples, trains the adapter, writes `profile.toml` and prints how to serve it."""
+    profile = profile_of(args)
+
+    from evaluation.run import commit
+    from omgm.downloads.hub import hub_model
+    from omgm.profile import is_folder
+    from training.generator.lora import require_peft
+    from training.generator.rendering import PromptSettings, Renderer
+    from training.generator.train import ADAPTER, train_generator
+
+    require_peft()
+    base, config = base_folder(args.base), _config(args, profile)
+    asked = profile.generator
+    prompt = PromptSettings(
+        style=asked.style,
+        multimodal=asked.multimodal,
+        system_role=asked.system_role,
+        max_context_tokens=asked.max_context_tokens,
+    )
+    Renderer(base, prompt, config.max_tokens)  # retrieval may take hours: what does not fit the base shows before
+    samples = _samples(args, profile)
+    if args.samples_only:
+        print(samples)
+        return
+    if is_folder(args.base):
+        name, revision = str(base.resolve()), None
+    else:
+        model = hub_model(args.base)
+        name, revision = model.repo, model.revision
+    report = train_generator(base, samples, args.out, prompt, config, name=name, revision=revision, commit=commit())
+    if int(os.environ.get("RANK", "0")):
+        return
+    tokenizer = name if revision is None else f"{name}@{revision}"
+    path = _write_profile(args, profile, tokenizer if (base / "tokenizer.json").is_file() else "")
+    serve = ["vllm", "serve", name, *(["--revision", revision] if revision else []), "--port", str(PORT)]
+    serve += ["--generation-config", "vllm", "--enable-lora", "--max-lora-rank", str(config.max_lora_rank)]
+    serve += ["--lora-modules", f"{SERVED}={(args.out / ADAPTER).resolve()}"]
+    print(f"trained, loss {report['metrics']['train_loss']:.3f}; serve it with\n  {shlex.join(serve)}")
+    print(f"and use it with --profile {path}")
+
+
+def base_folder(base: str) -> Path:
+    """Returns the folder of the chat model that `--base` names. Never uses the network.
+
+    Raises:
+        ValueError: It is not on this machine; the message says how to get it.
+    """
+    from omgm.downloads.hub import hub_model, local_folder
+    from omgm.profile import is_folder
+
+    if is_folder(base):
+        folder = Path(base).expanduser()
+        if not (folder / "config.json").is_file():
+            raise ValueError(f"--base: {folder} has no config.json; name the folder of a model of transformers")
+        return folder
+    model = hub_model(base, "--base")
+    try:
+        return local_folder(base)
+    except ValueError as error:
+        revision = f" --revision {model.revision}" if model.revision else ""
+        raise ValueError(
+            f"--base: {base} is not on this machine, or not all of it; run: hf download {model.repo}{revision}"
+        ) from error
+
+
+def _config(args: argparse.Namespace, profile: Profile) -> GeneratorTrainingConfig:
+    from omgm.parts import placement
+    from training.generator.config import GeneratorTrainingConfig
+
+    device, dtype = placement(profile)
+    return GeneratorTrainingConfig(
+        epochs=args.epochs,
+        steps=args.steps,
+        learning_rate=args.learning_rate,
+        batch_size=args.batch_size,
+        accumulate=args.accumulate,
+        rank=args.rank,
+        lora_alpha=args.lora_alpha,
+        max_tokens=args.max_tokens,
+        seed=args.seed,
+        gradient_checkpointing=args.gradient_checkpointing,
+        save_every=args.save_every,
+        workers=args.workers,
+        device=device,
+        dtype=str(dtype).removeprefix("torch."),
+    )
+
+
+def _samples(args: argparse.Namespace, profile: Profile) -> Path:
+    """Makes the samples and returns their file; the retriever's memory is free again afterward."""
+    import torch
+
+    from indexes.manifest import read_manifest
+    from omgm.parts import open_retriever
+    from training.generator.samples import SAMPLES, make_samples
+
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not (args.out / SAMPLES).is_file():
+        raise ValueError(f"{args.out / SAMPLES} does not exist; make it in one process first, with --samples-only")
+    # Retrieval alone: training with other settings of the generator takes the same samples.
+    retrieval = profile.model_dump(mode="json", include={"encoder", "search", "fusion", "sections"})
+
+    def retriever() -> QueryRetriever:
+        return open_retriever(profile, args.index)
+
+    path = make_samples(
+        retriever,
+        load_questions(args),
+        finder(args),
+        args.out,
+        multimodal=profile.generator.multimodal,
+        most=args.most,
+        seed=args.seed,
+        made_with={"index": read_manifest(args.index).inputs.model_dump(mode="json"), "profile": retrieval},
+    )
+    gc.collect()
+    torch.cuda.empty_cache()
+    return path
+
+
+def _write_profile(args: argparse.Namespace, profile: Profile, tokenizer: str) -> Path:
+    from omgm.profile import parse_overrides, write_profile
+
+    served = {
+        "generator.kind": "openai",
+        "generator.base_url": profile.generator.base_url or f"http://127.0.0.1:{PORT}",
+        "generator.model": SERVED,
+        "generator.tokenizer": tokenizer,
+    }
+    return write_profile(args.out, args.profile, parse_overrides(args.overrides) | served)

@@ -1,0 +1,92 @@
+"""The model that is fine-tuned: published weights, frozen, and a LoRA adapter on the language model's linear layers."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedModel
+
+from training.generator.config import GeneratorTrainingConfig
+from training.generator.rendering import reads_images
+
+if TYPE_CHECKING:
+    from peft import LoraConfig, PeftModel
+
+
+def require_peft() -> None:
+    """Checks that what the training needs beyond the base install is there.
+
+    Raises:
+        ValueError: It is not; the message says how to install it.
+    """
+    missing = [name for name in ("peft", "accelerate") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ValueError(f"fine-tuning a generator needs {' and '.join(missing)}: pip install 'omgm[peft]'")
+
+
+def load_base(folder: Path, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+    """Loads a chat model of transformers, text-only or multimodal, from safetensors; no code of its folder runs."""
+    kind = AutoModelForImageTextToText if reads_images(AutoConfig.from_pretrained(folder)) else AutoModelForCausalLM
+    model: PreTrainedModel = kind.from_pretrained(folder, dtype=dtype, use_safetensors=True)
+    model.config.use_cache = False  # of no use without generation
+    return model
+
+
+def language_linears(model: PreTrainedModel) -> list[str]:
+    """Returns the names of all linear layers of the language model.
+
+    Its output layer is not one of them, nor are image tower and projector, as in LLaVA-1.5's LoRA training.
+
+    Raises:
+        ValueError: It has none.
+    """
+    inside = set(model.get_decoder().modules())
+    names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear) and module in inside]
+    if not names:
+        raise ValueError(f"{model.name_or_path}: {type(model).__name__} has no linear layers for LoRA")
+    return names
+
+
+def add_adapter(model: PreTrainedModel, config: GeneratorTrainingConfig) -> PeftModel:
+    """Freezes a model and puts a new adapter on it, whose weights are in float32."""
+    from peft import LoraConfig, get_peft_model
+
+    settings = LoraConfig(
+        r=config.rank,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=config.dropout,
+        target_modules=language_linears(model),
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
+    if config.gradient_checkpointing:
+        # The reentrant kind would lose all gradients here, where no input requires one.
+        enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+        enable({"use_reentrant": False})
+    torch.manual_seed(config.seed)
+    with warnings.catch_warnings():
+        # peft 0.21 asks for a property by the name that it had before transformers 5.23.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+        return cast("PeftModel", get_peft_model(model, settings))
+
+
+def save_adapter(model: PeftModel, folder: Path, base: str, revision: str | None) -> None:
+    """Writes `adapter_model.safetensors` and `adapter_config.json`, which PEFT and vLLM read.
+
+    Args:
+        model: The trained model.
+        folder: The folder to write to.
+        base: The folder or hub name of the base model, as the configuration notes it.
+        revision: Its revision on the hub.
+    """
+    settings = cast("LoraConfig", model.peft_config["default"])
+    settings.base_model_name_or_path, settings.revision = base, revision
+    settings.target_modules = sorted(settings.target_modules or ())  # a set: its order would change from run to run
+    # No look at the hub for a changed vocabulary: the embeddings are as published.
+    model.save_pretrained(str(folder), save_embedding_layers=False)
+    (folder / "README.md").unlink()  # an empty form for a model card

@@ -1,0 +1,241 @@
+"""Training samples of the generator: questions with the evidence that our own retrieval finds (appendix C.3)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from indexes.growing import GrowingLines
+from indexes.progress import progress_bar
+from retriever.evidence import best_evidence
+from retriever.files import write_lines, write_whole
+from retriever.images import load_image
+from retriever.protocols import QueryRetriever
+from retriever.types import Evidence, Query
+
+logger = logging.getLogger(__name__)
+
+SAMPLES = "samples.jsonl"
+LEFT_OUT = "left_out.jsonl"
+_JOURNAL = "samples.journal"
+_NOTE = "samples.json"
+
+
+class AnsweredQuestion(Protocol):
+    """A question with its right answers, as the samples need it."""
+
+    @property
+    def id(self) -> str:
+        """The question's id."""
+
+    @property
+    def question(self) -> str:
+        """Its words."""
+
+    @property
+    def image_id(self) -> str:
+        """Id of its image."""
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """Alternatives, any of which is right; the items of a list are separated by `&&`."""
+
+    @property
+    def reference(self) -> str:
+        """The answer to learn, where it is not the first of `answers`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorSample:
+    """A line of `samples.jsonl`: what the generator is given, and what it is to answer.
+
+    Attributes:
+        id: Id of the question.
+        question: Its words.
+        answer: The answer to learn.
+        evidence: The section that our retrieval found, whether right or wrong, as at inference.
+        image: Path of the question's image; `None` for a text-only generator.
+    """
+
+    id: str
+    question: str
+    answer: str
+    evidence: Evidence
+    image: str | None = None
+
+
+def target_answer(question: AnsweredQuestion) -> str:
+    """Returns the answer to learn, the items of a list joined by ", "; empty if the question has none."""
+    answer = question.reference or next((answer for answer in question.answers if answer), "")
+    return ", ".join(item.strip() for item in answer.split("&&") if item.strip())
+
+
+def make_samples(
+    open_retriever: Callable[[], QueryRetriever],
+    questions: Sequence[AnsweredQuestion],
+    image_of: Callable[[str], Path | None],
+    out: Path,
+    *,
+    multimodal: bool,
+    most: int = 100_000,
+    seed: int = 0,
+    made_with: dict[str, Any] | None = None,
+    batch_size: int = 16,
+    progress: bool = True,
+) -> Path:
+    """Writes samples of randomly selected questions to `out/samples.jsonl` and returns its path.
+
+    `out/left_out.jsonl` lists the questions that cannot be used, with the reasons. A killed run resumes after its last
+    whole batch, and a finished one is not repeated.
+
+    Args:
+        open_retriever: Opens what finds the evidence; not called if all samples are there.
+        questions: The training questions.
+        image_of: Finds the file of an image by its id.
+        out: The folder to write to, created if absent.
+        multimodal: True notes the image of every sample.
+        most: Most samples; fewer usable questions are all used.
+        seed: Seed of the selection.
+        made_with: What else the samples depend on (index, settings), as plain JSON; a resumed run must agree in it.
+        batch_size: Questions per batch.
+        progress: Shows a progress bar.
+
+    Raises:
+        ValueError: No question can be used, two share an id, or `out` has samples of other inputs.
+    """
+    if len({question.id for question in questions}) != len(questions):
+        raise ValueError("two questions share an id; give every question its own")
+    asked = "\n".join(repr((q.id, q.question, q.image_id, target_answer(q))) for q in questions)
+    digest = hashlib.sha256(asked.encode()).hexdigest()
+    note = {"questions": digest, "most": most, "seed": seed, "multimodal": multimodal, **(made_with or {})}
+    out.mkdir(parents=True, exist_ok=True)
+    check_note(out / _NOTE, note)
+    if (out / SAMPLES).is_file():
+        return out / SAMPLES
+    chosen, left_out = _select(questions, image_of, most, seed)
+    journal, retriever = out / _JOURNAL, open_retriever()
+    bar = progress_bar(total=len(chosen), desc="samples", unit="question", shown=progress)
+    with GrowingLines(journal, batch_size, len(chosen)) as lines, bar:
+        bar.update(lines.done)
+        while lines.done < len(chosen):
+            batch = chosen[lines.done : lines.done + batch_size]
+            lines.append(_retrieve(retriever, batch, multimodal))
+            bar.update(len(batch))
+    with journal.open(encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    left_out += [row for row in rows if "reason" in row]
+    for reason, count in Counter(row["reason"] for row in left_out).items():
+        logger.warning("%d of %d questions left out: %s", count, len(questions), reason)
+    write_lines(out / LEFT_OUT, left_out)
+    samples = [row for row in rows if "reason" not in row]
+    if not samples:
+        raise ValueError(f"none of {len(questions)} questions can be trained on; {out / LEFT_OUT} says why")
+    write_lines(out / SAMPLES, samples)
+    journal.unlink()
+    return out / SAMPLES
+
+
+def read_samples(path: Path) -> list[GeneratorSample]:
+    """Reads the samples that `make_samples` wrote.
+
+    Raises:
+        ValueError: A line is not a sample; the message names it.
+    """
+    samples = []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                row = json.loads(line)
+                samples.append(GeneratorSample(**row | {"evidence": Evidence(**row["evidence"])}))
+            except (ValueError, TypeError, LookupError) as error:
+                raise ValueError(f"{path}:{number}: not a sample ({error}); delete the file to make it anew") from error
+    return samples
+
+
+def count_left_out(samples: Path) -> dict[str, int]:
+    """Returns how many questions were left out of a file of samples, by reason."""
+    path = samples.with_name(LEFT_OUT)
+    if not path.is_file():
+        return {}
+    with path.open(encoding="utf-8") as file:
+        return dict(Counter(json.loads(line)["reason"] for line in file))
+
+
+def check_note(path: Path, note: dict[str, Any], *, write: bool = True) -> bool:
+    """Checks that a run began with the same inputs; returns whether it began at all.
+
+    Args:
+        path: The file that notes the inputs.
+        note: The inputs of this run, as plain JSON.
+        write: Notes them, if no run began.
+
+    Raises:
+        ValueError: The inputs differ; the message names the differences.
+    """
+    if path.is_file():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        now = json.loads(json.dumps(note))
+        different = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+        if different:
+            raise ValueError(
+                f"{path}: from a run with another {', '.join(different)}; choose another --out or delete {path.parent}"
+            )
+        return True
+    if write:
+        write_whole(path, json.dumps(note, indent=2, ensure_ascii=False).encode() + b"\n")
+    return False
+
+
+_Row = dict[str, Any]
+
+
+def _select(
+    questions: Sequence[AnsweredQuestion], image_of: Callable[[str], Path | None], most: int, seed: int
+) -> tuple[list[tuple[AnsweredQuestion, Path]], list[_Row]]:
+    """Returns random usable questions, in their order, each with its image, and those that cannot be used."""
+    usable: list[tuple[AnsweredQuestion, Path]] = []
+    left_out: list[_Row] = []
+    for question in questions:
+        if not target_answer(question):
+            left_out.append({"id": question.id, "reason": "no answer"})
+        elif (path := image_of(question.image_id)) is None:
+            left_out.append({"id": question.id, "reason": "the image is missing"})
+        else:
+            usable.append((question, path))
+    rng = random.Random(f"{seed}:samples")
+    rows = sorted(rng.sample(range(len(usable)), min(most, len(usable))))
+    return [usable[row] for row in rows], left_out
+
+
+def _retrieve(
+    retriever: QueryRetriever, batch: Sequence[tuple[AnsweredQuestion, Path]], multimodal: bool
+) -> list[_Row]:
+    """Returns a line of the journal per question: its sample, or the reason why it has none."""
+    queries: dict[str, Query] = {}
+    rows: dict[str, _Row] = {}
+    for question, path in batch:
+        try:
+            queries[question.id] = Query(load_image(path), question.question, question.id)
+        except ValueError as error:
+            logger.warning("%s", error)
+            rows[question.id] = {"id": question.id, "reason": "the image is unreadable"}
+    results = retriever.retrieve(list(queries.values())) if queries else []
+    found = {r.query_id: best_evidence(retriever.index, r.candidates) for r in results}
+    for question, path in batch:
+        if question.id in rows:
+            continue
+        evidence = found[question.id]
+        if evidence is None:
+            rows[question.id] = {"id": question.id, "reason": "retrieval found no section"}
+        else:
+            image = str(path.resolve()) if multimodal else None
+            sample = GeneratorSample(question.id, question.question, target_answer(question), evidence, image)
+            rows[question.id] = asdict(sample)
+    return [rows[question.id] for question, _ in batch]

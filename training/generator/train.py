@@ -1,0 +1,236 @@
+"""The generator's fine-tuning: a LoRA adapter on samples of our own retrieval."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import shutil
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+from indexes.progress import progress_bar
+from retriever.files import sha256_of, write_whole
+from training.curve import Curve
+from training.generator.config import GeneratorTrainingConfig
+from training.generator.lora import add_adapter, load_base, require_peft, save_adapter
+from training.generator.rendering import Collator, PromptSettings, Renderer
+from training.generator.samples import check_note, count_left_out, read_samples
+
+logger = logging.getLogger(__name__)
+
+ADAPTER = "adapter"
+REPORT = "training.json"
+CHECKPOINTS = "checkpoints"
+"""Trainer's files, among them pickles, which are read as weights only; removed once the adapter is written."""
+
+_MAY_CHANGE = ("device", "workers", "save_every")
+
+
+def train_generator(
+    base: Path,
+    samples: Path,
+    out: Path,
+    prompt: PromptSettings,
+    config: GeneratorTrainingConfig = GeneratorTrainingConfig(),  # noqa: B008  frozen
+    *,
+    name: str | None = None,
+    revision: str | None = None,
+    commit: str | None = None,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Trains an adapter, writes it to `out/adapter` and returns the content of `out/training.json`.
+
+    A killed run resumes from its last checkpoint, and a finished one is not repeated. Several GPUs take one process
+    each (`torchrun`), of which the first one writes.
+
+    Args:
+        base: Folder of the model to fine-tune.
+        samples: The file that `make_samples` wrote.
+        out: Folder for `adapter/`, `checkpoints/`, `training.json`, `curve.csv` and `curve.png`.
+        prompt: How the generator will be asked.
+        config: The settings of the training.
+        name: The base as the adapter names it, `org/name` on the hub; by default its folder.
+        revision: The base's revision on the hub.
+        commit: The commit of the code, for the report.
+        progress: Shows a progress bar.
+
+    Raises:
+        ValueError: peft is not installed, the base does not fit, a sample cannot be rendered, or `out` has a run with
+            other settings.
+        FloatingPointError: The loss is not finite.
+    """
+    require_peft()
+    name = name or str(base.resolve())
+    identity = {
+        "base": name,
+        "revision": revision,
+        "samples": sha256_of(samples),
+        **asdict(prompt),
+        **{key: value for key, value in asdict(config).items() if key not in _MAY_CHANGE},
+    }
+    arguments = _arguments(out / CHECKPOINTS, config)
+    if not _begun(out, identity, write=arguments.should_save) or not (out / REPORT).is_file():
+        given = read_samples(samples)
+        renderer = Renderer(base, prompt, config.max_tokens)
+        renderer(given[0])  # what does not fit the base shows before its weights are loaded
+        model = add_adapter(load_base(base, getattr(torch, config.dtype)), config)
+        trainer = Trainer(
+            model=model,
+            args=arguments,
+            train_dataset=given,
+            data_collator=Collator(renderer),
+            callbacks=[_Watch(out, progress)],
+        )
+        trainer.remove_callback(PrinterCallback)  # a line per step; the bar and the curve say the same
+        trainer.train(resume_from_checkpoint=_last_checkpoint(out / CHECKPOINTS))
+        losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+        report = {
+            "kind": "generator",
+            "base": {"model": name, "revision": revision},
+            "settings": {**asdict(prompt), **asdict(config)},
+            "data": {"samples": len(given), "left_out": count_left_out(samples), "sha256": identity["samples"]},
+            "metrics": {
+                "steps": trainer.state.global_step,
+                "epochs": trainer.state.epoch,
+                "train_loss": sum(losses) / len(losses),
+                "last_loss": losses[-1],
+                "trained_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+            },
+            "commit": commit,
+        }
+        if not trainer.is_world_process_zero():
+            return report
+        partial = out / f"{ADAPTER}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        save_adapter(model, partial, name, revision)
+        shutil.rmtree(out / ADAPTER, ignore_errors=True)
+        os.replace(partial, out / ADAPTER)
+        write_whole(out / REPORT, json.dumps(report, indent=2, ensure_ascii=False).encode() + b"\n")
+    if arguments.should_save:
+        for folder in _checkpoints(out / CHECKPOINTS):
+            shutil.rmtree(folder)
+    content: dict[str, Any] = json.loads((out / REPORT).read_text(encoding="utf-8"))
+    return content
+
+
+def _arguments(folder: Path, config: GeneratorTrainingConfig) -> TrainingArguments:
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=config.epochs,
+        max_steps=-1 if config.steps is None else config.steps,
+        per_device_train_batch_size=config.batch_size,
+        gradient_accumulation_steps=config.accumulate,
+        learning_rate=config.learning_rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=config.warmup,  # below 1: a share of all steps
+        weight_decay=0.0,
+        optim="adamw_torch",
+        seed=config.seed,
+        bf16=config.dtype == "bfloat16",
+        use_cpu=config.device == "cpu",
+        dataloader_num_workers=config.workers,
+        ddp_find_unused_parameters=False,  # every batch uses the whole adapter
+        remove_unused_columns=False,  # the collator takes the samples themselves
+        save_steps=config.save_every,
+        save_total_limit=1,
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        disable_tqdm=True,  # `_Watch` has a bar that fits logs too
+        report_to="none",
+    )
+    if arguments.n_gpu > 1:
+        raise ValueError(
+            f"one process sees {arguments.n_gpu} GPUs; start one process per GPU (torchrun --nproc-per-node "
+            f"{arguments.n_gpu} -m omgm train-generator ...), or choose one with CUDA_VISIBLE_DEVICES"
+        )
+    return arguments
+
+
+class _Watch(TrainerCallback):
+    """Shows a bar, writes the curve step by step, and ends a training whose loss is not finite.
+
+    Args:
+        out: Folder of the curve.
+        progress: Shows the bar.
+    """
+
+    def __init__(self, out: Path, progress: bool) -> None:
+        self._out, self._progress = out, progress
+        self._curve: Curve | None = None
+        self._bar: tqdm[Any] | None = None
+        self._started = 0.0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Opens the curve, which keeps its rows up to the step that the run resumes from."""
+        self._started = time.monotonic()
+        if state.is_world_process_zero:
+            self._curve = Curve(self._out, state.global_step)
+            self._started -= float(self._curve.rows[-1]["seconds"]) if self._curve.rows else 0.0
+            self._bar = progress_bar(
+                total=state.max_steps,
+                initial=state.global_step,
+                desc="generator",
+                unit="step",
+                shown=self._progress,
+            )
+
+    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Adds a row.
+
+        Raises:
+            FloatingPointError: The loss is not finite.
+        """
+        logs: dict[str, float] = kwargs["logs"]
+        if "loss" not in logs:  # the summary at the end
+            return
+        if not math.isfinite(logs["loss"]):
+            step = state.global_step
+            raise FloatingPointError(f"loss is {logs['loss']} at step {step}; a lower learning_rate may help")
+        if self._curve is not None:
+            seconds = time.monotonic() - self._started
+            self._curve.add(state.global_step, logs["loss"], logs["learning_rate"], seconds, {})
+        if self._bar is not None:
+            self._bar.set_postfix_str(f"loss {logs['loss']:.3f}", refresh=False)
+            self._bar.update(state.global_step - self._bar.n)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Draws the curve."""
+        if self._curve is not None:
+            self._curve.draw()
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _begun(out: Path, identity: dict[str, Any], *, write: bool) -> bool:
+    """Returns whether this run was begun before; if not, makes place for it."""
+    note = out / CHECKPOINTS / "run.json"
+    if write and not note.is_file():
+        (out / REPORT).unlink(missing_ok=True)  # of another run, whose checkpoints were deleted
+        note.parent.mkdir(parents=True, exist_ok=True)
+    return check_note(note, identity, write=write)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """Returns the folders of a run's checkpoints, whole or not, the oldest first."""
+    return sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def _last_checkpoint(folder: Path) -> str | None:
+    """Returns the last whole checkpoint: Trainer writes its state last, so a kill leaves none, or half of one."""
+    for path in reversed(_checkpoints(folder)):
+        try:
+            json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            logger.warning("%s: not whole, the run was killed while it was written; taking the one before", path)
+        else:
+            logger.info("%s: resuming", path)
+            return str(path)
+    return None
