@@ -204,7 +204,7 @@ class _Watch(TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Draws the curve."""
         if self._curve is not None:
-            self._curve.draw()
+            self._curve.close()
         if self._bar is not None:
             self._bar.close()
 
