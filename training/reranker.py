@@ -32,6 +32,9 @@ class Reranker(nn.Module):
         start = math.log(TEMPERATURE) if log_temperature else TEMPERATURE
         self.learned_temperature = nn.Parameter(torch.tensor(start, device=fusion.query_tokens.device))
         self.fusion.vision.requires_grad_(False)
+        last = self.fusion.qformer.encoder.layer[-1]
+        for unread in (last.intermediate, last.output):  # its outputs for texts, which nobody reads
+            unread.requires_grad_(False)
 
     def train(self, mode: bool = True) -> Reranker:
         """Sets training mode for all but the image tower, which is frozen; returns itself."""

@@ -118,7 +118,9 @@ def _train(
     samples, store = _samples(start, tower, data, out, config, recipe, defaults, max_tokens, processes, progress)
     logger.info("%d questions to train on, %d to validate on", len(samples.training), len(samples.validation))
 
-    model = Reranker(start, recipe.log_temperature, getattr(torch, config.precision)).to(processes.device)
+    default = torch.float32 if processes.device.type == "cpu" else torch.bfloat16
+    precision = default if config.precision is None else getattr(torch, config.precision)
+    model = Reranker(start, recipe.log_temperature, precision).to(processes.device)
     order = Order(samples.training, recipe.batch_size, config.accumulate, processes.count, config.seed)
     make = BatchMaker(
         samples,
@@ -145,7 +147,7 @@ def _train(
         "image tower": tower,
         "samples": samples.digest,
         "recipe": asdict(recipe),
-        "precision": config.precision,
+        "precision": str(precision).removeprefix("torch."),
         "max_tokens": max_tokens,
         "tokens_per_forward": config.tokens_per_forward,
         "validation_share": config.validation_share,

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--accumulate", type=positive, default=1, metavar="N", help="parts of a step (%(default)s)")
     add("--learning-rate", type=float, metavar="R", help="peak learning rate")
     add("--warmup", type=float, metavar="SHARE", help="share of the run in which the learning rate rises, in 0..1")
-    add("--precision", choices=PRECISIONS, default="bfloat16", help="of matrix products (%(default)s)")
+    add("--precision", choices=PRECISIONS, help="of matrix products (bfloat16 on a GPU, float32 on a CPU)")
     add = parser.add_argument_group("memory and data").add_argument
     add("--tokens-per-forward", type=positive, metavar="N", help="tokens that go through the Q-Former at once (8192)")
     add("--workers", type=int, metavar="N", help="processes that decode images; by default one per core beside a GPU")
@@ -56,14 +56,14 @@ def run(args: argparse.Namespace) -> None:
     from training.prepare import RerankerData
     from training.train_reranker import shared_tower, train_reranker
 
-    given = ("steps", "minutes", "epochs", "batch_size", "learning_rate", "warmup", "tokens_per_forward", "workers")
+    names = ("steps", "minutes", "epochs", "batch_size", "learning_rate", "warmup", "precision", "tokens_per_forward")
+    given = {name: getattr(args, name) for name in (*names, "workers", "max_bad")}
     config = RerankerTrainingConfig(
         seed=args.seed,
         device=placement(profile)[0],
         recipe=args.recipe,
         accumulate=args.accumulate,
-        precision=args.precision,
-        **{name: getattr(args, name) for name in (*given, "max_bad") if getattr(args, name) is not None},
+        **{name: value for name, value in given.items() if value is not None},
     )
     data = RerankerData(
         kb=existing(args.kb, "--kb"),

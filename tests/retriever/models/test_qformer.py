@@ -121,3 +121,26 @@ def test_a_folder_that_does_not_fit_is_refused(fusion: QFormerFusion, tmp_path: 
     path.unlink()
     with pytest.raises(ValueError, match="not found"):
         QFormerFusion.load(tmp_path)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_tokens_are_those_of_transformers(layers: int) -> None:
+    torch.manual_seed(layers)
+    config = SmallCLIPConfig(image_size=32, channels=(8, 8, 16, 16), vision_heads=2)
+    tokenizer = train_tokenizer(TEXTS, 200, 24)
+    model = QFormerFusion.create(
+        SmallVision(config), config, tokenizer, PixelPreparation(32), hidden_size=32, layers=layers, max_text_tokens=24
+    )
+    ids, mask = model.tokenize(TEXTS)
+    features = torch.randn(4, 5, 16)
+    queries = model.query_tokens.expand(4, -1, -1)
+    whole = model.qformer(
+        query_embeds=model.embeddings(input_ids=ids, query_embeds=queries),
+        query_length=32,
+        attention_mask=torch.cat([mask.new_ones(4, 32), mask], dim=1),
+        encoder_hidden_states=model.vision_norm(features),
+    ).last_hidden_state[:, :32]
+    fused = model.fuse_tokens(features, ids, mask)
+    torch.testing.assert_close(fused, whole, atol=1e-5, rtol=1e-5)
+    one, other = (torch.autograd.grad(tokens.square().sum(), model.query_tokens)[0] for tokens in (fused, whole))
+    torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-4)

@@ -1,0 +1,330 @@
+"""Step 2's training against a plain re-creation of the published loop: samples per second, hours, memory.
+
+    python benchmarks/train.py --out artifacts/bench-train.json                  embedded sizes, on a CPU
+    python benchmarks/train.py --size full --device cuda --out ...               BLIP-2's sizes, random weights, one GPU
+
+The published loop (facts, not code): every sample decodes and encodes 17 images, each through the frozen tower; every
+text is tokenized anew and padded to the longest that the model reads; the question, the evidence and the 15 negatives
+go through the Q-Former with eager attention; AdamW and OneCycleLR; no cache, no sharing within a batch. Both loops use
+the same weights, samples, text limit and precision, and take turns in one run.
+
+`samples_per_s` is the trainer's once features and token ids are on disk; `hours_191k` is one epoch of the paper's
+191,000 samples with it, plus the time to encode 200,000 images and to tokenize the articles of 200,000 entities at the
+rates measured here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import resource
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.flop_counter import FlopCounterMode
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.full_size import PAPER, TINY, build_fusion, tokenizer
+from benchmarks.training_data import Sizes, write_data
+from indexes.formats import read_knowledge_base
+from retriever.images import load_image
+from retriever.models.pixels import PixelPreparation
+from retriever.models.qformer import QFormerFusion
+from retriever.models.small_clip import SmallCLIPConfig, SmallVision
+from retriever.texts import blip_caption, section_passage
+from training.batches import BatchMaker, Feeder, Order
+from training.features import FeatureStore, compute_features
+from training.losses import contrastive_loss, mean_max_sim
+from training.prepare import TEXTS_NAME, TOKEN_DTYPE, RerankerData, prepare
+from training.processes import Processes
+from training.reranker import Reranker
+from training.rows import Rows
+from training.samples import SampleSet
+
+EPOCH, IMAGES, ENTITIES = 191_000, 200_000, 200_000
+BATCH = 8
+TOKENS = 8192
+SIZES = Sizes(questions=2000, entities=3000, query_images=1000, side=1024, pictures=200)
+PEAK_FLOPS = 989e12
+"""bfloat16 on an H100 or H200 SXM, without sparsity."""
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("artifacts/bench-train.json"))
+    parser.add_argument("--size", choices=["tiny", "embedded", "full"], default="embedded")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--precision", choices=["bfloat16", "float32"], default="bfloat16", help="of both loops")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each loop")
+    parser.add_argument("--steps", type=int, default=4, help="steps a turn")
+    parser.add_argument("--workers", type=int, help="of the published loader; by default 4 beside a GPU, else none")
+    parser.add_argument("--folder", type=Path, help="folder of the data; by default a temporary one")
+    args = parser.parse_args()
+    logging.basicConfig(level=logging.INFO)
+    if args.workers is None:
+        args.workers = 4 if args.device == "cuda" else 0
+    with tempfile.TemporaryDirectory() as temporary:
+        report = run(args, args.folder or Path(temporary))
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(report, indent=2))
+
+
+def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Measures both loops in turns; returns the report."""
+    device = torch.device(args.device)
+    data = write_data(folder, SIZES)
+    fusion = build(args.size).to(device)
+    samples, texts, store, rates = prepared(fusion, data, folder, device)
+    trainer = Trainer(fusion, samples, texts, store, device, args.precision)
+    published = PublishedLoop(build(args.size).to(device), data, samples, texts, device, args.precision, args.workers)
+    rows: dict[str, list[float]] = {"ours": [], "published": []}
+    for loop in (trainer, published):
+        loop.step()  # buffers, kernels, workers
+    for _ in range(args.rounds):
+        for name, loop in (("ours", trainer), ("published", published)):
+            steps = args.steps * (4 if name == "ours" else 1)
+            started = time.perf_counter()
+            for _ in range(steps):
+                loop.step()
+            wait(device)
+            rows[name].append(steps * BATCH / (time.perf_counter() - started))
+    ours, theirs = (statistics.median(rows[name]) for name in ("ours", "published"))
+    preparation = IMAGES / rates["images_per_s"] + ENTITIES / rates["articles_per_s"]
+    gpu = device.type == "cuda"
+    report = {
+        "size": args.size,
+        "device": torch.cuda.get_device_name(device) if gpu else f"CPU, {torch.get_num_threads()} threads",
+        "precision": args.precision,
+        "samples_per_s": round(ours, 2),
+        "reference_samples_per_s": round(theirs, 3),
+        "ratio": round(ours / theirs, 1),
+        "ratios_by_round": [round(a / b, 1) for a, b in zip(rows["ours"], rows["published"], strict=True)],
+        "hours_191k": round((EPOCH / ours + preparation) / 3600, 2),
+        "hours_191k_preparation": round(preparation / 3600, 2),
+        "reference_hours_191k": round(EPOCH / theirs / 3600, 1),
+        **{name: round(rate, 1) for name, rate in rates.items()},
+        "tokens_per_pair": round(trainer.tokens_per_pair(), 1),
+        "max_tokens": fusion.max_text_tokens,
+        "data_wait_share": round(trainer.feeder.waited / trainer.seconds, 4),
+        "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+    if gpu:
+        flops = trainer.flops()
+        rate = flops * ours / BATCH
+        report |= {
+            "peak_gpu_gib": round(torch.cuda.max_memory_allocated(device) / 2**30, 1),
+            "tflops": round(rate / 1e12, 1),
+            "mfu": round(rate / PEAK_FLOPS, 3),
+        }
+    return report
+
+
+def build(size: str) -> QFormerFusion:
+    """Builds the model with random weights, equal at every call; it reads up to 512 tokens."""
+    torch.manual_seed(0)
+    if size == "full":
+        return build_fusion(PAPER, "cpu", torch.float32)
+    if size == "tiny":
+        qformer = {**TINY.qformer, "max_position_embeddings": 512}
+        return build_fusion(replace(TINY, qformer=qformer), "cpu", torch.float32)
+    config = SmallCLIPConfig()
+    pixels = PixelPreparation(config.image_size)
+    return QFormerFusion.create(SmallVision(config), config, tokenizer(), pixels, max_text_tokens=512)
+
+
+def prepared(
+    fusion: QFormerFusion, data: RerankerData, folder: Path, device: torch.device
+) -> tuple[SampleSet, Rows, FeatureStore, dict[str, float]]:
+    """Prepares the trainer's data anew; returns them and the rates of doing so."""
+    started = time.perf_counter()
+    preparation = prepare(
+        data,
+        folder / "data",
+        fusion.tokenizer,
+        max_tokens=fusion.max_text_tokens,
+        most_similar=False,
+        validation_share=0.0,
+        seed=0,
+        progress=False,
+    )
+    articles_per_s = len(preparation.samples.main_image) / (time.perf_counter() - started)
+    shutil.rmtree(folder / "data" / "features", ignore_errors=True)
+    started = time.perf_counter()
+    store = compute_features(
+        fusion,
+        "random",
+        preparation.images,
+        np.ones(len(preparation.images.names), np.int64),
+        folder / "data" / "features",
+        seed=0,
+        workers=0 if device.type == "cpu" else 15,
+        processes=Processes(device=device),
+        progress=False,
+    )
+    images_per_s = len(store.views) / (time.perf_counter() - started)
+    texts = Rows(folder / "data" / TEXTS_NAME, TOKEN_DTYPE)
+    return preparation.samples, texts, store, {"images_per_s": images_per_s, "articles_per_s": articles_per_s}
+
+
+class Trainer:
+    """This project's loop, step by step, as `training.loop.train` and `training.train_reranker` run it."""
+
+    def __init__(
+        self,
+        fusion: QFormerFusion,
+        samples: SampleSet,
+        texts: Rows,
+        store: FeatureStore,
+        device: torch.device,
+        precision: str,
+    ):
+        self.model = Reranker(fusion, False, getattr(torch, precision)).to(device).train()
+        self.device, self.seconds, self.number = device, 0.0, 0
+        order = Order(samples.training, BATCH, 1, 1, seed=0)
+        padding = int(fusion.tokenizer.pad_token_id)
+        self.make = BatchMaker(samples, texts, store, order, 0, "pooled", TOKENS, fusion.token_shape[0], padding)
+        self.feeder = Feeder(self.make)
+        self.optimizer = adamw(self.model)
+
+    def step(self) -> float:
+        """Trains a step; returns its loss."""
+        started = time.perf_counter()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.model(self.feeder(self.number).to(self.device))
+        loss.backward()
+        self.optimizer.step()
+        self.number += 1
+        value = float(loss.detach())
+        self.seconds += time.perf_counter() - started
+        return value
+
+    def flops(self) -> float:
+        """Returns the floating-point operations of a step, forward and backward, padding included."""
+        batch = self.make(0).to(self.device)
+        with FlopCounterMode(display=False) as counter:
+            self.model(batch).backward()
+        self.optimizer.zero_grad(set_to_none=True)
+        return float(counter.get_total_flops())
+
+    def tokens_per_pair(self) -> float:
+        """Returns the mean number of text tokens of a pair, padding included."""
+        texts = [part for number in range(8) for part in self.make(number).pairs.texts]
+        return sum(part.ids.numel() for part in texts) / sum(len(part.ids) for part in texts)
+
+
+class PublishedLoop:
+    """The published loop, re-created from what is known of it."""
+
+    def __init__(
+        self,
+        fusion: QFormerFusion,
+        data: RerankerData,
+        samples: SampleSet,
+        texts: Rows,
+        device: torch.device,
+        precision: str,
+        workers: int,
+    ):
+        self.model = Reranker(fusion, False).to(device).train()
+        self.device, self.precision = device, getattr(torch, precision)
+        self.optimizer = adamw(self.model)
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self.optimizer, max_lr=1e-5, pct_start=0.3, div_factor=100.0, total_steps=1_000_000
+        )
+        dataset = PublishedSamples(data, samples, texts, fusion)
+        order = [int(i) for step in range(10_000) for i in Order(samples.training, BATCH, 1, 1, 0).part(step, 0, 0)[1]]
+        self.loader = iter(
+            DataLoader(dataset, BATCH, sampler=order, num_workers=workers, pin_memory=device.type == "cuda")
+        )
+
+    def step(self) -> float:
+        """Trains a step; returns its loss."""
+        pixels, ids, mask = (tensor.to(self.device, non_blocking=True) for tensor in next(self.loader))
+        fusion = self.model.fusion
+        self.optimizer.zero_grad()
+        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+            with torch.no_grad():
+                features = fusion.vision_features(fusion.pixels.normalize(pixels.flatten(0, 1).float() / 255))
+            tokens = fuse_all(fusion, features, ids.flatten(0, 1), mask.flatten(0, 1)).float()
+        tokens = tokens.view(len(pixels), 17, *tokens.shape[1:])
+        loss = contrastive_loss(mean_max_sim(tokens[:, 0], tokens[:, 1:]), self.model.temperature)
+        loss.backward()
+        self.optimizer.step()
+        self.schedule.step()
+        return float(loss.detach())
+
+
+class PublishedSamples(Dataset[tuple[Tensor, Tensor, Tensor]]):
+    """Samples as the published loader makes them: 17 images decoded, 17 texts tokenized and padded."""
+
+    def __init__(self, data: RerankerData, samples: SampleSet, texts: Rows, fusion: QFormerFusion):
+        self.samples, self.tokenizer, self.pixels = samples, fusion.tokenizer, fusion.pixels
+        self.length, self.folder = fusion.max_text_tokens, Path(str(data.images)).parent
+        entities = read_knowledge_base(data.kb, data.kb_format)
+        self.passages = [section_passage(e.title, s.title, s.text) for e in entities for s in e.sections]
+        self.questions = [question for question in data.questions if not isinstance(question, ValueError)]
+
+    def __len__(self) -> int:
+        """Returns the number of samples."""
+        return len(self.samples)
+
+    def __getitem__(self, sample: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns pixels, token ids and mask of the question and its 16 candidates."""
+        generator = np.random.default_rng([0, 0, sample, 1])  # what the trainer draws in its first epoch
+        sections, _ = self.samples.draw(sample, generator, "pooled")
+        question = self.questions[sample]
+        files = [self.folder / "queries" / f"{question.image_id}.jpg"]
+        files += [self.folder / "images" / f"{entity}.jpg" for entity in self.samples.entity_of(sections)]
+        pixels = torch.cat([self.pixels.to_uint8([load_image(file)]) for file in files])
+        words = [question.question, *(self.passages[section] for section in sections)]
+        tokens = self.tokenizer(
+            [blip_caption(text) for text in words],
+            padding="max_length",
+            truncation=True,
+            max_length=self.length,
+            return_tensors="pt",
+        )
+        return pixels, tokens["input_ids"], tokens["attention_mask"]
+
+
+def fuse_all(fusion: QFormerFusion, features: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
+    """Fuses images and texts with eager attention and all outputs of all layers, as LAVIS does."""
+    fusion.qformer.set_attn_implementation("eager")
+    queries = fusion.query_tokens.expand(len(ids), -1, -1)
+    output = fusion.qformer(
+        query_embeds=fusion.embeddings(input_ids=ids, query_embeds=queries),
+        query_length=queries.shape[1],
+        attention_mask=torch.cat([mask.new_ones(queries.shape[:2]), mask], dim=1),
+        encoder_hidden_states=fusion.vision_norm(features),
+    )
+    return output.last_hidden_state[:, : queries.shape[1]]
+
+
+def adamw(model: nn.Module) -> torch.optim.AdamW:
+    """Returns the published optimizer."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return torch.optim.AdamW(trained, lr=1e-5, betas=(0.9, 0.98), eps=1e-7, weight_decay=0.05)
+
+
+def wait(device: torch.device) -> None:
+    """Waits for a GPU."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+if __name__ == "__main__":
+    main()

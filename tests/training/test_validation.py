@@ -1,0 +1,119 @@
+"""Validation of step 2: its figures are those of the real pipeline on an index of the trained model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from indexes.build import build_index
+from retriever.models.encoder import ClipEncoder
+from retriever.models.qformer import QFormerFusion
+from retriever.pipeline import Retriever
+from retriever.step1_search import EntitySearch
+from retriever.step2_rerank import FusionRerank
+from retriever.step3_sections import SectionRerank
+from retriever.types import FloatArray, Query
+from tests.fakes.models import FakeSummarizer
+from tests.fakes.training_world import TrainingWorld
+from training.config import RerankerTrainingConfig
+from training.mine import mine_negatives
+from training.questions import is_held_out
+from training.samples import SampleSet
+from training.train_reranker import train_reranker
+from training.validation import ScoredQuestion, best_alpha, best_beta, recall_at_1
+
+
+def question(sims: Sequence[float | None], sections: list[list[float]], gold: int, sample: int = 0) -> ScoredQuestion:
+    right = [place == gold for place in range(len(sims))]
+    return ScoredQuestion(sample, list(range(len(sims))), right, list(sims), sections, 0.5)
+
+
+def test_alpha_is_the_one_with_the_most_first_places() -> None:
+    # Step 1 is right about the first by 0.2, step 2 about the second by 0.2: between 0 and 1 both are.
+    scored = [
+        question([0.5, 0.3], [[0.2], [0.1, 0.26]], gold=0),
+        question([0.5, 0.45], [[0.1], [0.3]], gold=1),
+    ]
+    assert [recall_at_1(scored, alpha) for alpha in (0.0, 0.5, 1.0)] == [0.5, 1.0, 0.5]
+    # 0.2 a > 0.06 (1 - a) from a > 0.23 on; 0.25 is the smallest of the grid.
+    assert best_alpha(scored) == 0.25
+
+
+def test_without_scores_of_step_1_there_is_no_alpha() -> None:
+    assert best_alpha([question([None, None], [[0.2], [0.1]], gold=0)]) is None
+
+
+def test_an_entity_that_step_1_missed_has_no_rank() -> None:
+    missed = question([0.5, 0.3], [[0.2], []], gold=5)
+    assert missed.rank(0.5) is None and recall_at_1([missed], 0.5) == 0
+    assert question([], [], gold=0).rank(0.5) is None
+
+
+class Even:
+    """Scores the second passage highest."""
+
+    def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
+        assert list(questions) == ["q"] and [list(p) for p in passages] == [["a", "b"]]
+        return [np.array([0.2, 0.6], dtype=np.float32)]
+
+
+def test_beta_is_the_one_with_the_most_evidence_first() -> None:
+    samples = SampleSet.__new__(SampleSet)
+    object.__setattr__(samples, "gold", np.array([0], dtype=np.int32))
+    object.__setattr__(samples, "evidence", np.array([1], dtype=np.int32))
+    object.__setattr__(samples, "first_section", np.array([0, 2]))
+    scored = [question([0.5], [[0.9, 0.3]], gold=0)]
+    # 0.9 b + 0.2 (1 - b) < 0.3 b + 0.6 (1 - b) while b < 0.4
+    assert best_beta(samples, scored, 1.0, Even(), {0: "q"}, {0: ["a", "b"]}) == (0.0, 1.0)
+    object.__setattr__(samples, "evidence", np.array([0], dtype=np.int32))
+    assert best_beta(samples, scored, 1.0, Even(), {0: "q"}, {0: ["a", "b"]}) == (0.45, 1.0)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_figures_are_those_of_the_pipeline(world: TrainingWorld, tmp_path: Path, seed: int) -> None:
+    encoder = ClipEncoder.load(world.folder / "clip")
+    parts = {"kb": world.data.kb, "images": world.data.images, "summarizer": FakeSummarizer(), "progress": False}
+    index = build_index(out=tmp_path / "index", encoder=encoder, fusion=None, **parts)  # type: ignore[arg-type]
+    mine_negatives(encoder, index, world.questions, world.query_image_of, tmp_path / "negatives.json", progress=False)
+    config = RerankerTrainingConfig(steps=8, learning_rate=2e-3, validation_share=0.4, validate_every=4, seed=seed)
+    data = replace(world.data, negatives=tmp_path / "negatives.json")
+    trained = train_reranker(
+        world.folder / "fusion", data, tmp_path / "out", config, sections=lambda: Last(), progress=False
+    )
+    assert trained.alpha is not None and trained.beta is not None
+
+    fusion = QFormerFusion.load(trained.folder)
+    index = build_index(out=tmp_path / "trained", encoder=encoder, fusion=fusion, **parts)  # type: ignore[arg-type]
+    steps = [
+        EntitySearch(encoder, index, 20),
+        FusionRerank(fusion, index, trained.alpha),
+        SectionRerank(Last(), index, trained.beta),
+    ]
+    held_out = [q for q in world.questions if is_held_out(q.image_id, 0.4, seed)]
+    images = [Image.open(path).convert("RGB") for q in held_out if (path := world.query_image_of(q.image_id))]
+    results = Retriever(steps, index).retrieve([Query(i, q.question) for i, q in zip(images, held_out, strict=True)])
+    first = [
+        index.entity(result.candidates[0].row).id in q.entity_ids for q, result in zip(held_out, results, strict=True)
+    ]
+    evidence = [
+        right and result.candidates[0].sections[0].position == q.section_index
+        for right, q, result in zip(first, held_out, results, strict=True)
+    ]
+    assert len(held_out) > 2
+    assert trained.metrics["recall@1"] == pytest.approx(np.mean(first))
+    assert trained.metrics["section_recall"] == pytest.approx(np.mean(evidence))
+    record = json.loads((trained.folder / "training.json").read_text())
+    assert record["metrics"]["recall@1"] == trained.metrics["recall@1"]
+
+
+class Last:
+    """A step 3 that prefers later passages a little."""
+
+    def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
+        return [np.linspace(0.4, 0.5, len(row), dtype=np.float32) for row in passages]
