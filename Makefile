@@ -23,7 +23,7 @@ OMGM := $(BIN)/python -m omgm
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-wheel test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker \
-	train-generator eval sweep serve bench bench-gpu bench-maxsim weights
+	train-generator eval sweep serve bench bench-gpu bench-train bench-maxsim weights
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -110,6 +110,9 @@ bench-gpu: .venv/base.stamp  ## measure the paper's models at full size on one G
 	$(BIN)/python benchmarks/gpu.py --out artifacts/$@ $(ARGS)
 	$(BIN)/python benchmarks/maxsim.py --out artifacts/$@/maxsim.json
 
+bench-train: .venv/base.stamp  ## time step 2's training against the published loop (ARGS="--size full --device cuda" on a GPU)
+	$(BIN)/python benchmarks/train.py --out artifacts/$@.json $(ARGS)
+
 bench-maxsim: .venv/base.stamp  ## time MaxSim against padded products, and on a CPU against maxsim-cpu if it is installed
 	$(BIN)/python benchmarks/maxsim.py --out artifacts/$@.json $(ARGS)
 
@@ -123,7 +126,7 @@ $(DATA)/kb_wiki.json: .venv/base.stamp
 
 .venv/base.stamp: EXTRAS = cpu
 .venv/peft.stamp: EXTRAS = cpu,peft
-.venv/dev.stamp: EXTRAS = cpu,dev,serve,openclip,flag,peft,reference,interpret,sentencepiece,zim,parquet,hf,bem,dynvqa
+.venv/dev.stamp: EXTRAS = cpu,dev,serve,openclip,flag,peft,reference,interpret,sentencepiece,zim,parquet,hf,bem,dynvqa,tensorboard
 .venv/base.stamp .venv/peft.stamp .venv/dev.stamp: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

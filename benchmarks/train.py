@@ -2,6 +2,7 @@
 
     python benchmarks/train.py --out artifacts/bench-train.json                  embedded sizes, on a CPU
     python benchmarks/train.py --size full --device cuda --out ...               BLIP-2's sizes, random weights, one GPU
+    python benchmarks/train.py --size tiny --curves --out ...                    do both loops learn alike?
 
 The published loop (facts, not code): every sample decodes and encodes 17 images, each through the frozen tower; every
 text is tokenized anew and padded to the longest that the model reads; the question, the evidence and the 15 negatives
@@ -11,6 +12,10 @@ the same weights, samples, text limit and precision, and take turns in one run.
 `samples_per_s` is the trainer's once features and token ids are on disk; `hours_191k` is one epoch of the paper's
 191,000 samples with it, plus the time to encode 200,000 images and to tokenize the articles of 200,000 entities at the
 rates measured here.
+
+`--curves` trains both from the same weights on the same samples for 200 steps, with recipe `paper` and a learning rate
+of 1e-3, at which a small random model learns something. Dropout makes two runs differ: the published loop runs twice,
+and what those two differ by, in means over 10 steps, is the noise that the trainer's curve is compared with.
 """
 
 from __future__ import annotations
@@ -44,18 +49,22 @@ from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from retriever.texts import blip_caption, section_passage
-from training.batches import BatchMaker, Feeder, Order
-from training.features import FeatureStore, compute_features
+from training.config import Optimization
+from training.loop import train
 from training.losses import contrastive_loss, mean_max_sim
-from training.prepare import TEXTS_NAME, TOKEN_DTYPE, RerankerData, prepare
 from training.processes import Processes
-from training.reranker import Reranker
-from training.rows import Rows
-from training.samples import SampleSet
+from training.reranker.batches import BatchMaker, Feeder, Order
+from training.reranker.features import FeatureStore, compute_features
+from training.reranker.model import Reranker
+from training.reranker.prepare import TEXTS_NAME, TOKEN_DTYPE, RerankerData, prepare
+from training.reranker.recipes import RECIPES
+from training.reranker.rows import Rows
+from training.reranker.samples import SampleSet
 
 EPOCH, IMAGES, ENTITIES = 191_000, 200_000, 200_000
 BATCH = 8
 TOKENS = 8192
+CURVE_RATE = 1e-3
 SIZES = Sizes(questions=2000, entities=3000, query_images=1000, side=1024, pictures=200)
 PEAK_FLOPS = 989e12
 """bfloat16 on an H100 or H200 SXM, without sparsity."""
@@ -68,6 +77,7 @@ def main() -> None:
     parser.add_argument("--size", choices=["tiny", "embedded", "full"], default="embedded")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--precision", choices=["bfloat16", "float32"], default="bfloat16", help="of both loops")
+    parser.add_argument("--curves", action="store_true", help="compare loss curves instead of speed")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each loop")
     parser.add_argument("--steps", type=int, default=4, help="steps a turn")
     parser.add_argument("--workers", type=int, help="of the published loader; by default 4 beside a GPU, else none")
@@ -77,7 +87,8 @@ def main() -> None:
     if args.workers is None:
         args.workers = 4 if args.device == "cuda" else 0
     with tempfile.TemporaryDirectory() as temporary:
-        report = run(args, args.folder or Path(temporary))
+        measure = compare_curves if args.curves else run
+        report = measure(args, args.folder or Path(temporary))
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(report, indent=2))
@@ -133,6 +144,47 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     return report
 
 
+def compare_curves(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Trains with both loops; returns how far their losses are apart."""
+    device, steps = torch.device(args.device), 200
+    data = write_data(folder, SIZES)
+    samples, texts, store, _ = prepared(build(args.size).to(device), data, folder, device)
+    losses: dict[str, list[float]] = {"ours": [], "published": [], "published again": []}
+    trainer = Trainer(build(args.size).to(device), samples, texts, store, device, args.precision)
+
+    def loss_of(step: int, part: int) -> Tensor:
+        loss: Tensor = trainer.model(trainer.feeder(step).to(device))
+        losses["ours"].append(float(loss.detach()))
+        return loss
+
+    recipe = RECIPES["paper"]
+    optimization = Optimization(
+        steps=steps,
+        learning_rate=CURVE_RATE,
+        schedule=recipe.schedule,
+        eps=recipe.eps,
+        clip=recipe.clip,
+        decay_vectors=recipe.decay_vectors,
+    )
+    train(trainer.model, loss_of, out=folder / "run", optimization=optimization, progress=False)
+    for seed, name in ((1, "published"), (2, "published again")):
+        model = build(args.size).to(device)
+        torch.manual_seed(seed)
+        loop = PublishedLoop(model, data, samples, texts, device, args.precision, args.workers, CURVE_RATE, steps)
+        losses[name] = [loop.step() for _ in range(steps)]
+    means = {name: np.array(values).reshape(-1, 10).mean(1) for name, values in losses.items()}
+    reference = (means["published"] + means["published again"]) / 2
+    return {
+        "size": args.size,
+        "steps": steps,
+        "mean_difference": round(float(np.abs(means["ours"] - reference).mean()), 4),
+        "mean_noise": round(float(np.abs(means["published"] - means["published again"]).mean()), 4),
+        "first": {name: round(float(values[0]), 3) for name, values in means.items()},
+        "last": {name: round(float(values[-1]), 3) for name, values in means.items()},
+        "losses": {name: [round(float(value), 4) for value in values] for name, values in means.items()},
+    }
+
+
 def build(size: str) -> QFormerFusion:
     """Builds the model with random weights, equal at every call; it reads up to 512 tokens."""
     torch.manual_seed(0)
@@ -181,7 +233,7 @@ def prepared(
 
 
 class Trainer:
-    """This project's loop, step by step, as `training.loop.train` and `training.train_reranker` run it."""
+    """This project's loop, step by step, as `training.loop.train` and `training.reranker.train` run it."""
 
     def __init__(
         self,
@@ -238,12 +290,14 @@ class PublishedLoop:
         device: torch.device,
         precision: str,
         workers: int,
+        learning_rate: float = 1e-5,
+        steps: int = 1_000_000,
     ):
         self.model = Reranker(fusion, False).to(device).train()
         self.device, self.precision = device, getattr(torch, precision)
         self.optimizer = adamw(self.model)
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimizer, max_lr=1e-5, pct_start=0.3, div_factor=100.0, total_steps=1_000_000
+            self.optimizer, max_lr=learning_rate, pct_start=0.3, div_factor=100.0, total_steps=steps
         )
         dataset = PublishedSamples(data, samples, texts, fusion)
         order = [int(i) for step in range(10_000) for i in Order(samples.training, BATCH, 1, 1, 0).part(step, 0, 0)[1]]

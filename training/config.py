@@ -1,15 +1,10 @@
-"""Settings of the trainings: limits, learning rate, seed, batches and device."""
+"""Settings of the trainings: limits, learning rate, schedule, seed and device."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from training.recipes import RECIPES
 from training.schedule import WARMUP_COSINE, Schedule
-
-Precision = Literal["bfloat16", "float32"]
-PRECISIONS: tuple[Precision, ...] = ("bfloat16", "float32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +45,8 @@ class Optimization:
         """Checks the settings."""
         if self.steps is None and self.minutes is None:
             raise ValueError("steps or minutes must be given: a training without a limit never ends")
-        _check_at_least_one(self, "steps", "accumulate")
-        _check_positive(self, "minutes", "learning_rate", "clip", "eps")
+        check_at_least_one(self, "steps", "accumulate")
+        check_positive(self, "minutes", "learning_rate", "clip", "eps")
 
     def share(self, step: float, seconds: float) -> float:
         """Returns which part of the run is over, in 0..1, by the nearer of the two limits."""
@@ -71,7 +66,7 @@ class Optimization:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """Settings of step 1's training, most of which step 2's has too.
+    """Settings of step 1's training, all of which step 2's has too.
 
     Attributes:
         steps: Stop after this many steps; `None` leaves it to `minutes`.
@@ -97,8 +92,8 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         """Checks the settings."""
-        _check_at_least_one(self, "steps", "validate_every")
-        _check_positive(self, "minutes", "learning_rate")
+        check_at_least_one(self, "steps", "validate_every")
+        check_positive(self, "minutes", "learning_rate")
         if not 0 <= self.validation_share < 1:
             raise ValueError(f"validation_share must be at least 0 and below 1, got {self.validation_share}")
 
@@ -108,65 +103,16 @@ class TrainingConfig:
         return Optimization(steps=self.steps, minutes=self.minutes, learning_rate=rate, seed=self.seed)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RerankerTrainingConfig(TrainingConfig):
-    """Settings of step 2's training. Without steps and minutes it takes `epochs`.
-
-    Attributes:
-        recipe: A key of `training.recipes.RECIPES`; the settings below replace its values.
-        epochs: Passes over all samples; `None` takes the recipe's, unless steps or minutes are given.
-        batch_size: Questions per process and part of a step, each with 16 candidates; `None` takes the recipe's. A step
-            sees `batch_size * accumulate * processes` questions.
-        accumulate: Parts of a step whose gradients are added up.
-        warmup: Share of the run in which the learning rate rises, in 0..1; `None` takes the recipe's.
-        precision: The dtype of matrix products; weights and optimizer are always float32. `None` takes bfloat16 on a
-            GPU, and float32 on a CPU, where attention is slower in bfloat16 than all that it gains.
-        max_tokens: Length in tokens at which texts are cut, if the model itself reads more; `None` takes the model's
-            default.
-        tokens_per_forward: Tokens of texts and queries, padding included, that go through the Q-Former at once.
-        workers: Processes that decode images; `None` takes one per free core beside a GPU, and none on a CPU, whose
-            cores the image tower needs.
-        max_bad: Share of bad questions, in 0..1, above which the training stops before it begins.
-    """
-
-    minutes: float | None = None
-    validate_every: int = 200
-    recipe: str = "default"
-    epochs: float | None = None
-    batch_size: int | None = None
-    accumulate: int = 1
-    warmup: float | None = None
-    precision: Precision | None = None
-    max_tokens: int | None = None
-    tokens_per_forward: int = 8192
-    workers: int | None = None
-    max_bad: float = 0.05
-
-    def __post_init__(self) -> None:
-        """Checks the settings."""
-        super().__post_init__()
-        if self.recipe not in RECIPES:
-            raise ValueError(f"recipe must be one of {', '.join(RECIPES)}, got {self.recipe!r}")
-        if self.precision not in (None, *PRECISIONS):
-            raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
-        _check_at_least_one(self, "batch_size", "accumulate", "max_tokens", "tokens_per_forward")
-        _check_positive(self, "epochs")
-        for name in ("warmup", "max_bad"):
-            share = getattr(self, name)
-            if share is not None and not 0 <= share <= 1:
-                raise ValueError(f"{name} must be between 0 and 1, got {share}")
-        if self.workers is not None and self.workers < 0:
-            raise ValueError(f"workers must be at least 0, got {self.workers}")
-
-
-def _check_at_least_one(config: object, *names: str) -> None:
+def check_at_least_one(config: object, *names: str) -> None:
+    """Raises a `ValueError` that names the first setting below 1, `None` aside."""
     for name in names:
         value = getattr(config, name)
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
 
 
-def _check_positive(config: object, *names: str) -> None:
+def check_positive(config: object, *names: str) -> None:
+    """Raises a `ValueError` that names the first setting that is not above 0, `None` aside."""
     for name in names:
         value = getattr(config, name)
         if value is not None and value <= 0:

@@ -36,13 +36,14 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
-from training.config import Optimization, RerankerTrainingConfig
+from training.config import Optimization
 from training.loop import train
 from training.losses import clip_loss, same_pairs
 from training.mine import mine_negatives
-from training.prepare import RerankerData
+from training.reranker.config import RerankerTrainingConfig
+from training.reranker.prepare import RerankerData
+from training.reranker.train import train_reranker
 from training.tokenizer import train_tokenizer
-from training.train_reranker import train_reranker
 
 KNOWN, MADE_UP, CLEAN = 40, 88, 32  # flags per batch: of the knowledge base, random, and those with a clean drawing too
 VOCABULARY = 6000

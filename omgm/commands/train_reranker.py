@@ -21,8 +21,8 @@ from omgm.commands.common import (
     profile_of,
     write_trained,
 )
-from training.config import PRECISIONS
-from training.recipes import RECIPES
+from training.reranker.config import PRECISIONS
+from training.reranker.recipes import RECIPES
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,9 +52,9 @@ def run(args: argparse.Namespace) -> None:
     profile = profile_of(args)
 
     from omgm.parts import build_text_reranker, model_folder, placement
-    from training.config import RerankerTrainingConfig
-    from training.prepare import RerankerData
-    from training.train_reranker import shared_tower, train_reranker
+    from training.reranker.config import RerankerTrainingConfig
+    from training.reranker.prepare import RerankerData
+    from training.reranker.train import shared_tower, train_reranker
 
     names = ("steps", "minutes", "epochs", "batch_size", "learning_rate", "warmup", "precision", "tokens_per_forward")
     given = {name: getattr(args, name) for name in (*names, "workers", "max_bad")}

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.rows import Rows, write_rows
+from training.reranker.rows import Rows, write_rows
 
 UINT16 = np.dtype(np.uint16)
 

@@ -20,10 +20,10 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion
 from tests.fakes.training_world import LabeledQuestion, TrainingWorld
 from training import checkpoint, loop
-from training.config import RerankerTrainingConfig
 from training.questions import is_held_out
 from training.record import Origin
-from training.train_reranker import train_reranker
+from training.reranker.config import RerankerTrainingConfig
+from training.reranker.train import train_reranker
 
 CONFIG = RerankerTrainingConfig(steps=6, validate_every=2, validation_share=0.25)
 

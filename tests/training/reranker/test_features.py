@@ -13,10 +13,10 @@ from PIL import Image
 
 from retriever.models.qformer import QFormerFusion
 from tests.retriever.models.test_blip2 import kept, published  # noqa: F401  fixtures: the tiny BLIP-2 of transformers
-from training import features
-from training.features import FeatureStore, augment, compute_features
-from training.image_table import ImageName, ImageTable
 from training.processes import Processes
+from training.reranker import features
+from training.reranker.features import FeatureStore, augment, compute_features
+from training.reranker.image_table import ImageName, ImageTable
 
 COLORS = ["red", "green", "blue", "black", "white"]
 

@@ -15,18 +15,19 @@ from indexes.build import build_index
 from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion
 from retriever.pipeline import Retriever
+from retriever.protocols import Step
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from retriever.types import FloatArray, Query
 from tests.fakes.models import FakeSummarizer
-from tests.fakes.training_world import TrainingWorld
-from training.config import RerankerTrainingConfig
+from tests.fakes.training_world import TOPICS, TrainingWorld
 from training.mine import mine_negatives
 from training.questions import is_held_out
-from training.samples import SampleSet
-from training.train_reranker import train_reranker
-from training.validation import ScoredQuestion, best_alpha, best_beta, recall_at_1
+from training.reranker.config import RerankerTrainingConfig
+from training.reranker.samples import SampleSet
+from training.reranker.train import train_reranker
+from training.reranker.validation import ScoredQuestion, best_alpha, best_beta, recall_at_1
 
 
 def question(sims: Sequence[float | None], sections: list[list[float]], gold: int, sample: int = 0) -> ScoredQuestion:
@@ -90,7 +91,7 @@ def test_figures_are_those_of_the_pipeline(world: TrainingWorld, tmp_path: Path,
 
     fusion = QFormerFusion.load(trained.folder)
     index = build_index(out=tmp_path / "trained", encoder=encoder, fusion=fusion, **parts)  # type: ignore[arg-type]
-    steps = [
+    steps: list[Step] = [
         EntitySearch(encoder, index, 20),
         FusionRerank(fusion, index, trained.alpha),
         SectionRerank(Last(), index, trained.beta),
@@ -113,7 +114,10 @@ def test_figures_are_those_of_the_pipeline(world: TrainingWorld, tmp_path: Path,
 
 
 class Last:
-    """A step 3 that prefers later passages a little."""
+    """A step 3 that prefers later topics a little."""
 
     def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
-        return [np.linspace(0.4, 0.5, len(row), dtype=np.float32) for row in passages]
+        topics = [
+            [next(i for i, topic in enumerate(TOPICS) if topic in passage) for passage in row] for row in passages
+        ]
+        return [np.array(row, dtype=np.float32) * 0.02 + 0.4 for row in topics]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from training.batches import Batch, BatchMaker, Feeder, Order, Pairs
-from training.features import FeatureStore
-from training.rows import Rows, write_rows
-from training.samples import SampleSet
+from training.reranker.batches import Batch, BatchMaker, Feeder, Order, Pairs
+from training.reranker.features import FeatureStore
+from training.reranker.rows import Rows, write_rows
+from training.reranker.samples import SampleSet
 
 UINT16 = np.dtype(np.uint16)
 

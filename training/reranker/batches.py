@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.features import FeatureStore
-from training.rows import Rows
-from training.samples import CANDIDATES, Negatives, SampleSet
+from training.reranker.features import FeatureStore
+from training.reranker.rows import Rows
+from training.reranker.samples import CANDIDATES, Negatives, SampleSet
 
 Ints = NDArray[np.int64]
 
@@ -137,7 +137,7 @@ class BatchMaker:
         store: Features of all images.
         order: Which samples a step sees.
         rank: The number of this process.
-        negatives: How negatives are drawn, see `training.recipes.Recipe`.
+        negatives: How negatives are drawn, see `training.reranker.recipes.Recipe`.
         tokens_per_forward: Tokens per forward pass, padding and query tokens included.
         queries: Number of query tokens.
         padding: Token id of padding.

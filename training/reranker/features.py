@@ -26,8 +26,8 @@ from retriever.files import replacing, write_whole
 from retriever.images import ImageError
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
-from training.image_table import ImageTable
 from training.processes import Processes
+from training.reranker.image_table import ImageTable
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from training.samples import SampleSet
+from training.reranker.samples import SampleSet
 
 GOLD, TWIN, A, B, BLIND, BARE = range(6)
 SECTIONS = [8, 8, 8, 8, 8, 0]

@@ -12,11 +12,11 @@ from torch.nn import functional
 
 from retriever.fusion import fuse
 from retriever.protocols import TextReranker
-from training.batches import BatchMaker
 from training.losses import mean_max_sim
 from training.processes import Processes
-from training.reranker import Reranker
-from training.samples import SampleSet
+from training.reranker.batches import BatchMaker
+from training.reranker.model import Reranker
+from training.reranker.samples import SampleSet
 
 GRID = [i / 20 for i in range(21)]
 """The values of alpha and beta that are tried."""

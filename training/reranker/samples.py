@@ -122,7 +122,7 @@ class SampleSet:
         Args:
             sample: The sample.
             generator: Source of randomness.
-            negatives: See `training.recipes.Recipe`.
+            negatives: See `training.reranker.recipes.Recipe`.
         """
         same, pool = self.same(sample), self.pool(sample)
         if negatives == "pooled":

@@ -17,8 +17,8 @@ from retriever.models.qformer import QFormerFusion
 from tests.fakes.training_world import TrainingWorld
 from tests.retriever.models.test_blip2 import kept, published  # noqa: F401  fixtures: the tiny BLIP-2 of transformers
 from training.checkpoint import CHECKPOINT_NAME
-from training.config import RerankerTrainingConfig
-from training.train_reranker import shared_tower, train_reranker
+from training.reranker.config import RerankerTrainingConfig
+from training.reranker.train import shared_tower, train_reranker
 
 CONFIG = RerankerTrainingConfig(
     steps=3, minutes=None, batch_size=4, learning_rate=1e-3, validation_share=0.25, validate_every=2

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from retriever.models.qformer import QFormerFusion
-from training.batches import Batch, Pairs
 from training.losses import contrastive_loss, mean_max_sim
+from training.reranker.batches import Batch, Pairs
 
 TEMPERATURE = 0.07
 """Start of equation 6's T, as in BLIP-2 and the paper's code."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,34 +17,22 @@ from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_folder import read_layout
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from retriever.protocols import TextReranker
-from training.batches import BatchMaker, Feeder, Order
-from training.config import Optimization, RerankerTrainingConfig
-from training.features import FeatureStore, compute_features
-from training.image_table import ImageTable
+from training.checkpoint import CHECKPOINT_NAME
+from training.config import Optimization
 from training.loop import train
-from training.prepare import (
-    PASSAGES_NAME,
-    QUESTIONS_NAME,
-    TEXTS_NAME,
-    TOKEN_DTYPE,
-    Preparation,
-    RerankerData,
-    prepare,
-    read_by_row,
-)
 from training.processes import Processes, joined
-from training.recipes import MODEL_DEFAULTS, RECIPES, ModelDefaults, Recipe
 from training.record import Origin, TrainingRecord
-from training.reranker import Reranker
-from training.rows import Rows
-from training.samples import SampleSet
-from training.validation import Validation, best_alpha, best_beta, recall_at_1, section_recall
+from training.reranker.batches import BatchMaker, Feeder, Order
+from training.reranker.config import RerankerTrainingConfig
+from training.reranker.model import Reranker
+from training.reranker.prepare import RerankerData
+from training.reranker.recipes import MODEL_DEFAULTS, RECIPES, ModelDefaults, Recipe
+from training.reranker.training_set import TrainingSet, Views, make_training_set
+from training.reranker.validation import Validation, best_alpha, best_beta, recall_at_1, section_recall
 
 logger = logging.getLogger(__name__)
 
 DATA_NAME = "data"
-LEFT_OUT_NAME = "left-out.jsonl"
-SAMPLES_NAME = "samples.npz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +101,26 @@ def _train(
     start = QFormerFusion.load(fusion, str(processes.device))
     tower = start.fingerprint if encoder is None else _take_tower(start, encoder)
     max_tokens = min(config.max_tokens or defaults.max_tokens, start.max_text_tokens)
-    samples, store = _samples(start, tower, data, out, config, recipe, defaults, max_tokens, processes, progress)
+    views = Views(defaults.query_views, defaults.main_views) if recipe.augment else Views(1, 1)
+    ready = (out / CHECKPOINT_NAME).is_file()  # the samples of the run that is resumed
+    training_set = TrainingSet.open(out / DATA_NAME) if processes.broadcast(ready) else None
+    if training_set is None:
+        training_set = make_training_set(
+            data,
+            out / DATA_NAME,
+            start,
+            tower,
+            max_tokens=max_tokens,
+            views=views,
+            most_similar=recipe.positive_image == "most_similar",
+            validation_share=config.validation_share,
+            seed=config.seed,
+            max_bad=config.max_bad,
+            workers=config.workers,
+            processes=processes,
+            progress=progress,
+        )
+    samples, store = training_set.samples, training_set.store
     logger.info("%d questions to train on, %d to validate on", len(samples.training), len(samples.validation))
 
     default = torch.float32 if processes.device.type == "cpu" else torch.bfloat16
@@ -124,7 +129,7 @@ def _train(
     order = Order(samples.training, recipe.batch_size, config.accumulate, processes.count, config.seed)
     make = BatchMaker(
         samples,
-        Rows(out / DATA_NAME / TEXTS_NAME, TOKEN_DTYPE),
+        training_set.texts,
         store,
         order,
         processes.rank,
@@ -168,7 +173,7 @@ def _train(
     )
     feeder.close()
     logger.info("trained: %s; waited for data for %.1f s of %.0f", result, feeder.waited, result["seconds"])
-    alpha, beta, metrics = _weights(validation, model, samples, out, sections)
+    alpha, beta, metrics = _weights(validation, model, training_set, sections)
     if processes.first:
         start.save(out / "fusion")
         TrainingRecord(
@@ -218,102 +223,16 @@ def _optimization(
     )
 
 
-def _samples(
-    fusion: QFormerFusion,
-    tower: str,
-    data: RerankerData,
-    out: Path,
-    config: RerankerTrainingConfig,
-    recipe: Recipe,
-    defaults: ModelDefaults,
-    max_tokens: int,
-    processes: Processes,
-    progress: bool,
-) -> tuple[SampleSet, FeatureStore]:
-    """Prepares the samples and the features of their images: the first process reads, all of them encode."""
-    folder = out / DATA_NAME
-    prepared: Preparation | None = None
-    problem: ValueError | None = None
-    if processes.first:
-        try:
-            prepared = prepare(
-                data,
-                folder,
-                fusion.tokenizer,
-                max_tokens=max_tokens,
-                most_similar=recipe.positive_image == "most_similar",
-                validation_share=config.validation_share,
-                seed=config.seed,
-                progress=progress,
-            )
-        except ValueError as error:
-            problem = error
-    problem = processes.broadcast(problem)
-    if problem is not None:
-        raise problem
-    images: ImageTable = processes.broadcast(prepared.images if prepared else None)  # type: ignore[assignment]
-    kinds = np.array([name.kind == "query" for name in images.names], dtype=bool)
-    views = np.where(kinds, defaults.query_views, defaults.main_views) if recipe.augment else np.ones(len(kinds))
-    store = compute_features(
-        fusion,
-        tower,
-        images,
-        views.astype(np.int64),
-        folder / "features",
-        seed=config.seed,
-        workers=_workers(config, processes),
-        processes=processes,
-        progress=progress,
-    )
-    if prepared is not None:
-        try:
-            samples = _readable(prepared, store)
-            samples.save(folder / SAMPLES_NAME)
-            prepared.left_out.report(out / LEFT_OUT_NAME, len(data.questions), config.max_bad)
-            if not len(samples.training):
-                raise ValueError(
-                    f"{data.negatives}: none of {len(data.questions)} questions can be trained on; "
-                    f"{out / LEFT_OUT_NAME} says why"
-                )
-        except ValueError as error:
-            problem = error
-    problem = processes.broadcast(problem)
-    if problem is not None:
-        raise problem
-    return SampleSet.load(folder / SAMPLES_NAME), store
-
-
-def _readable(prepared: Preparation, store: FeatureStore) -> SampleSet:
-    """Returns the samples whose images can be read and that have enough negatives."""
-    problems = store.unreadable()
-    for reason in problems.values():
-        logger.warning("%s", reason)
-    bad = np.array(sorted(problems), dtype=np.int64)
-    samples = prepared.samples
-    samples = replace(samples, main_image=np.where(np.isin(samples.main_image, bad), -1, samples.main_image))
-    kept = []
-    for sample, question in enumerate(prepared.ids):
-        if samples.query_image[sample] in problems:
-            prepared.left_out.add(question, "the image cannot be read")
-        elif samples.main_image[samples.gold[sample]] < 0 or samples.positive_image[sample] in problems:
-            prepared.left_out.add(question, "the gold entity's image cannot be read")
-        elif not samples.held_out[sample] and not samples.enough(sample):
-            prepared.left_out.add(question, "there are too few negatives", bad=False)
-        else:
-            kept.append(sample)
-    return samples.keep(np.array(kept, dtype=np.int64))
-
-
 def _weights(
     validation: Validation | None,
     model: Reranker,
-    samples: SampleSet,
-    out: Path,
+    training_set: TrainingSet,
     sections: Callable[[], TextReranker] | None,
 ) -> tuple[float | None, float | None, dict[str, float]]:
     """Finds alpha and beta on held-out images; returns them with the figures that they reach there."""
     if validation is None:
         return None, None, {}
+    samples = training_set.samples
     scored = validation.score(model)
     alpha = best_alpha(scored)
     used = 0.0 if alpha is None else alpha
@@ -324,20 +243,10 @@ def _weights(
     }
     if sections is None or not validation.processes.first:
         return alpha, None, metrics
-    folder = out / DATA_NAME
-    asked, passages = read_by_row(folder / QUESTIONS_NAME), read_by_row(folder / PASSAGES_NAME)
+    asked, passages = training_set.held_out_questions(), training_set.held_out_passages()
     question_of = {question.sample: asked[int(samples.question[question.sample])] for question in scored}
     beta, metrics["section_recall"] = best_beta(samples, scored, used, sections(), question_of, passages)
     return alpha, beta, metrics
-
-
-def _workers(config: RerankerTrainingConfig, processes: Processes) -> int:
-    if config.workers is not None:
-        return config.workers
-    if processes.device.type == "cpu":
-        return 0
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return max(1, min(16, (os.cpu_count() or 1) // here - 1))
 
 
 def shared_tower(fusion: Path, encoder: Path) -> Path | None:

@@ -1,0 +1,33 @@
+"""Settings of step 2's training: ranges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from training.reranker.config import RerankerTrainingConfig
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"minutes": 0}, "minutes must be above 0, got 0"),
+        ({"learning_rate": -1.0}, r"learning_rate must be above 0, got -1\.0"),
+        ({"validation_share": 1.0}, r"validation_share must be at least 0 and below 1, got 1\.0"),
+        ({"validate_every": 0}, "validate_every must be at least 1, got 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"max_tokens": 0}, "max_tokens must be at least 1, got 0"),
+        ({"epochs": 0.0}, r"epochs must be above 0, got 0\.0"),
+        ({"accumulate": 0}, "accumulate must be at least 1, got 0"),
+        ({"warmup": 1.5}, r"warmup must be between 0 and 1, got 1\.5"),
+        ({"max_bad": -0.1}, r"max_bad must be between 0 and 1, got -0\.1"),
+        ({"workers": -1}, "workers must be at least 0, got -1"),
+        ({"recipe": "cake"}, "recipe must be one of default, paper, got 'cake'"),
+        ({"precision": "int4"}, "precision must be one of bfloat16, float32, got 'int4'"),
+    ],
+)
+def test_settings_out_of_range_are_named(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RerankerTrainingConfig(**given)

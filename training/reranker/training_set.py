@@ -1,0 +1,217 @@
+"""The training set of step 2 on disk: samples, token ids and image features, made once and opened by every process."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from retriever.files import replace_with, write_whole
+from retriever.models.qformer import QFormerFusion
+from training.processes import Processes
+from training.reranker.features import FeatureStore, compute_features
+from training.reranker.image_table import ImageTable
+from training.reranker.prepare import (
+    PASSAGES_NAME,
+    QUESTIONS_NAME,
+    TEXTS_NAME,
+    TOKEN_DTYPE,
+    Preparation,
+    RerankerData,
+    prepare,
+    read_by_row,
+)
+from training.reranker.rows import Rows
+from training.reranker.samples import SampleSet
+
+logger = logging.getLogger(__name__)
+
+LEFT_OUT_NAME = "left-out.jsonl"
+MANIFEST_NAME = "training-set.json"
+"""Written last."""
+_SAMPLES_NAME = "samples.npz"
+_VIEWS_NAME = "views.npy"
+_FEATURES_NAME = "features"
+
+
+class Views(NamedTuple):
+    """Views per image: the first is the image as it is, the others are augmented."""
+
+    query: int
+    main: int
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """A training set.
+
+    Attributes:
+        folder: Its folder.
+        samples: The samples.
+        store: Features of their images.
+    """
+
+    folder: Path
+    samples: SampleSet
+    store: FeatureStore
+
+    @classmethod
+    def open(cls, folder: Path) -> TrainingSet | None:
+        """Opens the training set in a folder; returns `None` if it is not complete."""
+        path = folder / MANIFEST_NAME
+        if not path.is_file():
+            return None
+        cells, width = json.loads(path.read_text(encoding="utf-8"))["features"]
+        views = np.load(folder / _VIEWS_NAME, allow_pickle=False)
+        store = FeatureStore(folder / _FEATURES_NAME, views, (cells, width))
+        return cls(folder, SampleSet.load(folder / _SAMPLES_NAME), store)
+
+    @cached_property
+    def texts(self) -> Rows:
+        """The token ids of all texts."""
+        return Rows(self.folder / TEXTS_NAME, TOKEN_DTYPE)
+
+    def held_out_questions(self) -> dict[int, str]:
+        """Returns the held-out questions by text."""
+        return read_by_row(self.folder / QUESTIONS_NAME)
+
+    def held_out_passages(self) -> dict[int, list[str]]:
+        """Returns the passages of held-out gold articles by entity."""
+        return read_by_row(self.folder / PASSAGES_NAME)
+
+
+def make_training_set(
+    data: RerankerData,
+    folder: Path,
+    fusion: QFormerFusion,
+    tower: str,
+    *,
+    max_tokens: int,
+    views: Views,
+    most_similar: bool,
+    validation_share: float,
+    seed: int,
+    max_bad: float,
+    workers: int | None,
+    processes: Processes,
+    progress: bool = True,
+) -> TrainingSet:
+    """Makes a training set: the first process reads the data, all of them encode images.
+
+    Questions that cannot be trained on are listed in `left-out.jsonl` beside the folder.
+
+    Args:
+        data: The data.
+        folder: Folder to write to.
+        fusion: The model in training: its tokenizer, and its image tower.
+        tower: Fingerprint of the tower.
+        max_tokens: Length at which texts are cut.
+        views: Views per image.
+        most_similar: See `prepare`.
+        validation_share: Share of the images to hold out.
+        seed: Seed of that choice and of augmented views.
+        max_bad: The largest share of bad questions.
+        workers: Processes that decode images; `None` takes one per free core beside a GPU, and none on a CPU.
+        processes: The processes of the training.
+        progress: Shows progress bars.
+
+    Raises:
+        ValueError: A file is malformed, too many questions are bad, or none can be trained on.
+    """
+    prepared: Preparation | None = None
+    problem: ValueError | None = None
+    if processes.first:
+        (folder / MANIFEST_NAME).unlink(missing_ok=True)
+        try:
+            prepared = prepare(
+                data,
+                folder,
+                fusion.tokenizer,
+                max_tokens=max_tokens,
+                most_similar=most_similar,
+                validation_share=validation_share,
+                seed=seed,
+                progress=progress,
+            )
+        except ValueError as error:
+            problem = error
+    _agree(problem, processes)
+    images: ImageTable = processes.broadcast(prepared.images if prepared else None)  # type: ignore[assignment]
+    counts = np.array([views.query if name.kind == "query" else views.main for name in images.names], dtype=np.int64)
+    store = compute_features(
+        fusion,
+        tower,
+        images,
+        counts,
+        folder / _FEATURES_NAME,
+        seed=seed,
+        workers=_workers(workers, processes),
+        processes=processes,
+        progress=progress,
+    )
+    if prepared is not None:
+        try:
+            samples = _readable(prepared, store)
+            prepared.left_out.report(folder.parent / LEFT_OUT_NAME, len(data.questions), max_bad)
+            if not len(samples.training):
+                raise ValueError(
+                    f"{data.negatives}: none of {len(data.questions)} questions can be trained on; "
+                    f"{folder.parent / LEFT_OUT_NAME} says why"
+                )
+            samples.save(folder / _SAMPLES_NAME)
+            replace_with(folder / _VIEWS_NAME, lambda partial: _save(partial, counts))
+            write_whole(folder / MANIFEST_NAME, json.dumps({"features": store.shape}).encode() + b"\n")
+        except ValueError as error:
+            problem = error
+    _agree(problem, processes)
+    made = TrainingSet.open(folder)
+    assert made is not None  # the manifest was just written
+    return made
+
+
+def _agree(problem: ValueError | None, processes: Processes) -> None:
+    """Raises the first process's error in every process: the others would wait for it."""
+    problem = processes.broadcast(problem)
+    if problem is not None:
+        raise problem
+
+
+def _readable(prepared: Preparation, store: FeatureStore) -> SampleSet:
+    """Returns the samples whose images can be read and that have enough negatives."""
+    problems = store.unreadable()
+    for reason in problems.values():
+        logger.warning("%s", reason)
+    bad = np.array(sorted(problems), dtype=np.int64)
+    samples = prepared.samples
+    samples = replace(samples, main_image=np.where(np.isin(samples.main_image, bad), -1, samples.main_image))
+    kept = []
+    for sample, question in enumerate(prepared.ids):
+        if samples.query_image[sample] in problems:
+            prepared.left_out.add(question, "the image cannot be read")
+        elif samples.main_image[samples.gold[sample]] < 0 or samples.positive_image[sample] in problems:
+            prepared.left_out.add(question, "the gold entity's image cannot be read")
+        elif not samples.held_out[sample] and not samples.enough(sample):
+            prepared.left_out.add(question, "there are too few negatives", bad=False)
+        else:
+            kept.append(sample)
+    return samples.keep(np.array(kept, dtype=np.int64))
+
+
+def _workers(wanted: int | None, processes: Processes) -> int:
+    if wanted is not None:
+        return wanted
+    if processes.device.type == "cpu":
+        return 0
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, min(16, (os.cpu_count() or 1) // here - 1))
+
+
+def _save(path: Path, array: np.ndarray[Any, Any]) -> None:
+    with path.open("wb") as file:
+        np.save(file, array)
