@@ -13,6 +13,7 @@ from starlette.responses import FileResponse, Response
 
 from retriever.protocols import Generator, QueryRetriever
 from serving import intake
+from serving.chat import add_chat_routes
 from serving.errors import ApiError, install_error_handlers
 from serving.events import answer_events, event_stream, retrieval_events
 from serving.examples import read_examples
@@ -89,6 +90,7 @@ def create_app(retriever: QueryRetriever, generator: Generator, settings: Servin
     app = FastAPI(title="OMGM", summary=summary, lifespan=lifespan, docs_url=None, redoc_url=None)
     install_error_handlers(app)
     add_pages(app)
+    add_chat_routes(app, service)
 
     @app.post("/answer", response_model=AnswerOut, responses=_ERRORS, openapi_extra=_BODY)
     async def answer(request: Request) -> AnswerOut | Response:
