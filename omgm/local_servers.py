@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import httpx
 
 from omgm.machine import Finding
+from serving.chat_schemas import MODEL
 
 PORTS: Mapping[int, str] = {
     11434: "Ollama",
@@ -94,6 +95,8 @@ async def _ask(http: httpx.AsyncClient, port: int, seconds: float) -> LocalServe
     if not response.is_success or not isinstance(listed, dict) or "data" not in listed:
         return None
     models = [model for model in listed["data"] or () if isinstance(model, dict) and isinstance(model.get("id"), str)]
+    if any(model.get("owned_by") == MODEL for model in models):
+        return None  # our own service, which needs a generator and cannot be one
     chat = [model for model in models if not any(part in model["id"].lower() for part in _NO_CHAT)]
     about = chat[0].get("architecture") if chat else None
     images = isinstance(about, dict) and "image" in (about.get("input_modalities") or ())
