@@ -30,6 +30,7 @@ COMMANDS = (
     "tables",
     "ask",
     "serve",
+    "key",
 )
 
 

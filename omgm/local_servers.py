@@ -11,6 +11,7 @@ import httpx
 
 from omgm.machine import Finding
 from serving.chat_schemas import MODEL
+from serving.keys import CHALLENGE
 
 PORTS: Mapping[int, str] = {
     11434: "Ollama",
@@ -88,6 +89,8 @@ async def _ask(http: httpx.AsyncClient, port: int, seconds: float) -> LocalServe
         listed = response.json()
     except (httpx.RequestError, ValueError, TimeoutError):
         return None  # nothing there, or not a chat server
+    if response.headers.get("www-authenticate") == CHALLENGE:
+        return None  # our own service, as below
     if response.status_code in (401, 403):
         return LocalServer(port, problem="wants a key; put it into OPENAI_API_KEY")
     if response.status_code == 503:

@@ -8,11 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
+from fastapi.security import HTTPBearer
 from starlette.responses import FileResponse, Response
 
 from retriever.protocols import Generator, QueryRetriever
 from serving import intake
+from serving.access import add_access
 from serving.chat import add_chat_routes
 from serving.errors import ApiError, install_error_handlers
 from serving.events import answer_events, event_stream, retrieval_events
@@ -87,7 +89,9 @@ def create_app(retriever: QueryRetriever, generator: Generator, settings: Servin
         await service.batcher.stop()
 
     summary = "Answers questions about images from an encyclopedia."
-    app = FastAPI(title="OMGM", summary=summary, lifespan=lifespan, docs_url=None, redoc_url=None)
+    shown = [Depends(HTTPBearer(auto_error=False))] if settings.read_keys or settings.write_keys else []  # in /docs
+    app = FastAPI(title="OMGM", summary=summary, lifespan=lifespan, docs_url=None, redoc_url=None, dependencies=shown)
+    add_access(app, settings)
     install_error_handlers(app)
     add_pages(app)
     add_chat_routes(app, service)

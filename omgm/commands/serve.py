@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
 from omgm.commands.common import add_profile, profile_of
@@ -37,6 +38,8 @@ def run(args: argparse.Namespace) -> None:
     app = create_app(retriever, build_generator(profile), settings)
     retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
     host = f"[{args.host}]" if ":" in args.host else args.host
+    if args.host not in ("127.0.0.1", "::1", "localhost") and not settings.read_keys:
+        print("Anybody who reaches this address may ask: there are no serving.read_keys (omgm key)", file=sys.stderr)
     print(f"Serving {args.index} at http://{host}:{args.port}/ (Ctrl-C stops it)", flush=True)
     uvicorn.run(app, host=args.host, port=args.port, log_level="info" if args.verbose else "warning")
 
