@@ -31,6 +31,7 @@ COMMANDS = (
     "ask",
     "serve",
     "key",
+    "mcp",
 )
 
 
