@@ -32,7 +32,7 @@ from omgm.mcp_results import (
     sections_result,
     similar_image,
 )
-from serving.access import add_access
+from serving.access import AccessMiddleware
 from serving.body import body_limit
 from serving.errors import ApiError
 from serving.images import decode_image
@@ -150,13 +150,13 @@ def http_app(server: MCPServer, settings: ServingSettings, host: str = "127.0.0.
 
     Args:
         server: The server.
-        settings: Its keys, limits and origins.
+        settings: Its keys and limits.
         host: The address it will listen on. On loopback, requests under another host name are refused.
     """
     app = server.streamable_http_app(
         stateless_http=True, json_response=True, max_request_body_size=body_limit(settings), host=host
     )
-    add_access(app, settings)
+    app.add_middleware(AccessMiddleware, settings=settings)
     return app
 
 

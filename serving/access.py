@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from starlette.applications import Starlette
+from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -21,7 +21,7 @@ _FREE = ("GET", "HEAD", "OPTIONS")
 """Methods that do not count: what they send is small and ready, and one answer on the page shows many images."""
 
 
-def add_access(app: Starlette, settings: ServingSettings) -> None:
+def add_access(app: FastAPI, settings: ServingSettings) -> None:
     """Puts the checks in front of `app`: whatever is added later is outside of them."""
     app.add_middleware(AccessMiddleware, settings=settings)
     if settings.cors_origins:
