@@ -55,12 +55,13 @@ _BODY = {
 }
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorOut, "description": "The body is malformed or the image is broken."},
+    401: {"model": ErrorOut, "description": "The service has keys, and none of them was sent."},
     408: {"model": ErrorOut, "description": "The upload took too long."},
     413: {"model": ErrorOut, "description": "The image has too many bytes or pixels."},
     415: {"model": ErrorOut, "description": "The image or the body has an unsupported format."},
     422: {"model": ErrorOut, "description": "A field is missing, unknown, of the wrong type or out of range."},
     424: {"model": ErrorOut, "description": "The generator failed and `on_generator_error` is `fail`."},
-    429: {"model": ErrorOut, "description": "The queue is full; see the header Retry-After."},
+    429: {"model": ErrorOut, "description": "The queue is full or a limit is reached; see the header Retry-After."},
     503: {"model": ErrorOut, "description": "The service is not ready."},
     504: {"model": ErrorOut, "description": "The answer took too long."},
 }

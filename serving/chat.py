@@ -32,10 +32,11 @@ del _FIELDS["$defs"]
 _BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _FIELDS}}}}
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorOut, "description": "A message, its image or a parameter is at fault."},
+    401: {"model": ErrorOut, "description": "The service has keys, and none of them was sent."},
     404: {"model": ErrorOut, "description": "There is no such model."},
     408: {"model": ErrorOut, "description": "The upload took too long."},
     424: {"model": ErrorOut, "description": "The generator failed."},
-    429: {"model": ErrorOut, "description": "The queue is full; see the header Retry-After."},
+    429: {"model": ErrorOut, "description": "The queue is full or a limit is reached; see the header Retry-After."},
     503: {"model": ErrorOut, "description": "The service is not ready."},
     504: {"model": ErrorOut, "description": "The answer took too long."},
 }

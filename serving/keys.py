@@ -17,6 +17,7 @@ from serving.errors import ApiError
 CHALLENGE = 'Bearer realm="omgm"'
 """The header WWW-Authenticate of a refusal; `omgm doctor` knows this service by it."""
 
+_CHALLENGED = {"WWW-Authenticate": CHALLENGE}
 _WRITING = ("PUT", "PATCH", "DELETE")
 
 
@@ -60,7 +61,7 @@ class Keys:
         scheme, _, key = authorization.partition(" ")
         if scheme.lower() != "bearer" or not key.strip():
             message = "this service needs a key; send it as Authorization: Bearer KEY"
-            raise _unauthorized("missing_api_key", message)
+            raise ApiError(401, "missing_api_key", message, headers=_CHALLENGED)
         digest = digest_of(key.strip())
         allowed, other = (self.write, self.read) if writing else (self.read, self.write)
         if _contains(allowed, digest):
@@ -68,13 +69,9 @@ class Keys:
         if _contains(other, digest):
             kinds = ("a write", "a read") if writing else ("a read", "a write")
             raise ApiError(403, "permission_denied", f"this needs {kinds[0]} key; the one sent is {kinds[1]} key")
-        raise _unauthorized("invalid_api_key", "the key is not valid")
+        raise ApiError(401, "invalid_api_key", "the key is not valid", headers=_CHALLENGED)
 
 
 def _contains(digests: Sequence[str], digest: str) -> bool:
     """Returns whether a digest is one of several, in a time that tells nothing of which, nor of how much is equal."""
     return sum(hmac.compare_digest(one, digest) for one in digests) > 0
-
-
-def _unauthorized(code: str, message: str) -> ApiError:
-    return ApiError(401, code, message, headers={"WWW-Authenticate": CHALLENGE})

@@ -138,6 +138,10 @@ async function submit() {
     const response = await request("answer", { method: "POST", body, signal: own.signal });
     const reply = await response.json();
     if (own !== running) return;
+    if (response.status === 401) {
+      key.focus();
+      return showError(key.value.trim() ? "The key is not valid." : "This service needs a key. Enter it above the question.");
+    }
     if (!response.ok) return showError(reply.error.message);
     showError("");
     showReply(reply, asked);

@@ -16,6 +16,7 @@ from openai import OpenAI
 from pydantic import ValidationError
 
 from omgm.__main__ import main
+from omgm.commands.serve import warn_if_open
 from omgm.local_servers import local_server_findings
 from omgm.profile import load_profile
 from serving.keys import digest_of, new_key
@@ -237,6 +238,14 @@ def test_settings_hold_digests() -> None:
     assert READ not in str(raised.value)
 
 
+def test_an_open_address_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    warn_if_open("127.0.0.1", ServingSettings())
+    warn_if_open("0.0.0.0", LOCKED)
+    assert capsys.readouterr().err == ""
+    warn_if_open("0.0.0.0", ServingSettings())
+    assert capsys.readouterr().err.startswith("Anybody who reaches this address may ask")
+
+
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["key", "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
@@ -258,7 +267,10 @@ def test_the_page_asks_for_the_key(chromium: Browser, world: World, tmp_path: Pa
     by_id(chromium, "file").send_keys(str(path))
     by_id(chromium, "question").send_keys(WHEN + "\n")
     wait(chromium, lambda: by_id(chromium, "error").is_displayed())
-    assert by_id(chromium, "error").text == "This service needs a key; send it as Authorization: Bearer KEY."
+    assert by_id(chromium, "error").text == "This service needs a key. Enter it above the question."
+    by_id(chromium, "key").send_keys("wrong\n")
+    wait(chromium, lambda: by_id(chromium, "error").text == "The key is not valid.")
+    by_id(chromium, "key").clear()
     by_id(chromium, "key").send_keys(READ)
     by_id(chromium, "question").send_keys("\n")
     wait(chromium, lambda: by_id(chromium, "found").is_displayed())

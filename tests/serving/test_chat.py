@@ -14,6 +14,8 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 
+from generators.chat import ChatGenerator
+from llm.chat import ChatClient
 from omgm.local_servers import local_server_findings
 from serving.settings import ServingSettings
 from tests.fakes.images import data_uri, image_bytes
@@ -195,6 +197,17 @@ def test_a_generator_that_fails(client: OpenAI) -> None:
     chunks = list(ask(client, message, stream=True, extra_body=degrade))
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
     assert text.startswith("18\nNo answer: internal error")
+
+
+def test_a_generator_that_is_away(tmp_path: Path) -> None:
+    away = ChatGenerator(ChatClient("http://127.0.0.1:9", "llama", retries=0))
+    with (
+        served(tmp_path, generator=away) as world,
+        OpenAI(base_url=f"{world.url}/v1", api_key="none", max_retries=0) as client,
+        pytest.raises(openai.APIStatusError) as raised,
+    ):
+        ask(client, user(text_part(WHEN), image_part("red")))
+    assert (raised.value.status_code, raised.value.code) == (424, "generator_unavailable")
 
 
 def wait_for(world: World, batches: int, waiting: int) -> None:
