@@ -15,6 +15,11 @@ _OVERHEAD = 64 * 1024  # bytes of a body besides the images: questions, options,
 _MAX_EXCESS = 4  # a body is read up to this multiple of one image's limit
 
 
+def content_type_of(request: Request) -> str:
+    """Returns the content type of a request without its parameters, "" if it has none."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
 def body_limit(settings: ServingSettings, images: int = 1) -> int:
     """Returns the most bytes that a body with so many images may have."""
     return images * settings.max_image_bytes * 3 // 2 + _OVERHEAD  # they may be base64, with line breaks

@@ -8,10 +8,10 @@ from typing import Any
 
 from starlette.requests import Request
 
-from serving.body import body_limit, read_json
+from serving.body import body_limit, content_type_of, read_json
 from serving.chat_schemas import IGNORED, MODEL, NEUTRAL, ChatFields
 from serving.errors import ApiError
-from serving.fields import CheckedRequest, check, checked_request, no_image
+from serving.fields import CheckedRequest, check, checked_request
 from serving.settings import ServingSettings
 
 _IMAGES = 4  # of the largest size, in one conversation
@@ -24,6 +24,10 @@ async def read_chat(request: Request, settings: ServingSettings) -> CheckedReque
     Raises:
         ApiError: 404 for another model, else as for `/answer`.
     """
+    if (kind := content_type_of(request)) != "application/json":
+        raise ApiError(
+            415, "unsupported_media_type", f"the content type must be application/json, got {kind or 'none'}"
+        )
     limit = body_limit(settings, _IMAGES) / 2**20
     message = f"the conversation is larger than {limit:.3g} MiB; leave out earlier images"
     data = await read_json(request, settings, ApiError(413, "conversation_too_large", message), _IMAGES)
@@ -33,7 +37,7 @@ async def read_chat(request: Request, settings: ServingSettings) -> CheckedReque
         raise ApiError(404, "model_not_found", message, param="model")
     question, image = _question_and_image(fields.messages)
     if image is None:
-        raise no_image()
+        raise ApiError(422, "missing_image", "no user message has an image", param="messages")
     return checked_request(image, question, fields.omgm, bool(fields.stream), settings)
 
 

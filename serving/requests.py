@@ -6,7 +6,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from serving.body import body_limit, parse_json, read_body, read_json
+from serving.body import body_limit, content_type_of, parse_json, read_body, read_json
 from serving.errors import ApiError
 from serving.fetch import fetch_image
 from serving.fields import CheckedRequest, check, checked_request, no_image, unknown_field
@@ -23,7 +23,7 @@ async def read_request(request: Request, settings: ServingSettings) -> CheckedRe
     Raises:
         ApiError: 400 if it is malformed, 413 if it is too large, 415 for another content type, 422 for a bad field.
     """
-    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    content_type = content_type_of(request)
     if content_type == "multipart/form-data":
         return await _read_multipart(request, settings)
     if content_type == "application/json":

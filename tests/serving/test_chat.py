@@ -165,6 +165,21 @@ def test_messages_at_fault(client: OpenAI) -> None:
             assert (raised.value.code, raised.value.param) == (code, param)
 
 
+def test_bodies_at_fault(world: World) -> None:
+    cases = [
+        (b"{", "application/json", "malformed_json", None),
+        (b"[]", "application/json", "wrong_type", None),
+        (b"{}", "application/json; charset=utf-8", "missing_model", "model"),
+        (b'{"model": "omgm"}', "application/json", "missing_messages", "messages"),
+        (b"{}", "text/plain", "unsupported_media_type", None),  # which a page of another site could send unasked
+    ]
+    for body, kind, code, param in cases:
+        url = f"{world.url}/v1/chat/completions"
+        response = httpx.post(url, content=body, headers={"Content-Type": kind}, trust_env=False)
+        error = response.json()["error"]
+        assert (response.status_code, error["code"], error["param"]) == (400, code, param)
+
+
 def url_part(url: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
