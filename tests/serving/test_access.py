@@ -282,3 +282,24 @@ def test_the_page_asks_for_the_key(chromium: Browser, world: World, tmp_path: Pa
     assert by_id(chromium, "key").get_attribute("value") == READ  # for this tab
     chromium.execute_script("sessionStorage.clear()")
     chromium.get_log("browser")  # Chromium logs the refusals
+
+
+@pytest.mark.browser
+def test_the_documentation_takes_the_key(chromium: Browser, world: World) -> None:
+    def find(selector: str) -> list[Any]:
+        found: list[Any] = chromium.find_elements("css selector", selector)
+        return found
+
+    chromium.get(f"{world.url}/docs")
+    wait(chromium, lambda: find(".btn.authorize"))
+    find(".btn.authorize")[0].click()
+    wait(chromium, lambda: find(".auth-container input"))
+    find(".auth-container input")[0].send_keys(READ)
+    find(".auth-container .btn.authorize")[0].click()
+    find(".auth-container .btn-done")[0].click()
+    find("[id$=list_models_v1_models_get] .opblock-summary-control")[0].click()
+    wait(chromium, lambda: find(".try-out__btn"))
+    find(".try-out__btn")[0].click()
+    find("button.execute")[0].click()
+    wait(chromium, lambda: find(".live-responses-table .response-col_status"))
+    assert find(".live-responses-table .response-col_status")[-1].text.startswith("200")
