@@ -30,6 +30,8 @@ COMMANDS = (
     "tables",
     "ask",
     "serve",
+    "key",
+    "mcp",
 )
 
 

@@ -15,11 +15,11 @@ from indexes.summarizers import Summarizer
 from llm.background import BackgroundLoop
 from omgm import parts
 from omgm.profile import Profile, load_profile
-from omgm.results import Answer, Retrieval, make_answer, make_retrieval
+from omgm.results import Answer, CandidateRow, Retrieval, make_answer, make_retrieval
 from retriever.images import ImageInput, load_image
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
-from retriever.types import GenerationRequest, Options, Query
+from retriever.types import GenerationRequest, Options, Query, RetrievalResult
 
 Pair = tuple[ImageInput, str]
 """An image and a question about it."""
@@ -222,6 +222,21 @@ class OMGM:
     ) -> list[Retrieval]:
         """Retrieves for many images with questions without blocking the caller's event loop; see `retrieve`."""
         return await asyncio.to_thread(self.retrieve, pairs, k=k, alpha=alpha, beta=beta, batch_size=batch_size)
+
+    def nearest(self, image: ImageInput, *, k: int | None = None) -> tuple[CandidateRow, ...]:
+        """Finds the entities nearest to an image by step 1 alone, best first.
+
+        Args:
+            image: As in `ask`. It is compared with what the index searches (`search.candidates`), by default summaries.
+            k: Number of entities, in place of the profile's.
+
+        Raises:
+            ValueError: The image is unreadable, or `k` is out of range.
+        """
+        query = Query(load_image(image), "", options=Options(k))
+        with self._models:
+            [found] = self.retriever.steps[0].start([query])([[]])
+        return make_retrieval(self.index, query, RetrievalResult("", found, {})).candidates
 
     def close(self) -> None:
         """Ends the thread that generators run in. Using the object again starts another."""

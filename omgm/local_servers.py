@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import httpx
 
 from omgm.machine import Finding
+from serving.chat_schemas import MODEL
+from serving.keys import CHALLENGE
 
 PORTS: Mapping[int, str] = {
     11434: "Ollama",
@@ -87,6 +89,8 @@ async def _ask(http: httpx.AsyncClient, port: int, seconds: float) -> LocalServe
         listed = response.json()
     except (httpx.RequestError, ValueError, TimeoutError):
         return None  # nothing there, or not a chat server
+    if response.headers.get("www-authenticate") == CHALLENGE:
+        return None  # our own service, as below
     if response.status_code in (401, 403):
         return LocalServer(port, problem="wants a key; put it into OPENAI_API_KEY")
     if response.status_code == 503:
@@ -94,6 +98,8 @@ async def _ask(http: httpx.AsyncClient, port: int, seconds: float) -> LocalServe
     if not response.is_success or not isinstance(listed, dict) or "data" not in listed:
         return None
     models = [model for model in listed["data"] or () if isinstance(model, dict) and isinstance(model.get("id"), str)]
+    if any(model.get("owned_by") == MODEL for model in models):
+        return None  # our own service, which needs a generator and cannot be one
     chat = [model for model in models if not any(part in model["id"].lower() for part in _NO_CHAT)]
     about = chat[0].get("architecture") if chat else None
     images = isinstance(about, dict) and "image" in (about.get("input_modalities") or ())

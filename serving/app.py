@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import mimetypes
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from fastapi import FastAPI, Request
-from starlette.requests import ClientDisconnect
-from starlette.responses import FileResponse, Response, StreamingResponse
+from fastapi import Depends, FastAPI, Request
+from fastapi.security import HTTPBearer
+from starlette.responses import FileResponse, Response
 
 from retriever.protocols import Generator, QueryRetriever
+from serving import intake
+from serving.access import add_access
+from serving.chat import add_chat_routes
 from serving.errors import ApiError, install_error_handlers
+from serving.events import answer_events, event_stream, retrieval_events
 from serving.examples import read_examples
 from serving.pages import add_pages
-from serving.requests import CheckedRequest, read_request
+from serving.requests import read_request
 from serving.schemas import AnswerOut, ErrorOut, ExampleOut, ReadyOut, RequestFields, RequestOptions, RetrieveOut
-from serving.service import PendingAnswer, Service, out_of_time
+from serving.service import Service
 from serving.settings import ServingSettings
-
-T = TypeVar("T")
 
 _IMAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; sandbox",  # an image opened by itself must not run anything
@@ -54,12 +55,13 @@ _BODY = {
 }
 _ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": ErrorOut, "description": "The body is malformed or the image is broken."},
+    401: {"model": ErrorOut, "description": "The service has keys, and none of them was sent."},
     408: {"model": ErrorOut, "description": "The upload took too long."},
     413: {"model": ErrorOut, "description": "The image has too many bytes or pixels."},
     415: {"model": ErrorOut, "description": "The image or the body has an unsupported format."},
     422: {"model": ErrorOut, "description": "A field is missing, unknown, of the wrong type or out of range."},
     424: {"model": ErrorOut, "description": "The generator failed and `on_generator_error` is `fail`."},
-    429: {"model": ErrorOut, "description": "The queue is full; see the header Retry-After."},
+    429: {"model": ErrorOut, "description": "The queue is full or a limit is reached; see the header Retry-After."},
     503: {"model": ErrorOut, "description": "The service is not ready."},
     504: {"model": ErrorOut, "description": "The answer took too long."},
 }
@@ -88,33 +90,12 @@ def create_app(retriever: QueryRetriever, generator: Generator, settings: Servin
         await service.batcher.stop()
 
     summary = "Answers questions about images from an encyclopedia."
-    app = FastAPI(title="OMGM", summary=summary, lifespan=lifespan, docs_url=None, redoc_url=None)
+    shown = [Depends(HTTPBearer(auto_error=False))] if settings.read_keys or settings.write_keys else []  # in /docs
+    app = FastAPI(title="OMGM", summary=summary, lifespan=lifespan, docs_url=None, redoc_url=None, dependencies=shown)
+    add_access(app, settings)
     install_error_handlers(app)
     add_pages(app)
-
-    async def read_and_retrieve(request: Request) -> tuple[CheckedRequest, PendingAnswer]:
-        service.batcher.admit()  # before the upload is read: a full service must not collect images
-        try:
-            async with asyncio.timeout(settings.upload_timeout_s):
-                checked = await read_request(request, settings)
-        except TimeoutError as error:
-            message = f"the upload took longer than {settings.upload_timeout_s:g} s"
-            raise ApiError(408, "upload_timeout", message) from error
-        except ClientDisconnect as error:
-            raise _client_gone() from error
-        work = service.retrieve(checked, request.state.request_id, request.scope.get("root_path", ""))
-        return checked, await within(settings.timeout_s, request, work)
-
-    async def within(seconds: float, request: Request, work: Coroutine[Any, Any, T]) -> T:
-        try:
-            async with asyncio.timeout(seconds):
-                return await _while_connected(request, work)
-        except TimeoutError as error:
-            raise out_of_time(settings) from error
-
-    def events(stream: AsyncIterator[str]) -> StreamingResponse:
-        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+    add_chat_routes(app, service)
 
     @app.post("/answer", response_model=AnswerOut, responses=_ERRORS, openapi_extra=_BODY)
     async def answer(request: Request) -> AnswerOut | Response:
@@ -123,16 +104,18 @@ def create_app(retriever: QueryRetriever, generator: Generator, settings: Servin
         With `stream` the response is a stream of server-sent events: `retrieval` (the fields of `/retrieve`), `answer`
         (pieces of text), then `done` (the other fields), or `error`.
         """
-        checked, pending = await read_and_retrieve(request)
+        checked = await intake.receive(service, request, read_request)
+        pending = await intake.retrieve(service, request, checked)
         if checked.stream:
-            return events(service.answer_events(pending, checked.on_generator_error))
-        return await _while_connected(request, service.answer(pending, checked.on_generator_error))
+            return event_stream(answer_events(service, pending, checked.on_generator_error))
+        return await intake.while_connected(request, service.answer(pending, checked.on_generator_error))
 
     @app.post("/retrieve", response_model=RetrieveOut, responses=_RETRIEVE_ERRORS, openapi_extra=_BODY)
     async def retrieve(request: Request) -> RetrieveOut | Response:
         """Retrieves evidence and candidates like `/answer`, without asking the generator."""
-        checked, pending = await read_and_retrieve(request)
-        return events(service.retrieval_events(pending)) if checked.stream else pending.response
+        checked = await intake.receive(service, request, read_request)
+        pending = await intake.retrieve(service, request, checked)
+        return event_stream(retrieval_events(pending)) if checked.stream else pending.response
 
     @app.get("/health/live")
     async def live() -> dict[str, str]:
@@ -178,27 +161,3 @@ def create_app(retriever: QueryRetriever, generator: Generator, settings: Servin
 def _image_file(path: Path) -> FileResponse:
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     return FileResponse(path, media_type=kind, headers=_IMAGE_HEADERS)
-
-
-async def _while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Returns the result of `work`, which is canceled when the client disconnects."""
-    task = asyncio.ensure_future(work)
-    watch = asyncio.ensure_future(_disconnected(request))
-    try:
-        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise _client_gone()
-        return task.result()
-    finally:
-        task.cancel()
-        watch.cancel()
-        await asyncio.gather(task, watch, return_exceptions=True)
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-def _client_gone() -> ApiError:
-    return ApiError(499, "client_gone", "the client closed the connection")

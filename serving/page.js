@@ -6,6 +6,7 @@ const MAX_SIDE = 2048; // pixels of a shrunk image
 
 const byId = (id) => document.getElementById(id);
 const [form, file, question, ask, drop] = ["form", "file", "question", "ask", "drop"].map(byId);
+const key = byId("key");
 let image = null;
 let running = null;
 
@@ -16,6 +17,36 @@ function make(tag, className = "", children = [], properties = {}) {
   element.append(...[children].flat().filter((child) => child !== null));
   return element;
 }
+
+// The service
+
+/** Requests a path of the service, with the user's key if there is one; a refusal shows the field for it. */
+async function request(path, options = {}) {
+  const headers = key.value.trim() ? { Authorization: `Bearer ${key.value.trim()}` } : {};
+  const response = await fetch(path, { ...options, headers });
+  if (response.status === 401) byId("key-line").hidden = false;
+  return response;
+}
+
+/** Returns an image of the service. With a key it has to be requested: an image by its address alone sends none. */
+function serviceImage(path, properties) {
+  const element = make("img", "", [], properties);
+  if (!key.value.trim()) {
+    element.src = path;
+    return element;
+  }
+  element.addEventListener("load", () => URL.revokeObjectURL(element.src), { once: true });
+  request(path)
+    .then((response) => response.blob())
+    .then((blob) => (element.src = URL.createObjectURL(blob)))
+    .catch(() => {}); // as without a key: the image stays empty
+  return element;
+}
+
+key.addEventListener("change", () => {
+  sessionStorage.setItem("omgm-key", key.value.trim()); // gone with the tab
+  loadExamples().catch(() => {});
+});
 
 // The image
 
@@ -104,9 +135,13 @@ async function submit() {
     const bytes = await (await shrunk(image)).arrayBuffer(); // fails if the file was changed after it was chosen
     body.append("image", new Blob([bytes]), image.name ?? "image");
     body.append("question", asked);
-    const response = await fetch("answer", { method: "POST", body, signal: own.signal });
+    const response = await request("answer", { method: "POST", body, signal: own.signal });
     const reply = await response.json();
     if (own !== running) return;
+    if (response.status === 401) {
+      key.focus();
+      return showError(key.value.trim() ? "The key is not valid." : "This service needs a key. Enter it above the question.");
+    }
     if (!response.ok) return showError(reply.error.message);
     showError("");
     showReply(reply, asked);
@@ -166,7 +201,7 @@ function showEntity(entity) {
   byId("entity").hidden = !entity;
   if (!entity) return;
   byId("entity").replaceChildren(
-    ...(entity.image ? [make("img", "", [], { src: entity.image, alt: `Main image of ${entity.title}` })] : []),
+    ...(entity.image ? [serviceImage(entity.image, { alt: `Main image of ${entity.title}` })] : []),
     make("div", "", [
       make("h3", "", entity.title),
       /^https?:\/\//.test(entity.url)
@@ -214,7 +249,7 @@ function showCandidates(candidates, best) {
   const rows = candidates.map((candidate, rank) => {
     const scores = columns.map((column, i) => score(candidate[column], ...ranges[i]));
     const thumbnail = candidate.image
-      ? make("img", "", [], { src: candidate.image, alt: "", loading: "lazy" })
+      ? serviceImage(candidate.image, { alt: "", loading: "lazy" })
       : make("span", "blank");
     const name = make("td", "", make("div", "name", [thumbnail, make("span", "", candidate.title)]));
     const row = make("tr", candidate.entity_id === best?.id ? "best" : "", [name, ...scores]);
@@ -261,13 +296,13 @@ function showTimes(timings) {
 // Examples
 
 async function loadExamples() {
-  const response = await fetch("examples");
+  const response = await request("examples");
   const examples = response.ok ? await response.json() : [];
   const items = examples.map((example) => {
-    const thumbnail = make("img", "", [], { src: example.image, alt: "", loading: "lazy" });
+    const thumbnail = serviceImage(example.image, { alt: "", loading: "lazy" });
     const button = make("button", "", thumbnail, { type: "button", title: example.question, ariaLabel: `Example: ${example.question}` });
     button.addEventListener("click", async () => {
-      setImage(await (await fetch(example.image)).blob());
+      setImage(await (await request(example.image)).blob());
       question.value = example.question;
       submit();
     });
@@ -277,4 +312,6 @@ async function loadExamples() {
   byId("examples").hidden = !items.length;
 }
 
+key.value = sessionStorage.getItem("omgm-key") ?? "";
+byId("key-line").hidden = !key.value;
 loadExamples().catch(() => {}); // the page works without them

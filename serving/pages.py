@@ -8,7 +8,7 @@ from importlib import resources
 from fastapi import FastAPI
 from starlette.responses import Response
 
-_FILES = {  # path on the service -> package, file
+PAGES = {  # path on the service -> package, file
     "/": ("serving", "page.html"),
     "/page.js": ("serving", "page.js"),
     "/page.css": ("serving", "page.css"),
@@ -31,7 +31,7 @@ _HEADERS = {
 
 def add_pages(app: FastAPI) -> None:
     """Adds the routes of both pages to `app`, which must have been created with `docs_url=None`."""
-    for path, (package, name) in _FILES.items():
+    for path, (package, name) in PAGES.items():
         app.add_api_route(path, _sender(package, name), include_in_schema=False)
 
 

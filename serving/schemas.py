@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 OnGeneratorError = Literal["degrade", "fail"]
 
 
-class RequestOptions(BaseModel):
+class AnswerOptions(BaseModel):
     """What a request may choose for itself; an option that is missing or null has the profile's value."""
 
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
@@ -20,11 +20,16 @@ class RequestOptions(BaseModel):
     """Weight of step 1 against step 2."""
     beta: float | None = Field(default=None, ge=0, le=1)
     """Weight of step 2 against step 3."""
-    stream: bool = False
-    """Whether to answer with server-sent events."""
     on_generator_error: OnGeneratorError = "degrade"
     """When the generator fails: `degrade` returns the evidence with a null answer and `generator_error`, `fail` returns
     an error (424)."""
+
+
+class RequestOptions(AnswerOptions):
+    """What a request may choose for itself, and how it is answered."""
+
+    stream: bool = False
+    """Whether to answer with server-sent events."""
 
 
 class RequestFields(RequestOptions):

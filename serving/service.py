@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -20,8 +18,9 @@ from retriever.protocols import Generator, QueryRetriever
 from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query
 from serving.batcher import Batcher
 from serving.errors import ApiError, as_api_error
+from serving.fields import CheckedRequest
 from serving.images import decode_image
-from serving.requests import CheckedRequest, image_bytes
+from serving.requests import image_bytes
 from serving.schemas import (
     AnswerOut,
     CandidateOut,
@@ -36,8 +35,6 @@ from serving.schemas import (
 from serving.settings import ServingSettings
 
 log = logging.getLogger(__name__)
-
-_IN_DONE = {"timings_ms", "request_id"}  # fields of RetrieveOut in the last event; the first event has sent the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +120,14 @@ class Service:
             return self._answered(pending, Generation(None), started, failure)
         return self._answered(pending, generation, started)
 
-    async def answer_events(self, pending: PendingAnswer, on_error: OnGeneratorError = "degrade") -> AsyncIterator[str]:
-        """Yields server-sent events: `retrieval`, then pieces of the `answer`, then `done` with the whole answer.
+    async def stream_answer(
+        self, pending: PendingAnswer, on_error: OnGeneratorError = "degrade"
+    ) -> AsyncIterator[str | AnswerOut | ApiError]:
+        """Yields pieces of the answer's text, then the whole answer.
 
-        If the generator fails, the answer in `done` is null, whatever pieces came before it, or, if `on_error` is
-        "fail", an event `error` takes the place of `done`.
+        If the generator fails, the last is an answer of null, whatever pieces came before it, or, if `on_error` is
+        "fail", the error: it is too late for another status.
         """
-        yield _event("retrieval", pending.response.model_dump(mode="json"))
         started, generation, failure = time.perf_counter(), Generation(None), None
         pieces = aiter(self.generator.stream(pending.request()))
         try:
@@ -141,19 +139,13 @@ class Service:
                 if isinstance(piece, Generation):
                     generation = piece
                 else:
-                    yield _event("answer", {"text": piece})
+                    yield piece
         except Exception as error:
             generation, failure = Generation(None), self._failure(error, pending)
         if failure and on_error == "fail":
-            yield _event("error", failure.body())  # too late for another status
+            yield failure
         else:
-            done = self._answered(pending, generation, started, failure)
-            yield _event("done", done.model_dump(mode="json", exclude=set(RetrieveOut.model_fields) - _IN_DONE))
-
-    async def retrieval_events(self, pending: PendingAnswer) -> AsyncIterator[str]:
-        """Yields server-sent events: `retrieval`, then `done`."""
-        yield _event("retrieval", pending.response.model_dump(mode="json"))
-        yield _event("done", {"request_id": pending.response.request_id})
+            yield self._answered(pending, generation, started, failure)
 
     def _failure(self, error: Exception, pending: PendingAnswer) -> ApiError:
         """Logs why the generator failed; returns the error for the client, without its address and its words."""
@@ -234,7 +226,3 @@ def _ms(since: float) -> float:
 
 def _rounded(timings: Mapping[str, float]) -> dict[str, float]:
     return {name: round(value, 2) for name, value in timings.items()}
-
-
-def _event(name: str, data: Mapping[str, Any]) -> str:
-    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+"""A SHA-256 in hexadecimal."""
 
 
 class ServingSettings(BaseModel):
@@ -25,6 +29,10 @@ class ServingSettings(BaseModel):
         decode_threads: Number of images that are decoded at the same time.
         evidence_sections: Number of the best entity's sections in a response; the generator reads the first.
         image_hosts: Hosts (`host` or `host:port`) that images may be fetched from by URL.
+        read_keys: SHA-256 digests of the keys that may ask; without any, everybody may.
+        write_keys: SHA-256 digests of the keys that may change the index.
+        requests_per_minute: Requests per minute of each key, or of each address without keys; 0 is no limit.
+        cors_origins: Origins of other sites (`https://example.org`) whose pages may use the service; `*` is all.
         examples_dir: Folder with `queries/*.jpg` and `test.csv` (E-VQA's columns), offered as examples on the page.
     """
 
@@ -44,4 +52,8 @@ class ServingSettings(BaseModel):
     decode_threads: int = Field(default=2, ge=1)
     evidence_sections: int = Field(default=3, ge=1)
     image_hosts: tuple[str, ...] = ()
+    read_keys: tuple[Digest, ...] = ()
+    write_keys: tuple[Digest, ...] = ()
+    requests_per_minute: int = Field(default=0, ge=0)
+    cors_origins: tuple[str, ...] = ()
     examples_dir: Path | None = None

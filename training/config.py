@@ -86,7 +86,7 @@ class TrainingConfig:
     minutes: float | None = 20
     learning_rate: float | None = None
     seed: int = 0
-    validation_share: float = 0.1
+    validation_share: float = 0.05
     validate_every: int = 100
     device: str = "cpu"
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omgm.commands.common import add_profile, profile_of
+
+if TYPE_CHECKING:
+    from serving.settings import ServingSettings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +42,15 @@ def run(args: argparse.Namespace) -> None:
     app = create_app(retriever, build_generator(profile), settings)
     retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
     host = f"[{args.host}]" if ":" in args.host else args.host
+    warn_if_open(args.host, settings)
     print(f"Serving {args.index} at http://{host}:{args.port}/ (Ctrl-C stops it)", flush=True)
     uvicorn.run(app, host=args.host, port=args.port, log_level="info" if args.verbose else "warning")
+
+
+def warn_if_open(host: str, settings: ServingSettings) -> None:
+    """Says on standard error that anybody may ask, where others can reach the address and no key is set."""
+    if host not in ("127.0.0.1", "::1", "localhost") and not settings.read_keys:
+        print("Anybody who reaches this address may ask: there are no serving.read_keys (omgm key)", file=sys.stderr)
 
 
 def limit_threads(count: int | None) -> None:

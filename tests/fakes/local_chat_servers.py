@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -21,6 +21,7 @@ class Reply:
     body: str
     status: int = 200
     content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class ScriptedServer:
@@ -43,7 +44,9 @@ class ScriptedServer:
             def do_GET(self) -> None:
                 outer.headers.append({name.lower(): value for name, value in self.headers.items()})
                 if length := int(self.headers.get("Content-Length", 0)):
-                    outer.bodies.append(json.loads(self.rfile.read(length)))
+                    body = self.rfile.read(length)
+                    if self.headers.get_content_type() == "application/json":
+                        outer.bodies.append(json.loads(body))
                 self._send(outer._next(self.path))
 
             do_POST = do_GET
@@ -53,6 +56,8 @@ class ScriptedServer:
                 self.send_response(reply.status)
                 self.send_header("Content-Type", reply.content_type)
                 self.send_header("Content-Length", str(len(body)))
+                for name, value in reply.headers.items():
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)
 

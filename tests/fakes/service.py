@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.applications import Starlette
 
 from retriever.protocols import Generator
 from serving.app import create_app
@@ -42,7 +42,7 @@ def served(
 
 
 @contextmanager
-def listening(app: FastAPI) -> Iterator[str]:
+def listening(app: Starlette) -> Iterator[str]:
     """Yields the address of a real server for `app`, which runs in a thread."""
     config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)

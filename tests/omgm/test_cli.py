@@ -37,6 +37,8 @@ FLAGS = {
     "tables": "--profile --set --kb --images --index --dataset --queries --query-images --tuned-on --runs --out",
     "ask": "--profile --set --index --json IMAGE QUESTION",
     "serve": "--profile --set --index --host --port --examples",
+    "key": "--json",
+    "mcp": "--profile --set --index --http --host --port",
 }
 
 

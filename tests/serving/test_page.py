@@ -185,8 +185,8 @@ def test_documentation(page: Browser, world: World, tmp_path: Path) -> None:
         found: list[Any] = page.find_elements("css selector", selector)
         return found
 
-    wait(page, lambda: len(find(".opblock")) == 7)
-    find(".opblock-post .opblock-summary-control")[0].click()
+    wait(page, lambda: len(find(".opblock")) == 10)
+    find("[id$=answer_answer_post] .opblock-summary-control")[0].click()
     wait(page, lambda: find(".try-out__btn"))
     find(".try-out__btn")[0].click()
     wait(page, lambda: find("input[type=file]"))

@@ -1,0 +1,209 @@
+"""Clients of a running service: `Client`, and `AsyncClient` for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+import httpx
+
+from omgm.wire import (
+    MAX_CONNECT,
+    EventReader,
+    Options,
+    ServiceError,
+    failure,
+    form,
+    parsed,
+    seconds_to_wait,
+    unreachable,
+)
+from retriever.images import ImageInput
+from serving.schemas import AnswerOut, RetrieveOut
+
+__all__ = ["AnswerOut", "AsyncClient", "Client", "Options", "RetrieveOut", "ServiceError"]
+
+
+class Client:
+    """Asks a running service. Any number of threads may use it.
+
+    An image is a path, the bytes of a file, a PIL image or an array, as for `OMGM.ask`; a URL is fetched by the
+    service, if it may. Statuses 429 and 503 are retried after the time that the service names.
+
+    Args:
+        url: The service's address.
+        api_key: A read key of the service, if it asks for one.
+        timeout: Seconds the service may stay silent.
+        retries: Further attempts while the service is busy or not ready.
+
+    Raises:
+        ValueError: `timeout` or `retries` is out of range.
+
+    Example:
+        >>> from omgm.client import Client
+        >>> with Client("http://127.0.0.1:8000") as client:  # doctest: +SKIP
+        ...     client.answer("photo.jpg", "Who built this?").answer
+        'Gustave Eiffel'
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8000",
+        api_key: str | None = None,
+        *,
+        timeout: float = 60,
+        retries: int = 2,
+    ) -> None:
+        self._retries = retries
+        self._http = httpx.Client(**_settings(url, api_key, timeout, retries))
+
+    def answer(self, image: ImageInput, question: str, **options: Unpack[Options]) -> AnswerOut:
+        """Answers a question about an image.
+
+        Raises:
+            ServiceError: The service refuses, fails or cannot be reached.
+            OSError: The image's file cannot be read.
+        """
+        with self._sent("/answer", form(image, question, options)) as response:
+            response.read()
+        return parsed(AnswerOut, response)
+
+    def retrieve(self, image: ImageInput, question: str, **options: Unpack[Options]) -> RetrieveOut:
+        """Retrieves evidence and candidates, without an answer; raises as `answer`."""
+        with self._sent("/retrieve", form(image, question, options)) as response:
+            response.read()
+        return parsed(RetrieveOut, response)
+
+    def stream(
+        self, image: ImageInput, question: str, **options: Unpack[Options]
+    ) -> Iterator[RetrieveOut | str | AnswerOut]:
+        """Yields what was retrieved, then the answer's text piece by piece, then the whole answer; raises as `answer`.
+
+        If the generator fails after its first pieces, the whole answer is null and says why.
+        """
+        with self._sent("/answer", form(image, question, options, stream=True)) as response:
+            events = EventReader(response)
+            for line in response.iter_lines():
+                if (event := events.feed(line)) is not None:
+                    yield event
+            events.close()
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        """Returns itself, to be closed at the end of the block."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Closes the connections."""
+        self.close()
+
+    @contextmanager
+    def _sent(self, path: str, content: dict[str, Any]) -> Iterator[httpx.Response]:
+        """Yields the response of success, its body unread."""
+        for attempt in range(self._retries + 1):
+            try:
+                with self._http.stream("POST", path, **content) as response:
+                    if response.is_success:
+                        yield response
+                        return
+                    response.read()
+            except httpx.HTTPError as error:
+                raise unreachable(str(self._http.base_url), error) from error
+            wait = seconds_to_wait(response, attempt)
+            if wait is None or attempt == self._retries:
+                raise failure(response)
+            time.sleep(wait)
+
+
+class AsyncClient:
+    """Asks a running service without blocking the event loop; otherwise the same as `Client`.
+
+    Args:
+        url: As for `Client`.
+        api_key: As for `Client`.
+        timeout: As for `Client`.
+        retries: As for `Client`.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8000",
+        api_key: str | None = None,
+        *,
+        timeout: float = 60,
+        retries: int = 2,
+    ) -> None:
+        self._retries = retries
+        self._http = httpx.AsyncClient(**_settings(url, api_key, timeout, retries))
+
+    async def answer(self, image: ImageInput, question: str, **options: Unpack[Options]) -> AnswerOut:
+        """Answers a question about an image; raises as `Client.answer`."""
+        async with self._sent("/answer", await asyncio.to_thread(form, image, question, options)) as response:
+            await response.aread()
+        return parsed(AnswerOut, response)
+
+    async def retrieve(self, image: ImageInput, question: str, **options: Unpack[Options]) -> RetrieveOut:
+        """Retrieves evidence and candidates, without an answer; raises as `Client.answer`."""
+        async with self._sent("/retrieve", await asyncio.to_thread(form, image, question, options)) as response:
+            await response.aread()
+        return parsed(RetrieveOut, response)
+
+    async def stream(
+        self, image: ImageInput, question: str, **options: Unpack[Options]
+    ) -> AsyncIterator[RetrieveOut | str | AnswerOut]:
+        """Yields what was retrieved, pieces of the answer's text, then the whole answer; see `Client.stream`."""
+        content = await asyncio.to_thread(form, image, question, options, stream=True)
+        async with self._sent("/answer", content) as response:
+            events = EventReader(response)
+            async for line in response.aiter_lines():
+                if (event := events.feed(line)) is not None:
+                    yield event
+            events.close()
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        """Returns itself, to be closed at the end of the block."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        """Closes the connections."""
+        await self.aclose()
+
+    @asynccontextmanager
+    async def _sent(self, path: str, content: dict[str, Any]) -> AsyncIterator[httpx.Response]:
+        """Yields the response of success, its body unread."""
+        for attempt in range(self._retries + 1):
+            try:
+                async with self._http.stream("POST", path, **content) as response:
+                    if response.is_success:
+                        yield response
+                        return
+                    await response.aread()
+            except httpx.HTTPError as error:
+                raise unreachable(str(self._http.base_url), error) from error
+            wait = seconds_to_wait(response, attempt)
+            if wait is None or attempt == self._retries:
+                raise failure(response)
+            await asyncio.sleep(wait)
+
+
+def _settings(url: str, api_key: str | None, timeout: float, retries: int) -> dict[str, Any]:
+    if timeout <= 0 or retries < 0:
+        raise ValueError(f"a client needs timeout > 0 and retries >= 0, got {timeout=}, {retries=}")
+    return {
+        "base_url": url,
+        "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
+        "timeout": httpx.Timeout(timeout, connect=min(timeout, MAX_CONNECT)),
+    }

@@ -1,0 +1,52 @@
+"""Serve an index to language models: an MCP server over stdio, or over HTTP."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from omgm.commands.common import add_profile, existing, profile_of
+from omgm.commands.serve import limit_threads, warn_if_open
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    add_profile(parser)
+    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the folder that build-index wrote")
+    parser.add_argument("--http", action="store_true", help="serve streamable HTTP at /mcp, not stdio")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on with --http (%(default)s)")
+    parser.add_argument("--port", type=int, default=8765, help="the port to listen on with --http (%(default)s)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Runs the server until its client leaves, or with `--http` until it is stopped.
+
+    Raises:
+        ValueError: The index does not exist or fit, or the extra is not installed.
+    """
+    profile = profile_of(args)
+    existing(args.index, "--index")
+    limit_threads(profile.serving.model_threads)
+    try:
+        from omgm.mcp_server import build_server, http_app
+    except ModuleNotFoundError as error:
+        if error.name != "mcp":
+            raise
+        raise ValueError('omgm mcp needs the extra mcp: pip install "omgm[mcp]"') from error
+
+    from omgm.api import OMGM
+
+    settings = profile.serving
+    with OMGM.open(args.index, profile) as omgm:
+        server = build_server(omgm, settings, paths=not args.http)
+        if not args.http:
+            server.run("stdio")
+            return
+        import uvicorn
+
+        warn_if_open(args.host, settings)
+        host = f"[{args.host}]" if ":" in args.host else args.host
+        print(f"Serving {args.index} at http://{host}:{args.port}/mcp (Ctrl-C stops it)", file=sys.stderr, flush=True)
+        level = "info" if args.verbose else "warning"
+        uvicorn.run(http_app(server, settings, args.host), host=args.host, port=args.port, log_level=level)

@@ -1,0 +1,128 @@
+"""What the tools of `omgm mcp` return: small enough for a language model to read. The docstrings go to it too."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from omgm.results import Answer, CandidateRow, Retrieval
+from retriever.protocols import EntityIndex
+
+
+class _Result(BaseModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class EntityResult(_Result):
+    """An entity of the encyclopedia."""
+
+    id: str
+    title: str
+    url: str
+
+
+class RankedEntity(EntityResult):
+    """An entity with its scores; null if a step did not score it."""
+
+    sim_c: float | None
+    """Similarity of the image to what the index searches (step 1)."""
+    sim_m: float | None
+    """Largest similarity of image and question to a section and the entity's main image (step 2)."""
+    score: float
+    """What the entities are ranked by."""
+
+
+class EntitiesResult(_Result):
+    """Entities, best first."""
+
+    entities: list[RankedEntity]
+
+
+class SectionResult(_Result):
+    """A section of an article."""
+
+    title: str
+    text: str
+    score: float | None
+    """What the sections are ranked by, null if they are not scored."""
+
+
+class SectionsResult(_Result):
+    """The article of the best entity, its sections best first."""
+
+    entity: EntityResult | None
+    """Null if nothing was found."""
+    sections: list[SectionResult]
+
+
+class AnswerResult(_Result):
+    """An answer with its source."""
+
+    answer: str | None
+    """Null if the evidence does not answer the question."""
+    abstained: bool
+    confidence: float | None
+    """From 0 to 1, null if the generator reports none."""
+    entity: EntityResult | None
+    """What the image shows, null if nothing was found."""
+    evidence: SectionResult | None
+    """The section that the answer is read from."""
+
+
+class SimilarImage(EntityResult):
+    """An entity and how similar it is to the image; its thumbnail follows as an image, in the same order."""
+
+    similarity: float
+    has_thumbnail: bool
+
+
+class SimilarResult(_Result):
+    """Entities, most similar first."""
+
+    images: list[SimilarImage]
+
+
+def entity_of(index: EntityIndex, entity_id: str) -> EntityResult:
+    """Returns an entity of an index."""
+    row = index.row_of(entity_id)
+    if row is None:
+        raise KeyError(entity_id)
+    entity = index.entity(row)
+    return EntityResult(id=entity.id, title=entity.title, url=entity.url)
+
+
+def entities_result(index: EntityIndex, found: Retrieval, limit: int) -> EntitiesResult:
+    """Returns the best candidates."""
+    return EntitiesResult(
+        entities=[
+            RankedEntity(**dict(entity_of(index, row.entity)), sim_c=row.sim_c, sim_m=row.sim_m, score=row.fused)
+            for row in found.candidates[:limit]
+        ]
+    )
+
+
+def sections_result(found: Retrieval, limit: int) -> SectionsResult:
+    """Returns the best sections of the best entity."""
+    sections = [SectionResult(title=row.title, text=row.text, score=row.score) for row in found.sections[:limit]]
+    return SectionsResult(entity=_best(found), sections=sections)
+
+
+def answer_result(found: Answer) -> AnswerResult:
+    """Returns an answer with its source."""
+    return AnswerResult(
+        answer=found.answer,
+        abstained=found.abstained,
+        confidence=found.confidence,
+        entity=_best(found),
+        evidence=next(iter(sections_result(found, 1).sections), None) if found.evidence else None,
+    )
+
+
+def similar_image(index: EntityIndex, row: CandidateRow) -> SimilarImage:
+    """Returns an entity that step 1 found."""
+    has_thumbnail = row.image is not None and row.image.is_file()
+    return SimilarImage(**dict(entity_of(index, row.entity)), similarity=row.fused, has_thumbnail=has_thumbnail)
+
+
+def _best(found: Retrieval) -> EntityResult | None:
+    entity = found.entity
+    return None if entity is None else EntityResult(id=entity.id, title=entity.title, url=entity.url)

@@ -1,0 +1,180 @@
+"""What both clients of the service share: the form they send, the errors and events they read, how long they wait."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any, TypedDict, TypeVar
+
+import httpx
+from PIL import Image
+from pydantic import BaseModel, ValidationError
+
+from retriever.images import ImageInput, load_image
+from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut
+
+RETRIED = (429, 503)
+"""Statuses of a service that is busy, or not ready yet."""
+MAX_WAIT = 60.0
+"""Longest wait between two attempts in seconds; where Retry-After asks for more, the error is raised instead."""
+MAX_CONNECT = 10.0
+"""Seconds that the service may take to accept a connection."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Options(TypedDict, total=False):
+    """What a request may choose for itself; docs/serving.md describes them."""
+
+    k: int
+    alpha: float
+    beta: float
+    on_generator_error: OnGeneratorError
+
+
+class ServiceError(Exception):
+    """A request that the service refused or could not answer.
+
+    Attributes:
+        message: What is wrong and how to fix it.
+        status: The HTTP status, `None` if there was no response.
+        type: `invalid_request_error`, `rate_limit_error`, `server_error`, or `connection_error` without a response.
+        param: The request field at fault, if it is one.
+        code: A stable name of the error; `None` if something else than the service answered.
+        request_id: What marks the request in the service's log, if the service answered.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        type: str = "server_error",
+        param: str | None = None,
+        code: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        about = ", ".join(str(part) for part in (status, code, request_id and f"request {request_id}") if part)
+        super().__init__(f"{message} ({about})" if about else message)
+        self.message, self.status, self.type, self.param = message, status, type, param
+        self.code, self.request_id = code, request_id
+
+
+def form(image: ImageInput, question: str, options: Options, stream: bool = False) -> dict[str, Any]:
+    """Returns a request's form as arguments of httpx. An image in memory becomes PNG, a file is sent as it is.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no image.
+    """
+    if isinstance(image, str) and image.startswith(("http://", "https://")):
+        part: tuple[str | None, str | bytes] = (None, image)  # the service fetches it, if it may
+    else:
+        part = ("image", _bytes(image))
+    return {
+        "files": {"image": part},
+        "data": {"question": question, "options": json.dumps({**options, "stream": stream})},
+    }
+
+
+def seconds_to_wait(response: httpx.Response, attempt: int) -> float | None:
+    """Returns how long to wait before trying again, `None` if that is no use.
+
+    Without a Retry-After in seconds, that is 0.5, 1, 2 … seconds with jitter.
+    """
+    if response.status_code not in RETRIED:
+        return None
+    try:
+        wait = max(0.0, float(response.headers["retry-after"]))
+    except (KeyError, ValueError):
+        wait = 0.5 * 2**attempt * (1 + 0.25 * random.random())
+    return wait if wait <= MAX_WAIT else None
+
+
+def failure(response: httpx.Response) -> ServiceError:
+    """Returns the error of a response whose body has been read."""
+    request_id = response.headers.get("x-request-id")
+    try:
+        return _reported(response.json(), response.status_code, request_id)
+    except (ValueError, LookupError, TypeError):
+        text = " ".join(response.text.split())[:200]
+        return ServiceError(text or response.reason_phrase, status=response.status_code, request_id=request_id)
+
+
+def unreachable(url: str, error: httpx.HTTPError) -> ServiceError:
+    """Returns the error for a request without a complete response."""
+    return ServiceError(f"{url}: no answer: {str(error) or type(error).__name__}", type="connection_error")
+
+
+def parsed(model: type[Model], response: httpx.Response) -> Model:
+    """Returns a response's body as a `model`.
+
+    Raises:
+        ServiceError: It is none, so something else than the service answered, or another version of it.
+    """
+    try:
+        return model.model_validate_json(response.content)
+    except ValidationError as error:
+        message = f"not a reply of this version of the service: {error.errors(include_input=False)[0]['msg']}"
+        raise ServiceError(message, status=response.status_code) from error
+
+
+class EventReader:
+    """Reads the server-sent events of one answer, line by line."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._response = response
+        self._name = ""
+        self._retrieved: dict[str, Any] = {}
+        self._done = False
+
+    def feed(self, line: str) -> RetrieveOut | str | AnswerOut | None:
+        """Returns what a line completes: what was retrieved, a piece of text, the whole answer, or nothing.
+
+        Raises:
+            ServiceError: The event is an error.
+        """
+        field, _, value = line.partition(": ")
+        if field == "event":
+            self._name = value
+        if field != "data":
+            return None
+        data = json.loads(value)
+        if self._name == "error":
+            raise _reported(data, self._response.status_code, self._response.headers.get("x-request-id"))
+        if self._name == "answer":
+            return str(data["text"])
+        if self._name == "retrieval":
+            self._retrieved = data
+            return RetrieveOut.model_validate(data)
+        self._done = True
+        return AnswerOut.model_validate(self._retrieved | data)
+
+    def close(self) -> None:
+        """Checks that the stream came to its end.
+
+        Raises:
+            ServiceError: It did not.
+        """
+        if not self._done:
+            raise ServiceError("the stream ended before the answer did", type="connection_error")
+
+
+def _reported(body: Any, status: int, request_id: str | None) -> ServiceError:
+    error = body["error"]
+    more = {key: error[key] for key in ("type", "param", "code")}
+    return ServiceError(error["message"], status=status, request_id=request_id, **more)
+
+
+def _bytes(image: ImageInput) -> bytes:
+    if isinstance(image, bytes):
+        return image
+    if isinstance(image, str | os.PathLike):
+        return Path(image).expanduser().read_bytes()
+    if not isinstance(image, Image.Image) and hasattr(image, "read"):
+        return image.read()
+    load_image(image).save(buffer := io.BytesIO(), "PNG")
+    return buffer.getvalue()

@@ -1,0 +1,70 @@
+"""Who may use the service and how often: keys, a limit on requests, origins of other sites."""
+
+from __future__ import annotations
+
+import math
+
+from fastapi import FastAPI
+from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from serving.errors import ApiError
+from serving.keys import Keys
+from serving.pages import PAGES
+from serving.rates import RateLimiter, caller_of
+from serving.settings import ServingSettings
+
+_OPEN = {*PAGES, "/openapi.json", "/health/live", "/health/ready"}
+"""What needs no key: load balancers have none, and the pages ask the user for one."""
+_FREE = ("GET", "HEAD", "OPTIONS")
+"""Methods that do not count: what they send is small and ready, and one answer on the page shows many images."""
+
+
+def add_access(app: FastAPI, settings: ServingSettings) -> None:
+    """Puts the checks in front of `app`: whatever is added later is outside of them."""
+    app.add_middleware(AccessMiddleware, settings=settings)
+    if settings.cors_origins:
+        app.add_middleware(  # outside of the keys: a browser asks for permission without one, and may read a refusal
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "X-Request-Id"],
+            expose_headers=["X-Request-Id", "Retry-After", "WWW-Authenticate"],
+        )
+
+
+class AccessMiddleware:
+    """Refuses requests without a valid key, before their body is read, and those above the limit.
+
+    Args:
+        app: What is protected.
+        settings: `read_keys`, `write_keys` and `requests_per_minute` are read.
+    """
+
+    def __init__(self, app: ASGIApp, settings: ServingSettings) -> None:
+        self.app = app
+        self._keys = Keys(settings.read_keys, settings.write_keys)
+        self._per_minute = settings.requests_per_minute
+        self._limiter = RateLimiter(self._per_minute) if self._per_minute else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Runs the application, or answers in its place."""
+        if scope["type"] == "http" and scope["path"].removeprefix(scope.get("root_path", "")) not in _OPEN:
+            try:
+                self._admit(scope)
+            except ApiError as error:
+                await error.response()(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+    def _admit(self, scope: Scope) -> None:
+        holder = self._keys.holder(scope["method"], Headers(scope=scope).get("authorization", ""))
+        if self._limiter is None or scope["method"] in _FREE:
+            return
+        client = scope.get("client")
+        wait = self._limiter.take(holder or caller_of(client[0] if client else ""))
+        if wait:
+            seconds = math.ceil(wait)
+            message = f"more than {self._per_minute} requests per minute; try again in {seconds} s"
+            raise ApiError(429, "rate_limited", message, headers={"Retry-After": str(seconds)})

@@ -1,0 +1,79 @@
+"""Reads the body of an HTTP request within a limit, and its JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from starlette.requests import Request
+
+from serving.errors import ApiError
+from serving.settings import ServingSettings
+
+_OVERHEAD = 64 * 1024  # bytes of a body besides the images: questions, options, boundaries
+_MAX_EXCESS = 4  # a body is read up to this multiple of one image's limit
+
+
+def content_type_of(request: Request) -> str:
+    """Returns the content type of a request without its parameters, "" if it has none."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def body_limit(settings: ServingSettings, images: int = 1) -> int:
+    """Returns the most bytes that a body with so many images may have."""
+    return images * settings.max_image_bytes * 3 // 2 + _OVERHEAD  # they may be base64, with line breaks
+
+
+async def read_body(
+    request: Request, settings: ServingSettings, error: ApiError, images: int = 1
+) -> AsyncGenerator[bytes, None]:
+    """Yields the body's chunks up to the limit.
+
+    Most clients read the response only after they have sent everything, so the rest is read and thrown away, up to
+    `_MAX_EXCESS` times the limit of one image; a larger upload is cut off.
+
+    Args:
+        request: The request.
+        settings: `max_image_bytes` is read.
+        error: Raised over the limit.
+        images: Number of images that the body may have.
+    """
+    limit = body_limit(settings, images)
+    cut = max(limit, _MAX_EXCESS * body_limit(settings))
+    declared = request.headers.get("content-length", "")
+    seen = 0
+    if not (declared.isdecimal() and int(declared) > cut):
+        async for chunk in request.stream():
+            seen += len(chunk)
+            if seen <= limit:
+                yield chunk
+            elif seen > cut:
+                break
+        else:
+            if seen > limit:
+                raise error
+            return
+    error.headers["Connection"] = "close"
+    raise error
+
+
+async def read_json(request: Request, settings: ServingSettings, error: ApiError, images: int = 1) -> Any:
+    """Returns the JSON of a body; arguments as for `read_body`.
+
+    Raises:
+        ApiError: `error` over the limit, 400 if it is not JSON.
+    """
+    return parse_json(b"".join([chunk async for chunk in read_body(request, settings, error, images)]))
+
+
+def parse_json(text: bytes | str, name: str = "the body", param: str | None = None) -> Any:
+    """Parses JSON; errors call it `name`.
+
+    Raises:
+        ApiError: 400 if it is malformed.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ApiError(400, "malformed_json", f"{name} is not valid JSON: {error}", param=param) from error

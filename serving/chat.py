@@ -1,0 +1,115 @@
+"""The OpenAI routes, so that any such client can ask with an image: `/v1/chat/completions`, `/v1/models`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+
+from serving import intake
+from serving.chat_request import openai_errors, read_chat
+from serving.chat_schemas import (
+    MODEL,
+    ChatChoiceOut,
+    ChatCompletionOut,
+    ChatFields,
+    ChatMessageOut,
+    ChatOptions,
+    ModelOut,
+    ModelsOut,
+)
+from serving.errors import ApiError
+from serving.events import event, event_stream
+from serving.schemas import AnswerOut, ErrorOut, OnGeneratorError
+from serving.service import PendingAnswer, Service
+
+_FIELDS = ChatFields.model_json_schema()
+_FIELDS["properties"]["omgm"] = ChatOptions.model_json_schema()  # in place: OpenAPI has no `$defs` to refer to
+del _FIELDS["$defs"]
+_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _FIELDS}}}}
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorOut, "description": "A message, its image or a parameter is at fault."},
+    401: {"model": ErrorOut, "description": "The service has keys, and none of them was sent."},
+    404: {"model": ErrorOut, "description": "There is no such model."},
+    408: {"model": ErrorOut, "description": "The upload took too long."},
+    424: {"model": ErrorOut, "description": "The generator failed."},
+    429: {"model": ErrorOut, "description": "The queue is full or a limit is reached; see the header Retry-After."},
+    503: {"model": ErrorOut, "description": "The service is not ready."},
+    504: {"model": ErrorOut, "description": "The answer took too long."},
+}
+
+
+def add_chat_routes(app: FastAPI, service: Service) -> None:
+    """Adds the routes to `app`."""
+    model = ModelOut(created=int(time.time()))
+
+    @app.post("/v1/chat/completions", response_model=ChatCompletionOut, responses=_ERRORS, openapi_extra=_BODY)
+    async def complete_chat(request: Request) -> ChatCompletionOut | Response:
+        """Answers the last question of a conversation about its latest image, in the shape of OpenAI's API.
+
+        The evidence is in `omgm`: of the response, or of a stream's last chunk. Tokens are not counted, so there is no
+        `usage`.
+        """
+        with openai_errors():
+            checked = await intake.receive(service, request, read_chat)
+            pending = await intake.retrieve(service, request, checked)
+        if checked.stream:
+            return event_stream(_chunks(service, pending, checked.on_generator_error))
+        answer = await intake.while_connected(request, service.answer(pending, checked.on_generator_error))
+        return ChatCompletionOut(
+            id=_id(pending),
+            created=int(time.time()),
+            choices=[ChatChoiceOut(message=ChatMessageOut(content=_text(answer)))],
+            omgm=answer,
+        )
+
+    @app.get("/v1/models")
+    async def list_models() -> ModelsOut:
+        """Lists the one model of this service, in the shape of OpenAI's API."""
+        return ModelsOut(data=[model])
+
+    @app.get("/v1/models/{name}", responses={404: _ERRORS[404], 422: {"model": ErrorOut}})
+    async def get_model(name: str) -> ModelOut:
+        """Describes the one model of this service, in the shape of OpenAI's API."""
+        if name != MODEL:
+            message = f"the model {name[:40]!r} does not exist; this service has {MODEL!r}"
+            raise ApiError(404, "model_not_found", message, param="model")
+        return model
+
+
+async def _chunks(service: Service, pending: PendingAnswer, on_error: OnGeneratorError) -> AsyncIterator[str]:
+    """Yields the answer as OpenAI's chunks; the last has the evidence, or an error takes its place."""
+    head = {"id": _id(pending), "object": "chat.completion.chunk", "created": int(time.time()), "model": MODEL}
+
+    def chunk(delta: dict[str, str], finish_reason: str | None = None, **more: Any) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+        return event({**head, "choices": [choice], **more})
+
+    yield chunk({"role": "assistant", "content": ""})
+    sent = ""
+    async for piece in service.stream_answer(pending, on_error):
+        if isinstance(piece, str):
+            sent += piece
+            yield chunk({"content": piece})
+        elif isinstance(piece, ApiError):
+            yield event(piece.body())
+            return
+        else:
+            if piece.answer is None:
+                yield chunk({"content": f"\n{_text(piece)}" if sent else _text(piece)})
+            yield chunk({}, "stop", omgm=piece.model_dump(mode="json"))
+    yield "data: [DONE]\n\n"
+
+
+def _id(pending: PendingAnswer) -> str:
+    return f"chatcmpl-{pending.response.request_id}"
+
+
+def _text(answer: AnswerOut) -> str:
+    """Returns the answer, or a sentence that says why there is none: many chat clients show nothing else."""
+    if answer.generator_error is not None:
+        return f"No answer: {answer.generator_error.message}."
+    return "No answer found in the evidence." if answer.answer is None else answer.answer

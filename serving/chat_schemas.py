@@ -1,0 +1,140 @@
+"""The OpenAI shape: what goes over the wire at `/v1`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from serving.schemas import AnswerOptions, AnswerOut, OnGeneratorError
+
+MODEL = "omgm"
+"""The one model of this service, and who owns it: `omgm doctor` tells by it that this is no generator."""
+
+IGNORED = frozenset(
+    {
+        "frequency_penalty",
+        "max_completion_tokens",
+        "max_tokens",
+        "metadata",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "reasoning_effort",
+        "safety_identifier",
+        "seed",
+        "service_tier",
+        "store",
+        "stream_options",
+        "temperature",
+        "top_p",
+        "user",
+        "verbosity",
+    }
+)
+"""Parameters that are accepted without effect: they tune how a model writes, and the profile has settled that."""
+
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "audio": (None,),
+    "function_call": (None, "none", "auto"),
+    "functions": (None, []),
+    "logit_bias": (None, {}),
+    "logprobs": (None, False),
+    "modalities": (None, ["text"]),
+    "moderation": (None,),
+    "n": (None, 1),
+    "prediction": (None,),
+    "response_format": (None, {"type": "text"}),
+    "stop": (None, [], ""),
+    "tool_choice": (None, "none", "auto"),
+    "tools": (None, []),
+    "top_logprobs": (None, 0),
+    "web_search_options": (None,),
+}
+"""Parameters that ask for another kind of answer, with the values that do not."""
+
+
+class ChatOptions(AnswerOptions):
+    """This project's own options of a chat request."""
+
+    on_generator_error: OnGeneratorError = "fail"
+    """When the generator fails: `fail` returns an error (424), `degrade` the evidence in `omgm` and a sentence."""
+
+
+class ChatFields(BaseModel):
+    """A chat request. Parameters of OpenAI that tune how a model writes are accepted without effect."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+    model: str = Field(examples=[MODEL])
+    """Always `omgm`."""
+    messages: list[Any] = Field(
+        min_length=1,
+        examples=[
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "What is the capital of this country?"},
+                        {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,..."}},
+                    ],
+                }
+            ]
+        ],
+    )
+    """The conversation. The text of the last user message is the question; its last image, or else the most recent one
+    before it, is the image: a data URI or a URL on an allowed host. Other messages are not read."""
+    stream: bool | None = False
+    """Whether to answer with server-sent events, in OpenAI's chunks."""
+    omgm: ChatOptions = ChatOptions()
+    """Options of the retrieval."""
+
+
+class _Response(BaseModel):
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class ChatMessageOut(_Response):
+    """The answer as a message."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str
+    """The answer, or a sentence that says that there is none."""
+
+
+class ChatChoiceOut(_Response):
+    """The one choice."""
+
+    index: int = 0
+    message: ChatMessageOut
+    finish_reason: Literal["stop"] = "stop"
+
+
+class ChatCompletionOut(_Response):
+    """A chat completion with the evidence of its answer."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str = MODEL
+    choices: list[ChatChoiceOut]
+    omgm: AnswerOut
+    """What `POST /answer` returns."""
+
+
+class ModelOut(_Response):
+    """A model of this service."""
+
+    id: str = MODEL
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = MODEL
+
+
+class ModelsOut(_Response):
+    """The models of this service."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelOut]

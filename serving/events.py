@@ -1,0 +1,45 @@
+"""Server-sent events: the streams of `/answer` and `/retrieve`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from starlette.responses import StreamingResponse
+
+from serving.errors import ApiError
+from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut
+from serving.service import PendingAnswer, Service
+
+_IN_DONE = {"timings_ms", "request_id"}  # fields of RetrieveOut in the last event; the first event has sent the rest
+
+
+def event_stream(events: AsyncIterator[str]) -> StreamingResponse:
+    """Returns a response that sends events as they come."""
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+def event(data: Mapping[str, Any], name: str = "") -> str:
+    """Returns one event."""
+    return (f"event: {name}\n" if name else "") + f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+async def answer_events(service: Service, pending: PendingAnswer, on_error: OnGeneratorError) -> AsyncIterator[str]:
+    """Yields `retrieval`, then pieces of the `answer`, then `done` with the whole answer, or `error` in its place."""
+    yield event(pending.response.model_dump(mode="json"), "retrieval")
+    async for piece in service.stream_answer(pending, on_error):
+        if isinstance(piece, str):
+            yield event({"text": piece}, "answer")
+        elif isinstance(piece, AnswerOut):
+            sent = set(RetrieveOut.model_fields) - _IN_DONE
+            yield event(piece.model_dump(mode="json", exclude=sent), "done")
+        elif isinstance(piece, ApiError):
+            yield event(piece.body(), "error")
+
+
+async def retrieval_events(pending: PendingAnswer) -> AsyncIterator[str]:
+    """Yields `retrieval`, then `done`."""
+    yield event(pending.response.model_dump(mode="json"), "retrieval")
+    yield event({"request_id": pending.response.request_id}, "done")

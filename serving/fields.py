@@ -1,0 +1,94 @@
+"""Checks the fields of a request, whichever route and format they came by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from retriever.types import Options
+from serving.errors import ApiError, validation_message
+from serving.schemas import AnswerOptions, OnGeneratorError
+from serving.settings import ServingSettings
+
+_RANGES = {"greater_than_equal", "less_than_equal", "finite_number", "literal_error"}
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRequest:
+    """A request whose fields are checked; `image` is bytes, or still base64, a data URI or a URL."""
+
+    image: bytes | str
+    question: str
+    options: Options
+    stream: bool
+    on_generator_error: OnGeneratorError
+
+
+def checked_request(
+    image: bytes | str, question: str, options: AnswerOptions, stream: bool, settings: ServingSettings
+) -> CheckedRequest:
+    """Returns a request within the limits.
+
+    Raises:
+        ApiError: 422 for an empty or overlong question or too large a `k`.
+    """
+    question = question.strip()
+    if not question:
+        raise ApiError(422, "empty_question", "the question is empty", param="question")
+    if len(question) > settings.max_question_chars:
+        message = f"the question has {len(question)} characters; at most {settings.max_question_chars} are accepted"
+        raise ApiError(422, "question_too_long", message, param="question")
+    if not _is_unicode(question):
+        raise ApiError(
+            422, "wrong_type", "the question is not valid Unicode: it has a lone surrogate", param="question"
+        )
+    if options.k is not None and options.k > settings.max_k:
+        raise ApiError(422, "out_of_range", f"k must be between 1 and {settings.max_k}, got {options.k}", param="k")
+    chosen = Options(options.k, options.alpha, options.beta)
+    return CheckedRequest(image, question, chosen, stream, options.on_generator_error)
+
+
+def check(model: type[Model], data: Any, name: str = "the body") -> Model:
+    """Returns `data` as a `model`; errors call it `name`.
+
+    Raises:
+        ApiError: 422 if a field is missing, unknown, of the wrong type or out of range.
+    """
+    if not isinstance(data, dict):
+        raise ApiError(422, "wrong_type", f"{name} must be a JSON object", param=None if name == "the body" else name)
+    for key in data:
+        if key not in model.model_fields:
+            raise unknown_field(key, tuple(model.model_fields))
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+    param = str(first["loc"][0])
+    if first["type"] == "missing":
+        raise ApiError(422, f"missing_{param}", f"{param} is missing", param=param)
+    code = "out_of_range" if first["type"] in _RANGES else "wrong_type"
+    raise ApiError(422, code, validation_message(param, first["msg"]), param=param)
+
+
+def unknown_field(name: str, known: tuple[str, ...], advice: str = "") -> ApiError:
+    """Returns the error for a field that is none of the known ones."""
+    shown = name.encode("utf-8", "replace").decode()
+    shown = shown if len(shown) <= 40 else shown[:40] + "…"
+    message = f"unknown field {shown!r}; known fields are {', '.join(sorted(known))}{advice}"
+    return ApiError(422, "unknown_option", message, param=shown)
+
+
+def no_image() -> ApiError:
+    """Returns the error for a request without an image."""
+    return ApiError(422, "missing_image", "image is missing", param="image")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # JSON can express a lone surrogate, which no tokenizer accepts
+        return False
+    return True

@@ -1,0 +1,218 @@
+"""The clients of the service, against a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from omgm.client import AnswerOut, AsyncClient, Client, RetrieveOut, ServiceError
+from omgm.wire import MAX_WAIT
+from retriever.images import ImageInput
+from serving.keys import digest_of
+from serving.settings import ServingSettings
+from tests.fakes.images import image_bytes
+from tests.fakes.local_chat_servers import Reply, ScriptedServer, as_json
+from tests.fakes.service import World, served
+from tests.paths import ROOT
+
+KEY = "omgm-reader"
+WHEN = "When was the treaty?"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    settings = ServingSettings(read_keys=(digest_of(KEY),))
+    with served(tmp_path_factory.mktemp("world"), settings) as world:
+        yield world
+
+
+@pytest.fixture
+def client(world: World) -> Iterator[Client]:
+    with Client(world.url, KEY, timeout=20) as client:
+        yield client
+
+
+def title(found: RetrieveOut) -> str | None:
+    return None if found.entity is None else found.entity.title
+
+
+def test_answer(client: Client) -> None:
+    found = client.answer(image_bytes("red"), WHEN, k=2, alpha=1.0)
+    assert isinstance(found, AnswerOut) and found.entity is not None
+    assert (found.answer, found.confidence, found.abstained) == ("1848", 0.75, False)
+    assert (found.entity.title, found.entity.url) == ("Redland", "https://kb.example/Redland")
+    assert (found.evidence[0].section, found.evidence[0].scores.sim_t, len(found.candidates)) == ("History", 0.75, 2)
+
+
+def test_retrieve(client: Client) -> None:
+    found = client.retrieve(image_bytes("green"), WHEN)
+    assert type(found) is RetrieveOut and found.entity is not None
+    assert (found.entity.title, len(found.candidates)) == ("Greenland", 3)
+
+
+def test_stream(client: Client) -> None:
+    retrieved, *pieces, answer = client.stream(image_bytes("red"), WHEN)
+    assert isinstance(retrieved, RetrieveOut) and isinstance(answer, AnswerOut) and answer.entity is not None
+    assert (pieces, answer.answer, answer.entity.title) == (["1", "8", "4", "8"], "1848", "Redland")
+    assert answer.candidates == retrieved.candidates and "generate" in answer.timings_ms
+
+
+def test_every_kind_of_image(client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "flag.png"
+    path.write_bytes(image_bytes("green"))
+    array = np.full((40, 60, 3), (0, 128, 0), np.uint8)
+    images: list[ImageInput] = [
+        str(path),
+        path,
+        path.read_bytes(),
+        io.BytesIO(path.read_bytes()),
+        Image.open(path),
+        array,
+    ]
+    assert [title(client.retrieve(image, WHEN)) for image in images] == ["Greenland"] * 6
+    with pytest.raises(FileNotFoundError):
+        client.answer(tmp_path / "none.png", WHEN)
+    with pytest.raises(ValueError, match="expected uint8"):
+        client.answer(np.zeros((2, 2, 7)), WHEN)
+    with pytest.raises(ServiceError) as raised:
+        client.answer("https://example.org/flag.png", WHEN)  # the service decides whom it asks
+    assert raised.value.code == "host_not_allowed"
+
+
+def test_errors_carry_everything(client: Client, world: World) -> None:
+    with pytest.raises(ServiceError) as raised:
+        client.answer(b"hello", WHEN)
+    error = raised.value
+    assert (error.status, error.type) == (415, "invalid_request_error")
+    assert (error.param, error.code) == ("image", "not_an_image")
+    assert error.request_id is not None and len(error.request_id) == 32
+    assert str(error) == f"{error.message} (415, not_an_image, request {error.request_id})"
+    with pytest.raises(ServiceError) as raised:
+        client.answer(image_bytes("red"), WHEN, k=101)
+    assert (raised.value.status, raised.value.param, raised.value.code) == (422, "k", "out_of_range")
+    with Client(world.url, "wrong") as stranger, pytest.raises(ServiceError) as raised:
+        stranger.retrieve(image_bytes("red"), WHEN)
+    assert (raised.value.status, raised.value.code) == (401, "invalid_api_key")
+    with pytest.raises(ServiceError) as raised:
+        list(client.stream(image_bytes("red"), "When did the treaty break?", on_generator_error="fail"))
+    assert (raised.value.type, raised.value.code) == ("server_error", "internal_error")
+    *_, last = client.stream(image_bytes("red"), "When did the treaty break?")
+    assert isinstance(last, AnswerOut) and last.answer is None and last.generator_error is not None
+
+
+def test_async(world: World) -> None:
+    async def ask() -> tuple[str | None, str | None, list[str]]:
+        async with AsyncClient(world.url, KEY) as client:
+            answer, found = await asyncio.gather(
+                client.answer(image_bytes("red"), WHEN), client.retrieve(image_bytes("green"), WHEN)
+            )
+            pieces = [piece async for piece in client.stream(image_bytes("red"), WHEN) if isinstance(piece, str)]
+            with pytest.raises(ServiceError) as raised:
+                await client.answer(b"hello", WHEN)
+            assert raised.value.code == "not_an_image"
+            return answer.answer, title(found), pieces
+
+    assert asyncio.run(ask()) == ("1848", "Greenland", ["1", "8", "4", "8"])
+
+
+def busy(after: str | None = None, status: int = 429) -> Reply:
+    error = {"message": "the queue is full", "type": "rate_limit_error", "param": None, "code": "queue_full"}
+    headers = {} if after is None else {"Retry-After": after}
+    return Reply(as_json({"error": error}, status).body, status, headers=headers)
+
+
+def whole(world: World) -> Reply:
+    with Client(world.url, KEY) as client:
+        return Reply(client.answer(image_bytes("red"), WHEN).model_dump_json())
+
+
+def test_retries_wait_as_told(world: World) -> None:
+    for replies, least in (
+        ([busy("0.2"), busy("0.2", 503), whole(world)], 0.4),
+        ([busy(), whole(world)], 0.5),  # no time is named
+        ([busy("Wed, 21 Oct 2026 07:28:00 GMT"), whole(world)], 0.5),  # a date, as some proxies send
+    ):
+        with ScriptedServer({"/answer": list(replies)}) as server, Client(server.url) as client:
+            started = time.monotonic()
+            assert client.answer(image_bytes("red"), WHEN).answer == "1848"
+            assert least <= time.monotonic() - started < least + 1
+            assert len(server.headers) == len(replies)
+
+
+def test_retries_end(world: World) -> None:
+    async def ask_async(url: str) -> None:
+        async with AsyncClient(url, retries=1) as client:
+            await client.answer(image_bytes("red"), WHEN)
+
+    with ScriptedServer({"/answer": busy("0")}) as server:
+        with Client(server.url, retries=3) as client, pytest.raises(ServiceError) as raised:
+            client.answer(image_bytes("red"), WHEN)
+        assert (raised.value.status, raised.value.code, len(server.headers)) == (429, "queue_full", 4)
+        with pytest.raises(ServiceError):
+            asyncio.run(ask_async(server.url))
+        assert len(server.headers) == 6
+    for reply in (busy(str(MAX_WAIT + 1)), busy("0", 500), busy("0", 504)):
+        with ScriptedServer({"/answer": reply}) as server, Client(server.url) as client:
+            with pytest.raises(ServiceError):
+                client.answer(image_bytes("red"), WHEN)
+            assert len(server.headers) == 1
+
+
+def test_a_full_service_is_asked_again(tmp_path: Path) -> None:
+    settings = ServingSettings(requests_per_minute=120)  # a token every half second, 120 at once
+    with served(tmp_path, settings) as world, Client(world.url) as client, ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: client.retrieve(image_bytes("red"), WHEN).entity, range(121)))
+    assert len(found) == 121
+
+
+def test_something_else_answers() -> None:
+    for reply, status, message in (
+        (Reply("<html>Bad  Gateway</html>", 502, "text/html"), 502, "<html>Bad Gateway</html>"),
+        (as_json({"error": "no"}, 404), 404, '{"error": "no"}'),
+        (Reply("", 404), 404, "Not Found"),
+        (as_json({"hello": 1}), 200, "not a reply of this version of the service: Field required"),
+    ):
+        with ScriptedServer({"/answer": reply}) as server, Client(server.url) as client:
+            with pytest.raises(ServiceError) as raised:
+                client.answer(image_bytes("red"), WHEN)
+            assert (raised.value.status, raised.value.message, raised.value.code) == (status, message, None)
+
+
+def test_nobody_answers(world: World) -> None:
+    with Client("http://127.0.0.1:9") as client, pytest.raises(ServiceError) as raised:
+        client.answer(image_bytes("red"), WHEN)
+    assert (raised.value.status, raised.value.type) == (None, "connection_error")
+    assert raised.value.message.startswith("http://127.0.0.1:9: no answer: ")
+    world.retriever.gate.clear()
+    with Client(world.url, KEY, timeout=0.2) as client, pytest.raises(ServiceError) as raised:
+        client.answer(image_bytes("red"), WHEN)
+    world.retriever.gate.set()
+    assert raised.value.type == "connection_error"
+    cut = Reply('event: answer\ndata: {"text": "18"}\n\n', content_type="text/event-stream")
+    with ScriptedServer({"/answer": cut}) as server, Client(server.url) as client:
+        stream = client.stream(image_bytes("red"), WHEN)
+        assert next(stream) == "18"
+        with pytest.raises(ServiceError, match="the stream ended before the answer did"):
+            next(stream)
+
+
+def test_settings() -> None:
+    for wrong in ({"timeout": 0}, {"retries": -1}):
+        with pytest.raises(ValueError, match="needs timeout > 0 and retries >= 0"):
+            Client(**wrong)  # type: ignore[arg-type]
+
+
+def test_it_needs_no_models() -> None:
+    code = "import sys, omgm.client; print(sorted({'torch', 'transformers', 'fastapi', 'faiss'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

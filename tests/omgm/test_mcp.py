@@ -1,0 +1,222 @@
+"""`omgm mcp`, asked by the official SDK's client over stdio and over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+pytest.importorskip("mcp", reason="needs the extra mcp")
+
+import httpx2
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import CallToolResult, ImageContent, TextContent
+
+from omgm.__main__ import main
+from omgm.api import OMGM
+from omgm.mcp_server import build_server, http_app
+from serving.keys import digest_of
+from serving.settings import ServingSettings
+from tests.fakes.images import data_uri
+from tests.fakes.service import listening
+from tests.paths import ROOT
+
+CAPITAL = "What is the capital of this country?"
+KEY = "omgm-reader"
+TOOLS = {"answer", "find_entity", "search_sections", "similar_images"}
+
+
+@pytest.fixture(scope="module")
+def omgm(examples: Path) -> Iterator[OMGM]:
+    with OMGM.open(examples / "index") as omgm:
+        yield omgm
+
+
+@pytest.fixture(scope="module")
+def photo(examples: Path) -> bytes:
+    return (examples / "photo.jpg").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def url(omgm: OMGM) -> Iterator[str]:
+    settings = ServingSettings(max_question_chars=100)
+    with listening(http_app(build_server(omgm, settings), settings)) as url:
+        yield f"{url}/mcp"
+
+
+def call(url: str, tool: str, **arguments: Any) -> CallToolResult:
+    async def run() -> CallToolResult:
+        async with Client(url) as client:
+            return await client.call_tool(tool, arguments)
+
+    return asyncio.run(run())
+
+
+def structured(result: CallToolResult) -> dict[str, Any]:
+    assert not result.is_error and result.structured_content is not None
+    assert isinstance(result.content[0], TextContent)
+    assert json.loads(result.content[0].text) == result.structured_content  # for clients that read only text
+    found: dict[str, Any] = result.structured_content
+    return found
+
+
+def message(result: CallToolResult) -> str:
+    assert result.is_error and isinstance(result.content[0], TextContent)
+    return result.content[0].text
+
+
+def test_tools_are_described(url: str) -> None:
+    async def run() -> None:
+        async with Client(url) as client:
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert set(tools) == TOOLS
+            for tool in tools.values():
+                assert tool.output_schema is not None and tool.annotations is not None
+                assert tool.annotations.read_only_hint and "image" in tool.input_schema["required"]
+            assert tools["answer"].input_schema["required"] == ["image", "question"]
+            limit = tools["similar_images"].input_schema["properties"]["limit"]
+            assert (limit["minimum"], limit["maximum"], limit["default"]) == (1, 50, 5)
+            assert set((tools["answer"].output_schema or {})["properties"]) == {
+                "answer",
+                "abstained",
+                "confidence",
+                "entity",
+                "evidence",
+            }
+            # this index has vectors of summaries, not of images
+            assert "comparing an image with a summary of each entity's article" in str(
+                tools["similar_images"].description
+            )
+            assert "6 entities" in str(client.instructions)
+
+    asyncio.run(run())
+
+
+def test_answer(url: str, photo: bytes) -> None:
+    for image in (data_uri(photo), base64.b64encode(photo).decode()):
+        found = structured(call(url, "answer", image=image, question=CAPITAL))
+        assert (found["answer"], found["abstained"], found["entity"]["title"]) == ("Tokyo", False, "Japan")
+        assert "Tokyo" in found["evidence"]["text"] and 0 <= found["confidence"] <= 1
+    found = structured(call(url, "answer", image=data_uri(photo), question="Who painted the ceiling?"))
+    assert (found["answer"], found["abstained"]) == (None, True)
+
+
+def test_find_entity(url: str, photo: bytes) -> None:
+    entities = structured(call(url, "find_entity", image=data_uri(photo), limit=2))["entities"]
+    assert (len(entities), entities[0]["title"]) == (2, "Japan")
+    assert entities[0]["score"] >= entities[1]["score"] and entities[0]["url"].startswith("http")
+
+
+def test_search_sections(url: str, photo: bytes) -> None:
+    found = structured(call(url, "search_sections", image=data_uri(photo), question=CAPITAL, limit=2))
+    assert found["entity"]["title"] == "Japan" and len(found["sections"]) == 2
+    assert "Tokyo" in found["sections"][0]["text"]
+    assert found["sections"][0]["score"] >= found["sections"][1]["score"]
+
+
+def test_similar_images(url: str, photo: bytes, omgm: OMGM) -> None:
+    result = call(url, "similar_images", image=data_uri(photo), limit=3)
+    images = structured(result)["images"]
+    assert (len(images), images[0]["title"]) == (3, "Japan")
+    assert images[0]["similarity"] >= images[1]["similarity"] >= images[2]["similarity"]
+    shown = [block for block in result.content if isinstance(block, ImageContent)]
+    assert len(shown) == sum(image["has_thumbnail"] for image in images) == 3
+    row = omgm.index.row_of(images[0]["id"])
+    assert row is not None
+    path = omgm.index.image_path(row)
+    assert path is not None and base64.b64decode(shown[0].data) == path.read_bytes()
+    with Image.open(io.BytesIO(base64.b64decode(shown[0].data))) as image:
+        assert Image.MIME[str(image.format)] == shown[0].mime_type
+
+
+def test_an_index_of_images(examples: Path, tmp_path: Path) -> None:
+    """Its vectors are those of main images, so an entity's own one is found with a similarity of 1."""
+    kb, out, images = examples / "kb.json", tmp_path / "index", examples / "images"
+    settings = {"search.candidates": "image"}
+    with OMGM.build(kb, out, images=images, settings=settings, progress=False) as omgm:
+        [nearest] = omgm.nearest(images / "flag/ke.png", k=1)
+        assert nearest.title == "Kenya" and nearest.sim_c == pytest.approx(1, abs=1e-3)
+        tools = {tool.name: tool for tool in asyncio.run(build_server(omgm, ServingSettings()).list_tools())}
+        assert "an image with each entity's main image" in str(tools["similar_images"].description)
+
+
+def test_errors(url: str, photo: bytes, examples: Path) -> None:
+    wrong = [
+        ({"image": data_uri(b"hello"), "question": CAPITAL}, "not an image"),
+        ({"image": "photo.jpg", "question": CAPITAL}, "image must be base64, a data URI or an http(s) URL"),
+        ({"image": str(examples / "photo.jpg"), "question": CAPITAL}, "image must be base64"),  # no paths over HTTP
+        ({"image": "http://127.0.0.1:9/a.png", "question": CAPITAL}, "images cannot be fetched from 127.0.0.1:9"),
+        ({"image": data_uri(photo), "question": " "}, "the question is empty"),
+        ({"image": data_uri(photo), "question": "x" * 101}, "the question has 101 characters"),
+        ({"image": data_uri(photo)}, "question\n  Field required"),
+    ]
+    for arguments, expected in wrong:
+        assert expected in message(call(url, "answer", **arguments))
+    assert "limit" in message(call(url, "find_entity", image=data_uri(photo), limit=0))
+    assert "dance" in message(call(url, "dance"))
+
+
+def test_stdio(examples: Path, photo: bytes) -> None:
+    """A client starts the command; there, an image may be a file."""
+    command = ["-m", "omgm", "mcp", "--index", str(examples / "index"), "--set", "device=cpu"]
+    server = StdioServerParameters(command=sys.executable, args=command, cwd=ROOT, env={"OMP_NUM_THREADS": "1"})
+
+    async def run() -> None:
+        async with Client(server) as client:
+            assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS
+            path = str(examples / "photo.jpg")
+            for image in (path, data_uri(photo), base64.b64encode(photo).decode()):
+                found = structured(await client.call_tool("answer", {"image": image, "question": CAPITAL}))
+                assert (found["answer"], found["entity"]["title"]) == ("Tokyo", "Japan")
+            missing = message(await client.call_tool("find_entity", {"image": f"{path}.png"}))
+            assert "there is no such file here" in missing
+            for other in (str(examples / "questions.csv"), "/dev/zero"):
+                assert (await client.call_tool("find_entity", {"image": other})).is_error
+
+    asyncio.run(run())
+
+
+@asynccontextmanager
+async def with_key(url: str, key: str) -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    async with (
+        httpx2.AsyncClient(headers=headers) as http,
+        Client(streamable_http_client(url, http_client=http)) as client,
+    ):
+        yield client
+
+
+def test_keys_over_http(omgm: OMGM, photo: bytes) -> None:
+    settings = ServingSettings(read_keys=(digest_of(KEY),))
+
+    async def ask(url: str) -> CallToolResult:
+        async with with_key(url, KEY) as client:
+            return await client.call_tool("answer", {"image": data_uri(photo), "question": CAPITAL})
+
+    with listening(http_app(build_server(omgm, settings), settings)) as url:
+        assert structured(asyncio.run(ask(f"{url}/mcp")))["answer"] == "Tokyo"
+        for headers in ({}, {"Authorization": "Bearer wrong"}):
+            response = httpx.post(f"{url}/mcp", json={}, headers=headers, trust_env=False)
+            assert (response.status_code, response.json()["error"]["type"]) == (401, "invalid_request_error")
+
+
+def test_a_strange_host_is_refused(url: str) -> None:
+    """A page of another site may make a browser resolve its own name to 127.0.0.1 (DNS rebinding)."""
+    response = httpx.post(url, json={}, headers={"Host": "evil.example"}, trust_env=False)
+    assert response.status_code == 421
+
+
+def test_without_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mcp", "--index", str(tmp_path / "none")]) == 2
+    assert "--index" in capsys.readouterr().err

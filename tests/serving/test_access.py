@@ -1,0 +1,305 @@
+"""Keys, limits and origins, on a real server."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai import OpenAI
+from pydantic import ValidationError
+
+from omgm.__main__ import main
+from omgm.commands.serve import warn_if_open
+from omgm.local_servers import local_server_findings
+from omgm.profile import load_profile
+from serving.keys import digest_of, new_key
+from serving.rates import MAX_CALLERS, RateLimiter, caller_of
+from serving.settings import ServingSettings
+from tests.browser import Browser, by_id, wait
+from tests.fakes.images import data_uri, image_bytes
+from tests.fakes.service import World, served
+
+READ, WRITE = "omgm-reader", "omgm-writer"
+WHEN = "When was the treaty?"
+LOCKED = ServingSettings(read_keys=(digest_of("another"), digest_of(READ)), write_keys=(digest_of(WRITE),))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with served(tmp_path_factory.mktemp("world"), LOCKED) as world:
+        yield world
+
+
+@pytest.fixture
+def client(world: World) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=world.url, timeout=20, trust_env=False) as client:
+        yield client
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def ask(client: httpx.Client, headers: dict[str, Any] | None = None, question: str = WHEN) -> httpx.Response:
+    fields = {"image": data_uri(image_bytes("red")), "question": question}
+    return client.post("/answer", json=fields, headers=headers or {})
+
+
+def fault(response: httpx.Response) -> tuple[int, str]:
+    error = response.json()["error"]
+    assert list(error) == ["message", "type", "param", "code"]
+    return response.status_code, error["code"]
+
+
+def test_digests_are_sha256() -> None:
+    """The digest is that of `printf omgm-reader | sha256sum`."""
+    assert digest_of(READ) == "93f18e178289cd46de821ca7f0a77af718f974b5bbbca9c1bfac97e66b1f121f"
+    assert len({new_key() for _ in range(100)}) == 100
+    assert len(new_key()) == len("omgm-") + 43  # 32 bytes in base64 without padding
+
+
+def test_reading_needs_a_key(client: httpx.Client) -> None:
+    for headers, code in (
+        ({}, "missing_api_key"),
+        ({"Authorization": "Basic b21nbS1yZWFkZXI="}, "missing_api_key"),
+        ({"Authorization": "Bearer"}, "missing_api_key"),
+        (bearer("wrong"), "invalid_api_key"),
+        (bearer(digest_of(READ)), "invalid_api_key"),  # a hash that leaks is no key
+        ({"Authorization": b"Bearer \xc3\xa9"}, "invalid_api_key"),
+    ):
+        response = ask(client, headers)
+        assert fault(response) == (401, code)
+        assert response.headers["www-authenticate"] == 'Bearer realm="omgm"'
+        assert len(response.headers["x-request-id"]) == 32
+    assert ask(client, bearer(READ)).json()["answer"] == "1848"
+    assert ask(client, {"Authorization": f"bearer  {READ}"}).status_code == 200
+    for path in ("/entities/0/image", "/examples", "/v1/models", "/nothing"):
+        assert fault(client.get(path)) == (401, "missing_api_key")
+    assert client.get("/entities/0/image", headers=bearer(READ)).status_code == 200
+
+
+def test_nothing_is_read_of_a_refused_upload(client: httpx.Client, world: World) -> None:
+    before = len(world.retriever.batches)
+    assert fault(client.post("/answer", content=b"\0" * 20_000_000)) == (401, "missing_api_key")
+    assert len(world.retriever.batches) == before
+
+
+def test_keys_are_apart(client: httpx.Client) -> None:
+    assert fault(ask(client, bearer(WRITE))) == (403, "permission_denied")
+    for method in ("PUT", "PATCH", "DELETE"):
+        assert fault(client.request(method, "/entities/1", headers=bearer(READ))) == (403, "permission_denied")
+        assert fault(client.request(method, "/entities/1")) == (401, "missing_api_key")
+        assert client.request(method, "/entities/1/image", headers=bearer(WRITE)).status_code == 405  # let through
+
+
+def test_only_writing_may_need_a_key(tmp_path: Path) -> None:
+    settings = ServingSettings(write_keys=(digest_of(WRITE),))
+    with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
+        assert ask(client).status_code == 200
+        assert fault(client.delete("/entities/1")) == (401, "missing_api_key")
+    settings = ServingSettings(read_keys=(digest_of(READ),))
+    with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
+        assert fault(client.delete("/entities/1", headers=bearer(READ))) == (403, "permission_denied")
+
+
+def test_what_stays_open(client: httpx.Client) -> None:
+    for path in ("/", "/page.js", "/page.css", "/docs", "/docs.js", "/openapi.json", "/health/live", "/health/ready"):
+        assert client.get(path).status_code == 200
+    for path in ("//health/live", "/health/live/", "/health/live/../../examples", "/page.js/"):
+        assert fault(client.get(path))[0] == 401
+    document = client.get("/openapi.json").json()  # so that /docs asks for the key
+    assert document["components"]["securitySchemes"] == {"HTTPBearer": {"type": "http", "scheme": "bearer"}}
+    assert document["paths"]["/answer"]["post"]["security"] == [{"HTTPBearer": []}]
+
+
+def test_clients_of_openai(world: World) -> None:
+    messages: list[Any] = [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": WHEN},
+                {"type": "image_url", "image_url": {"url": data_uri(image_bytes("red"))}},
+            ],
+        }
+    ]
+
+    def content(key: str) -> str | None:
+        with OpenAI(base_url=f"{world.url}/v1", api_key=key, max_retries=0) as client:
+            return client.chat.completions.create(model="omgm", messages=messages).choices[0].message.content
+
+    assert content(READ) == "1848"
+    with pytest.raises(openai.AuthenticationError) as raised:
+        content("wrong")
+    assert raised.value.code == "invalid_api_key"
+    with pytest.raises(openai.PermissionDeniedError):
+        content(WRITE)
+
+
+def test_doctor_knows_the_locked_service(world: World) -> None:
+    port = httpx.URL(world.url).port
+    assert port is not None
+    assert local_server_findings({port: "vLLM"}, seconds=20)[0].found.startswith("none on ports")
+
+
+def test_logs_hold_no_keys_and_no_images(client: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    uri = data_uri(image_bytes("red"))
+    for question in (WHEN, "poison", "break the treaty of 1848"):
+        ask(client, bearer(READ), question)
+    ask(client, bearer("wrong-key"))
+    client.post("/answer", json={"image": uri, "question": 7, uri: 1}, headers=bearer(READ))
+    client.post("/answer", files={"image": image_bytes("red")}, data={"question": WHEN}, headers=bearer(READ))
+    client.post("/v1/chat/completions", json={"model": uri, "messages": [uri]}, headers=bearer(READ))
+    assert "secret internals" in caplog.text  # something was logged
+    for secret in (READ, "wrong-key", digest_of(READ), uri[30:60], repr(image_bytes("red"))[2:20]):
+        assert secret not in caplog.text
+
+
+def test_a_bucket() -> None:
+    now = [0.0]
+    limiter = RateLimiter(30, lambda: now[0])  # one token every 2 s
+    assert [limiter.take("a") for _ in range(31)] == [0.0] * 30 + [2.0]
+    assert limiter.take("b") == 0
+    now[0] = 1.5
+    assert limiter.take("a") == 0.5
+    now[0] = 2.0
+    assert [limiter.take("a"), limiter.take("a")] == [0, 2]
+    now[0] = 1000.0
+    assert [limiter.take("a") for _ in range(31)] == [0.0] * 30 + [2.0]  # no more than a minute's worth is saved
+
+
+def test_memory_is_bounded() -> None:
+    limiter = RateLimiter(1, lambda: 0.0)
+    for number in range(MAX_CALLERS + 5):
+        assert limiter.take(str(number)) == 0
+    assert len(limiter) == MAX_CALLERS
+    assert (limiter.take(str(MAX_CALLERS + 4)), limiter.take("0")) == (60, 0)
+
+
+def test_what_an_address_counts_as() -> None:
+    assert caller_of("10.0.0.1") == "10.0.0.1"
+    assert caller_of("2001:db8::1") == caller_of("2001:db8:0:0:ffff::2") == "2001:db8::/64"
+    assert caller_of("") == ""
+
+
+def test_a_limit_for_each_key(tmp_path: Path) -> None:
+    settings = LOCKED.model_copy(update={"requests_per_minute": 2})
+    with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
+        assert [ask(client, bearer(READ)).status_code for _ in range(2)] == [200, 200]
+        response = ask(client, bearer(READ))
+        assert fault(response) == (429, "rate_limited")
+        assert response.headers["retry-after"] in ("29", "30")
+        assert response.json()["error"]["type"] == "rate_limit_error"
+        assert ask(client, bearer("another")).status_code == 200
+        assert fault(ask(client, bearer("wrong"))) == (401, "invalid_api_key")
+        assert client.get("/entities/0/image", headers=bearer(READ)).status_code == 200  # does not count
+
+
+def test_a_limit_for_each_address(tmp_path: Path) -> None:
+    """Beside a proxy on the same machine, the address is the one that the proxy names."""
+    settings = ServingSettings(requests_per_minute=1)
+    with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
+        first, second = {"X-Forwarded-For": "192.0.2.1"}, {"X-Forwarded-For": "192.0.2.2"}
+        found = [ask(client, headers).status_code for headers in (first, first | bearer("any"), second)]
+        assert found == [200, 429, 200]
+
+
+def test_other_sites(tmp_path: Path, client: httpx.Client) -> None:
+    site = {"Origin": "https://shop.example"}
+    ask_first = site | {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+    assert "access-control-allow-origin" not in ask(client, site | bearer(READ)).headers
+    assert client.options("/answer", headers=ask_first).status_code == 401
+    settings = LOCKED.model_copy(update={"cors_origins": ("https://shop.example",)})
+    with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as allowed:
+        preflight = allowed.options("/answer", headers=ask_first)
+        assert preflight.status_code == 200
+        assert preflight.headers["access-control-allow-origin"] == "https://shop.example"
+        assert "Authorization" in preflight.headers["access-control-allow-headers"]
+        for headers, status in ((site | bearer(READ), 200), (site, 401)):
+            response = ask(allowed, headers)
+            assert (response.status_code, response.headers["access-control-allow-origin"]) == (status, site["Origin"])
+        other = ask(allowed, {"Origin": "https://evil.example"} | bearer(READ))
+        assert "access-control-allow-origin" not in other.headers
+
+
+def test_settings_hold_digests() -> None:
+    for wrong in (READ, digest_of(READ).upper(), digest_of(READ)[:-1], ""):
+        with pytest.raises(ValidationError, match="pattern"):
+            ServingSettings(read_keys=(wrong,))
+    with pytest.raises(ValueError, match="pattern") as raised:
+        load_profile("embedded", [f'serving.read_keys=["{READ}"]'])
+    assert READ not in str(raised.value)
+
+
+def test_an_open_address_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    warn_if_open("127.0.0.1", ServingSettings())
+    warn_if_open("0.0.0.0", LOCKED)
+    assert capsys.readouterr().err == ""
+    warn_if_open("0.0.0.0", ServingSettings())
+    assert capsys.readouterr().err.startswith("Anybody who reaches this address may ask")
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["key", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["sha256"] == digest_of(made["key"])
+    assert main(["key"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    key, digest = (shlex.split(line)[1] for line in lines[:2])
+    assert digest == digest_of(key)
+    setting = f'serving.read_keys=["{digest}"]'
+    assert load_profile("embedded", [setting]).serving.read_keys == (digest,)
+
+
+@pytest.mark.browser
+def test_the_page_asks_for_the_key(chromium: Browser, world: World, tmp_path: Path) -> None:
+    path = tmp_path / "flag.png"
+    path.write_bytes(image_bytes("red"))
+    chromium.get(world.url)
+    wait(chromium, lambda: by_id(chromium, "key").is_displayed())
+    by_id(chromium, "file").send_keys(str(path))
+    by_id(chromium, "question").send_keys(WHEN + "\n")
+    wait(chromium, lambda: by_id(chromium, "error").is_displayed())
+    assert by_id(chromium, "error").text == "This service needs a key. Enter it above the question."
+    by_id(chromium, "key").send_keys("wrong\n")
+    wait(chromium, lambda: by_id(chromium, "error").text == "The key is not valid.")
+    by_id(chromium, "key").clear()
+    by_id(chromium, "key").send_keys(READ)
+    by_id(chromium, "question").send_keys("\n")
+    wait(chromium, lambda: by_id(chromium, "found").is_displayed())
+    assert "\n1848\n" in by_id(chromium, "answer").text
+    broken = "return [...document.images].filter(i => i.offsetParent && !i.naturalWidth).length"
+    wait(chromium, lambda: chromium.execute_script(broken) == 0)
+    assert by_id(chromium, "entity").find_element("tag name", "img").get_attribute("src").startswith("blob:")
+    chromium.refresh()
+    assert by_id(chromium, "key").get_attribute("value") == READ  # for this tab
+    chromium.execute_script("sessionStorage.clear()")
+    chromium.get_log("browser")  # Chromium logs the refusals
+
+
+@pytest.mark.browser
+def test_the_documentation_takes_the_key(chromium: Browser, world: World) -> None:
+    def find(selector: str) -> list[Any]:
+        found: list[Any] = chromium.find_elements("css selector", selector)
+        return found
+
+    chromium.get(f"{world.url}/docs")
+    wait(chromium, lambda: find(".btn.authorize"))
+    find(".btn.authorize")[0].click()
+    wait(chromium, lambda: find(".auth-container input"))
+    find(".auth-container input")[0].send_keys(READ)
+    find(".auth-container .btn.authorize")[0].click()
+    find(".auth-container .btn-done")[0].click()
+    find("[id$=list_models_v1_models_get] .opblock-summary-control")[0].click()
+    wait(chromium, lambda: find(".try-out__btn"))
+    find(".try-out__btn")[0].click()
+    find("button.execute")[0].click()
+    wait(chromium, lambda: find(".live-responses-table .response-col_status"))
+    assert find(".live-responses-table .response-col_status")[-1].text.startswith("200")

@@ -1,0 +1,277 @@
+"""The OpenAI routes, asked by OpenAI's own client."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai import AsyncOpenAI, OpenAI
+
+from generators.chat import ChatGenerator
+from llm.chat import ChatClient
+from omgm.local_servers import local_server_findings
+from serving.settings import ServingSettings
+from tests.fakes.images import data_uri, image_bytes
+from tests.fakes.service import World, served
+from tests.fakes.web import serve_web
+
+WHEN = "When was the treaty?"
+LIMITS = ServingSettings(max_image_bytes=100_000, max_question_chars=100)
+Messages = list[Any]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with served(tmp_path_factory.mktemp("world"), LIMITS) as world:
+        yield world
+
+
+@pytest.fixture
+def client(world: World) -> Iterator[OpenAI]:
+    with OpenAI(base_url=f"{world.url}/v1", api_key="none", max_retries=0, timeout=20) as client:
+        yield client
+
+
+def image_part(color: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": data_uri(image_bytes(color)), "detail": "low"}}
+
+
+def text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def user(*parts: Any) -> dict[str, Any]:
+    return {"role": "user", "content": list(parts)}
+
+
+def ask(client: OpenAI, *messages: Any, **more: Any) -> Any:
+    return client.chat.completions.create(model="omgm", messages=list(messages), **more)
+
+
+def test_answer(client: OpenAI) -> None:
+    found = ask(client, user(text_part(WHEN), image_part("red")))
+    assert found.id.startswith("chatcmpl-") and found.object == "chat.completion" and found.model == "omgm"
+    [choice] = found.choices
+    assert (choice.message.role, choice.message.content, choice.finish_reason) == ("assistant", "1848", "stop")
+    assert found.usage is None
+    about = found.omgm
+    assert (about["entity"]["title"], about["entity"]["url"]) == ("Redland", "https://kb.example/Redland")
+    assert (about["evidence"][0]["section"], about["evidence"][0]["scores"]["score"]) == ("History", 0.75)
+    assert (about["confidence"], about["abstained"]) == (0.75, False)
+    assert found.id == f"chatcmpl-{about['request_id']}"
+
+
+def test_stream(client: OpenAI) -> None:
+    chunks = list(ask(client, user(text_part(WHEN), image_part("green")), stream=True))
+    assert {(chunk.object, chunk.id) for chunk in chunks} == {("chat.completion.chunk", chunks[0].id)}
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert [chunk.choices[0].delta.content for chunk in chunks] == ["", "1", "8", "4", "8", None]
+    assert [chunk.choices[0].finish_reason for chunk in chunks] == [None] * 5 + ["stop"]
+    last = chunks[-1].omgm
+    assert (last["entity"]["title"], last["answer"], last["confidence"]) == ("Greenland", "1848", 0.75)
+
+
+def test_async(world: World) -> None:
+    async def both() -> tuple[str | None, str]:
+        async with AsyncOpenAI(base_url=f"{world.url}/v1", api_key="none", max_retries=0) as client:
+            messages: Messages = [user(text_part(WHEN), image_part("red"))]
+            whole = await client.chat.completions.create(model="omgm", messages=messages)
+            stream = await client.chat.completions.create(
+                model="omgm", messages=messages, stream=True, stream_options={"include_usage": True}
+            )
+            pieces = [chunk.choices[0].delta.content or "" async for chunk in stream]
+            return whole.choices[0].message.content, "".join(pieces)
+
+    assert asyncio.run(both()) == ("1848", "1848")
+
+
+def test_no_answer_is_a_sentence(client: OpenAI) -> None:
+    message = user(text_part("What is the flag of one color?"), image_part("red"))
+    found = ask(client, message)
+    sentence = "No answer found in the evidence."
+    assert found.choices[0].message.content == sentence
+    assert (found.omgm["abstained"], found.omgm["answer"]) == (True, None)
+    chunks = list(ask(client, message, stream=True))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == sentence
+    assert chunks[-1].omgm["abstained"] is True
+
+
+def test_which_question_and_which_image(world: World, client: OpenAI) -> None:
+    """The last user message asks; without an image of its own, about the most recent one."""
+    earlier = [
+        {"role": "system", "content": "You are a pirate."},
+        user(image_part("red"), text_part("What is this?")),
+        {"role": "assistant", "content": "A flag."},
+        user(image_part("blue"), image_part("green"), text_part("And this?")),
+        {"role": "assistant", "content": "Another."},
+    ]
+    found = ask(client, *earlier, {"role": "user", "content": WHEN})
+    assert found.omgm["entity"]["title"] == "Greenland" and world.retriever.batches[-1] == [WHEN]
+    found = ask(client, *earlier, user(image_part("red"), text_part("When was"), text_part("the treaty?")))
+    assert found.omgm["entity"]["title"] == "Redland" and world.retriever.batches[-1] == ["When was\nthe treaty?"]
+
+
+def test_parameters(client: OpenAI) -> None:
+    message = user(text_part(WHEN), image_part("red"))
+    tuned = {"temperature": 0.2, "top_p": 0.9, "max_tokens": 5, "seed": 1, "user": "me", "n": 1, "stop": None}
+    assert ask(client, message, **tuned).choices[0].message.content == "1848"
+    assert len(ask(client, message, extra_body={"omgm": {"k": 2}}).omgm["candidates"]) == 2
+    wrong: list[tuple[dict[str, Any], str, str]] = [
+        ({"n": 2}, "unsupported_parameter", "n"),
+        ({"stop": ["."]}, "unsupported_parameter", "stop"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "unsupported_parameter", "tools"),
+        ({"response_format": {"type": "json_object"}}, "unsupported_parameter", "response_format"),
+        ({"logprobs": True}, "unsupported_parameter", "logprobs"),
+        ({"extra_body": {"top_k": 5}}, "unknown_option", "top_k"),
+        ({"extra_body": {"omgm": {"k": 101}}}, "out_of_range", "omgm"),
+        ({"extra_body": {"omgm": {"depth": 3}}}, "wrong_type", "omgm"),
+    ]
+    for more, code, param in wrong:
+        with pytest.raises(openai.BadRequestError) as raised:
+            ask(client, message, **more)
+        assert (raised.value.status_code, raised.value.code, raised.value.param) == (400, code, param)
+        assert raised.value.type == "invalid_request_error"
+
+
+def test_messages_at_fault(client: OpenAI) -> None:
+    image, words = image_part("red"), text_part(WHEN)
+    cases: list[tuple[Messages, str, str | None]] = [
+        ([], "wrong_type", "messages"),
+        ([{"role": "assistant", "content": "Hello"}], "wrong_type", "messages"),
+        ([{"content": "Hello"}], "wrong_type", "messages[0]"),
+        ([user(words)], "missing_image", "messages"),
+        ([user(image)], "empty_question", "messages"),
+        ([user(image, text_part("x" * 101))], "question_too_long", "messages"),
+        ([{"role": "user", "content": None}], "wrong_type", "messages[0].content"),
+        ([user(words, {"type": "input_audio", "input_audio": {}})], "wrong_type", "messages[0].content[1].type"),
+        ([user(words, {"type": "image_url"})], "wrong_type", "messages[0].content[1].image_url.url"),
+        ([user(words, url_part("flag.png"))], "bad_image_url", "messages[0].content[1].image_url"),
+        ([user(words, url_part("data:image/png;base64,@@@"))], "malformed_data_uri", "messages"),
+        ([user(words, url_part(data_uri(b"hello")))], "not_an_image", "messages"),
+        ([user(words, url_part(data_uri(b"\0" * 110_000)))], "image_too_large", "messages"),
+        ([user(words, url_part("A" * 800_000))], "conversation_too_large", None),
+    ]
+    for messages, code, param in cases:
+        for stream in (False, True):
+            with pytest.raises(openai.BadRequestError) as raised:
+                ask(client, *messages, stream=stream)
+            assert (raised.value.code, raised.value.param) == (code, param)
+
+
+def test_bodies_at_fault(world: World) -> None:
+    cases = [
+        (b"{", "application/json", "malformed_json", None),
+        (b"[]", "application/json", "wrong_type", None),
+        (b"{}", "application/json; charset=utf-8", "missing_model", "model"),
+        (b'{"model": "omgm"}', "application/json", "missing_messages", "messages"),
+        (b"{}", "text/plain", "unsupported_media_type", None),  # which a page of another site could send unasked
+    ]
+    for body, kind, code, param in cases:
+        url = f"{world.url}/v1/chat/completions"
+        response = httpx.post(url, content=body, headers={"Content-Type": kind}, trust_env=False)
+        error = response.json()["error"]
+        assert (response.status_code, error["code"], error["param"]) == (400, code, param)
+
+
+def url_part(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def test_images_by_url(tmp_path: Path, client: OpenAI) -> None:
+    """The rules are those of `/answer`: no host is asked that the operator has not named."""
+    with serve_web({"green.png": image_bytes("green")}) as web:
+        message = user(text_part(WHEN), url_part(web.url("good/green.png")))
+        with pytest.raises(openai.BadRequestError) as raised:
+            ask(client, message)
+        assert (raised.value.code, raised.value.param) == ("host_not_allowed", "messages")
+        assert web.paths() == []
+        settings = ServingSettings(image_hosts=(web.place,))
+        with served(tmp_path, settings) as world, OpenAI(base_url=f"{world.url}/v1", api_key="none") as allowed:
+            assert ask(allowed, message).omgm["entity"]["title"] == "Greenland"
+
+
+def test_a_generator_that_fails(client: OpenAI) -> None:
+    message = user(text_part("When did the treaty break?"), image_part("red"))
+    with pytest.raises(openai.InternalServerError) as raised:
+        ask(client, message)
+    assert raised.value.code == "internal_error" and "secret" not in str(raised.value)
+    with pytest.raises(openai.APIError) as broken:
+        list(ask(client, message, stream=True))
+    assert broken.value.code == "internal_error"
+    degrade = {"omgm": {"on_generator_error": "degrade"}}
+    found = ask(client, message, extra_body=degrade)
+    assert found.choices[0].message.content.startswith("No answer: internal error")
+    assert found.omgm["entity"]["title"] == "Redland" and found.omgm["abstained"] is False
+    chunks = list(ask(client, message, stream=True, extra_body=degrade))
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert text.startswith("18\nNo answer: internal error")
+
+
+def test_a_generator_that_is_away(tmp_path: Path) -> None:
+    away = ChatGenerator(ChatClient("http://127.0.0.1:9", "llama", retries=0))
+    with (
+        served(tmp_path, generator=away) as world,
+        OpenAI(base_url=f"{world.url}/v1", api_key="none", max_retries=0) as client,
+        pytest.raises(openai.APIStatusError) as raised,
+    ):
+        ask(client, user(text_part(WHEN), image_part("red")))
+    assert (raised.value.status_code, raised.value.code) == (424, "generator_unavailable")
+
+
+def wait_for(world: World, batches: int, waiting: int) -> None:
+    deadline = time.monotonic() + 5
+    ready = f"{world.url}/health/ready"
+    while (len(world.retriever.batches), httpx.get(ready, trust_env=False).json()["waiting"]) != (batches, waiting):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_full_queue(tmp_path: Path) -> None:
+    with (
+        served(tmp_path, ServingSettings(max_queue=1, max_batch=1, max_wait_ms=0)) as world,
+        OpenAI(base_url=f"{world.url}/v1", api_key="none", max_retries=0) as client,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        world.retriever.gate.clear()
+        accepted = []
+        for batches, waiting in ((1, 0), (1, 1)):
+            accepted.append(pool.submit(ask, client, user(text_part(WHEN), image_part("red"))))
+            wait_for(world, batches, waiting)
+        with pytest.raises(openai.RateLimitError) as raised:
+            ask(client, user(text_part(WHEN), image_part("red")))
+        assert (raised.value.code, raised.value.response.headers["retry-after"]) == ("queue_full", "1")
+        world.retriever.gate.set()
+        assert [found.result().choices[0].message.content for found in accepted] == ["1848", "1848"]
+
+
+def test_models(world: World, client: OpenAI) -> None:
+    [model] = client.models.list().data
+    assert (model.id, model.object, model.owned_by) == ("omgm", "model", "omgm")
+    assert client.models.retrieve("omgm") == model
+    with pytest.raises(openai.NotFoundError) as raised:
+        client.models.retrieve("gpt-4o")
+    assert raised.value.code == "model_not_found"
+    with pytest.raises(openai.NotFoundError) as raised:
+        client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": WHEN}])
+    assert (raised.value.code, raised.value.param) == ("model_not_found", "model")
+
+
+def test_doctor_does_not_take_the_service_for_a_generator(world: World) -> None:
+    port = httpx.URL(world.url).port
+    assert port is not None
+    [finding] = local_server_findings({port: "vLLM"}, seconds=20)
+    assert finding.found.startswith(f"none on ports {port};")
+
+
+def test_document(world: World) -> None:
+    document = httpx.get(f"{world.url}/openapi.json", trust_env=False)
+    body = document.json()["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"]["application/json"]
+    assert body["schema"]["properties"]["omgm"]["properties"]["on_generator_error"]["default"] == "fail"
+    assert "$defs" not in document.text
