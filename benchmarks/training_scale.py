@@ -53,6 +53,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="folder of the data")
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
     parser.add_argument("--questions", type=int, help="fewer questions than the paper's, for a trial")
+    parser.add_argument("--epochs", type=float, default=1.0, help="how much of `memory`'s epoch is trained")
     parser.add_argument("--steps", type=int, default=150, help="steps of each step time of `stream`")
     args = parser.parse_args()
     report = memory(args) if args.what == "memory" else stream(args)
@@ -72,7 +73,12 @@ def memory(args: argparse.Namespace) -> dict[str, Any]:
     started = time.perf_counter()
     out = args.folder / f"run-{sizes.questions}"
     config = RerankerTrainingConfig(
-        recipe="paper", max_tokens=64, validation_share=0.002, validate_every=2000, learning_rate=1e-4
+        recipe="paper",
+        epochs=args.epochs,
+        max_tokens=64,
+        validation_share=0.002,
+        validate_every=2000,
+        learning_rate=1e-4,
     )
     result = train_reranker(args.folder / "tiny", data, out, config)
     meter.stop()
@@ -80,6 +86,7 @@ def memory(args: argparse.Namespace) -> dict[str, Any]:
     tenth = max(1, len(trained) // 10)
     return {
         "questions": sizes.questions,
+        "epochs": args.epochs,
         "images": sizes.entities + sizes.query_images,
         "articles": sizes.entities,
         "minutes": round((time.perf_counter() - started) / 60, 1),
