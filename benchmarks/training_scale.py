@@ -112,7 +112,9 @@ class Meter:
 
     def _run(self) -> None:
         page = os.sysconf("SC_PAGE_SIZE")
-        while not self._stopped.wait(2):
+        stopped = False
+        while not stopped:
+            stopped = self._stopped.wait(2)
             pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
             self.samples.append((round(time.perf_counter() - self._started, 1), pages * page // 2**20))
 
