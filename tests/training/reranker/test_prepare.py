@@ -1,0 +1,110 @@
+"""Preparing step 2's training: token ids, samples and names of images, from one pass over the knowledge base."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from tests.fakes.training_world import COLORS, TOPICS, TrainingWorld
+from training.questions import is_held_out
+from training.reranker.image_table import ImageName
+from training.reranker.prepare import (
+    PASSAGES_NAME,
+    QUESTIONS_NAME,
+    TEXTS_NAME,
+    TOKEN_DTYPE,
+    Preparation,
+    RerankerData,
+    prepare,
+    read_by_row,
+)
+from training.reranker.rows import Rows
+
+URL = "https://e.example/wiki/"
+
+
+def prepared(world: TrainingWorld, data: RerankerData, folder: Path, **given: object) -> Preparation:
+    tokenizer = AutoTokenizer.from_pretrained(world.folder / "fusion")
+    settings = {"max_tokens": 16, "most_similar": False, "validation_share": 0.25, "seed": 0, "progress": False}
+    return prepare(data, folder, tokenizer, **{**settings, **given})  # type: ignore[arg-type]
+
+
+def test_texts_are_tokenized_as_the_model_reads_them(world: TrainingWorld, tmp_path: Path) -> None:
+    samples = prepared(world, world.data, tmp_path).samples
+    texts = Rows(tmp_path / TEXTS_NAME, TOKEN_DTYPE)
+    tokenizer = AutoTokenizer.from_pretrained(world.folder / "fusion")
+    assert len(texts) == 8 * 4 + 16
+    # The third section of the second article, cleaned as BLIP-2 does: "#" and ":" become spaces.
+    words = "wiki article land 1\n section title height\nthe height of it"
+    assert texts[6].tolist() == tokenizer(words, truncation=True, max_length=16)["input_ids"]
+    first = int(np.flatnonzero(samples.gold == 1)[0])
+    question = tokenizer("what is the river?", truncation=True, max_length=16)["input_ids"]
+    assert texts[int(samples.question[first])].tolist() == question  # blue's questions are about topics 1 and 2
+
+
+def test_samples_name_rows(world: TrainingWorld, tmp_path: Path) -> None:
+    result = prepared(world, world.data, tmp_path)
+    samples, names = result.samples, result.images.names
+    assert len(samples) == 16 and result.left_out.rows == []
+    for sample, question in enumerate(world.questions):
+        color = question.image_id.removeprefix("q_")
+        entity = COLORS.index(color)
+        assert samples.gold[sample] == entity
+        assert samples.evidence[sample] == 4 * entity + (question.section_index or 0)
+        assert names[samples.query_image[sample]].name.endswith(f"q_{color}.png")
+        assert names[samples.positive_image[sample]] == ImageName("article", f"{color}.png")
+        found = samples.found_by(sample)
+        assert samples.found[found].tolist() == list(range(8))
+        assert np.flatnonzero(samples.right[found]).tolist() == [entity]
+        assert np.isnan(samples.similarity[found]).all()
+        assert samples.held_out[sample] == is_held_out(question.image_id, 0.25, 0)
+    assert [names[row].name for row in samples.main_image] == [f"{color}.png" for color in COLORS]
+
+
+@pytest.mark.parametrize(("most_similar", "expected"), [(True, "green.png"), (False, "red.png")])
+def test_the_positive_image_is_the_one_that_mining_names(
+    world: TrainingWorld, tmp_path: Path, most_similar: bool, expected: str
+) -> None:
+    negatives = json.loads(world.data.negatives.read_text())
+    negatives["q_red"]["gt_entity_pos_img"] = "wiki/part 1/green.png"  # a path of OMGM's own files
+    negatives["q_blue"]["gt_entity_pos_img"] = "gone.png"
+    (tmp_path / "negatives.json").write_text(json.dumps(negatives))
+    result = prepared(
+        world, replace(world.data, negatives=tmp_path / "negatives.json"), tmp_path, most_similar=most_similar
+    )
+    images = {
+        question.image_id: result.images.names[result.samples.positive_image[sample]].name
+        for sample, question in enumerate(world.questions)
+    }
+    assert images["q_red"] == expected
+    assert images["q_blue"] == "blue.png"  # the main image in place of one that is missing
+    assert result.samples.main_image[0] != result.samples.positive_image[0] or not most_similar
+
+
+def test_what_is_held_out_is_kept_as_text(world: TrainingWorld, tmp_path: Path) -> None:
+    samples = prepared(world, world.data, tmp_path, validation_share=0.5).samples
+    questions, passages = read_by_row(tmp_path / QUESTIONS_NAME), read_by_row(tmp_path / PASSAGES_NAME)
+    assert 0 < len(samples.validation) < 16
+    for sample in samples.validation:
+        entity = int(samples.gold[sample])
+        assert questions[int(samples.question[sample])] == world.questions[sample].question
+        assert passages[entity][1] == f"# Wiki Article: land {entity}\n## Section Title: {TOPICS[1]}\nthe river of it"
+    assert set(passages) == set(samples.gold[samples.validation].tolist())
+
+
+def test_only_what_samples_need_is_read(world: TrainingWorld, tmp_path: Path) -> None:
+    negatives = json.loads(world.data.negatives.read_text())
+    for row in negatives.values():
+        row["top_20"] = [{"entry": URL + color} for color in ("blue", "green", "nowhere", "white")]
+    (tmp_path / "negatives.json").write_text(json.dumps(negatives))
+    red = [question for question in world.questions if question.image_id == "q_red"]
+    data = replace(world.data, questions=red, negatives=tmp_path / "negatives.json")
+    result = prepared(world, data, tmp_path)
+    assert len(result.samples.main_image) == 4  # red and three of those found
+    assert result.samples.found[result.samples.found_by(0)].tolist() == [1, 2, 3]
+    assert len(result.images.names) == 5
