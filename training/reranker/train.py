@@ -102,24 +102,22 @@ def _train(
     tower = start.fingerprint if encoder is None else _take_tower(start, encoder)
     max_tokens = min(config.max_tokens or defaults.max_tokens, start.max_text_tokens)
     views = Views(defaults.query_views, defaults.main_views) if recipe.augment else Views(1, 1)
-    ready = (out / CHECKPOINT_NAME).is_file()  # the samples of the run that is resumed
-    training_set = TrainingSet.open(out / DATA_NAME) if processes.broadcast(ready) else None
-    if training_set is None:
-        training_set = make_training_set(
-            data,
-            out / DATA_NAME,
-            start,
-            tower,
-            max_tokens=max_tokens,
-            views=views,
-            most_similar=recipe.positive_image == "most_similar",
-            validation_share=config.validation_share,
-            seed=config.seed,
-            max_bad=config.max_bad,
-            workers=config.workers,
-            processes=processes,
-            progress=progress,
-        )
+    training_set = make_training_set(
+        data,
+        out / DATA_NAME,
+        start,
+        tower,
+        max_tokens=max_tokens,
+        views=views,
+        most_similar=recipe.positive_image == "most_similar",
+        validation_share=config.validation_share,
+        seed=config.seed,
+        max_bad=config.max_bad,
+        workers=config.workers,
+        processes=processes,
+        reuse=(out / CHECKPOINT_NAME).is_file(),
+        progress=progress,
+    )
     samples, store = training_set.samples, training_set.store
     logger.info("%d questions to train on, %d to validate on", len(samples.training), len(samples.validation))
 
@@ -157,21 +155,23 @@ def _train(
         "tokens_per_forward": config.tokens_per_forward,
         "validation_share": config.validation_share,
     }
-    result = train(
-        model,
-        loss_of,
-        out=out,
-        optimization=optimization,
-        validate=None if validation is None else lambda: validation.metrics(model),
-        validate_every=config.validate_every,
-        save_every=config.validate_every,
-        better_by=None if validation is None else ("recall@1", "validation_loss"),
-        settings=settings,
-        wrapped=wrapped,
-        processes=processes,
-        progress=progress,
-    )
-    feeder.close()
+    try:
+        result = train(
+            model,
+            loss_of,
+            out=out,
+            optimization=optimization,
+            validate=None if validation is None else lambda: validation.metrics(model),
+            validate_every=config.validate_every,
+            save_every=config.validate_every,
+            better_by=None if validation is None else ("recall@1", "validation_loss"),
+            settings=settings,
+            wrapped=wrapped,
+            processes=processes,
+            progress=progress,
+        )
+    finally:
+        feeder.close()
     logger.info("trained: %s; waited for data for %.1f s of %.0f", result, feeder.waited, result["seconds"])
     alpha, beta, metrics = _weights(validation, model, training_set, sections)
     if processes.first:

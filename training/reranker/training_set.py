@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -62,12 +64,13 @@ class TrainingSet:
     store: FeatureStore
 
     @classmethod
-    def open(cls, folder: Path) -> TrainingSet | None:
-        """Opens the training set in a folder; returns `None` if it is not complete."""
+    def open(cls, folder: Path, inputs: Mapping[str, object]) -> TrainingSet | None:
+        """Opens the training set in a folder; returns `None` if it is not complete or made of other inputs."""
         path = folder / MANIFEST_NAME
-        if not path.is_file():
+        manifest = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        if manifest.get("inputs") != inputs:
             return None
-        cells, width = json.loads(path.read_text(encoding="utf-8"))["features"]
+        cells, width = manifest["features"]
         views = np.load(folder / _VIEWS_NAME, allow_pickle=False)
         store = FeatureStore(folder / _FEATURES_NAME, views, (cells, width))
         return cls(folder, SampleSet.load(folder / _SAMPLES_NAME), store)
@@ -100,6 +103,7 @@ def make_training_set(
     max_bad: float,
     workers: int | None,
     processes: Processes,
+    reuse: bool = False,
     progress: bool = True,
 ) -> TrainingSet:
     """Makes a training set: the first process reads the data, all of them encode images.
@@ -119,11 +123,24 @@ def make_training_set(
         max_bad: The largest share of bad questions.
         workers: Processes that decode images; `None` takes one per free core beside a GPU, and none on a CPU.
         processes: The processes of the training.
+        reuse: Open the folder's training set if there is one of the same inputs. Images are not compared, so only a run
+            that resumes should.
         progress: Shows progress bars.
 
     Raises:
         ValueError: A file is malformed, too many questions are bad, or none can be trained on.
     """
+    inputs = {
+        **_described(data),
+        "tower": tower,
+        "max_tokens": max_tokens,
+        "views": list(views),
+        "most_similar": most_similar,
+        "validation_share": validation_share,
+        "seed": seed,
+    }
+    if processes.broadcast(reuse) and (made := TrainingSet.open(folder, inputs)) is not None:
+        return made
     prepared: Preparation | None = None
     problem: ValueError | None = None
     if processes.first:
@@ -166,13 +183,28 @@ def make_training_set(
                 )
             samples.save(folder / _SAMPLES_NAME)
             replace_with(folder / _VIEWS_NAME, lambda partial: _save(partial, counts))
-            write_whole(folder / MANIFEST_NAME, json.dumps({"features": store.shape}).encode() + b"\n")
+            write_whole(
+                folder / MANIFEST_NAME, json.dumps({"features": store.shape, "inputs": inputs}).encode() + b"\n"
+            )
         except ValueError as error:
             problem = error
     _agree(problem, processes)
-    made = TrainingSet.open(folder)
+    made = TrainingSet.open(folder, inputs)
     assert made is not None  # the manifest was just written
     return made
+
+
+def _described(data: RerankerData) -> dict[str, object]:
+    """Describes the data by what can be told without reading the knowledge base."""
+    digest = hashlib.sha256()
+    for question in data.questions:
+        if not isinstance(question, ValueError):
+            fields = (question.id, question.question, question.image_id, *question.entity_ids, question.section_index)
+            digest.update(repr(fields).encode())
+    files = {name: path.stat() for name, path in (("knowledge base", data.kb), ("negatives", data.negatives))}
+    sizes = {name: [status.st_size, status.st_mtime_ns] for name, status in files.items()}
+    dropped = None if data.drop_sections is None else list(data.drop_sections)
+    return {"questions": digest.hexdigest()[:16], "drop_sections": dropped, **sizes}
 
 
 def _agree(problem: ValueError | None, processes: Processes) -> None:

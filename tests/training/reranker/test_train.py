@@ -22,6 +22,7 @@ from tests.fakes.training_world import LabeledQuestion, TrainingWorld
 from training import checkpoint, loop
 from training.questions import is_held_out
 from training.record import Origin
+from training.reranker import training_set
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.train import train_reranker
 
@@ -190,3 +191,16 @@ def train_as(rank: int, port: int, world: TrainingWorld, out: Path, config: Rera
     names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": port}
     os.environ |= {name: str(value) for name, value in names.items()} | {"MASTER_ADDR": "127.0.0.1"}
     run(world, out, config)
+
+
+def test_a_resumed_run_does_not_read_the_knowledge_base_again(
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(world, tmp_path)
+    monkeypatch.setattr(training_set, "prepare", None)
+    first = load_file(run(world, tmp_path) / "model.safetensors")  # it is over: nothing changes
+    assert torch.equal(first["query_tokens"], load_file(tmp_path / "fusion" / "model.safetensors")["query_tokens"])
+    monkeypatch.undo()
+    fewer = replace(world.data, questions=world.questions[:-1])
+    with pytest.raises(ValueError, match=r"samples was '\w+' and is now '\w+'"):
+        train_reranker(world.folder / "fusion", fewer, tmp_path, CONFIG, progress=False)
