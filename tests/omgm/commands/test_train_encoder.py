@@ -10,6 +10,7 @@ import torch
 from omgm.__main__ import main
 from training import train_encoder as module
 from training.config import TrainingConfig
+from training.record import Origin
 from training.train_encoder import EncoderData
 
 
@@ -30,9 +31,9 @@ def test_the_device_is_the_profiles(
 ) -> None:
     configs: list[TrainingConfig] = []
 
-    def train_encoder(encoder: Path, data: EncoderData, out: Path, config: TrainingConfig) -> Path:
+    def train_encoder(encoder: Path, data: EncoderData, out: Path, config: TrainingConfig, origin: Origin) -> Path:
         configs.append(config)
-        out.mkdir()
+        out.mkdir(exist_ok=True)
         return out / "encoder"
 
     monkeypatch.setattr(module, "train_encoder", train_encoder)
