@@ -107,9 +107,9 @@ class FreeModels:
         """Returns ones."""
         return torch.ones(len(texts), *_TOKENS)
 
-    def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> torch.Tensor:
+    def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> torch.Tensor:
         """Returns ones."""
-        return torch.ones(len(texts), *_TOKENS)
+        return torch.ones(sum(map(len, texts)), *_TOKENS)
 
 
 def read(kb: Path, images: Path, out: Path) -> int:

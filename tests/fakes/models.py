@@ -67,8 +67,9 @@ class FakeFusion:
         features = torch.stack(rows) if rows else torch.zeros(0, len(PALETTE) + 64)
         return torch.einsum("nf,fd->nd", features, self._projection).reshape(-1, *self.token_shape)
 
-    def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> torch.Tensor:
-        return self.encode([image] * len(texts), texts)
+    def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> torch.Tensor:
+        pairs = [(image, text) for image, own in zip(images, texts, strict=True) for text in own]
+        return self.encode([image for image, _ in pairs], [text for _, text in pairs])
 
 
 class FakeSummarizer:

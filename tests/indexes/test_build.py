@@ -57,9 +57,9 @@ class FusedEncoder(FakeEncoder):
 class FusedFusion(FakeFusion):
     fuse = Fuse(-1)
 
-    def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> torch.Tensor:
+    def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> torch.Tensor:
         self.fuse.burn()
-        return super().encode_sections(image, texts)
+        return super().encode_sections(images, texts)
 
 
 class FusedSummarizer(FakeSummarizer):
@@ -134,6 +134,19 @@ def test_stored_tokens_are_the_fusion_encoders(tmp_path: Path) -> None:
     stored = index.tokens(np.array(index.section_rows(0)))
     assert stored.dtype == torch.float32 and stored.shape == (2, 32, 8)
     torch.testing.assert_close(stored[1], expected, atol=1e-3, rtol=0)
+
+
+def test_entities_share_a_call_of_the_fusion_encoder(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    stored = []
+    for batch_size, calls in ((1, 3), (3, 2), (32, 1)):  # entities 0, 2 and 6 have tokens
+        fusion = FusedFusion()
+        fusion.fuse = Fuse(100)
+        index = build(kb, images, tmp_path / str(batch_size), fusion=fusion, batch_size=batch_size)
+        assert 100 - fusion.fuse.calls == calls
+        stored.append(index.tokens(np.arange(5)))
+    torch.testing.assert_close(stored[1], stored[0], atol=1e-3, rtol=0)
+    torch.testing.assert_close(stored[2], stored[0], atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize(("candidates", "expected"), [("summary", 0), ("title", None), ("article", 0), ("image", 0)])
