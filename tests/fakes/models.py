@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -78,9 +78,11 @@ class FakeSummarizer:
     name = "first-sentence"
 
     def summarize(self, entities: Sequence[Entity]) -> list[str]:
-        return [
-            f"{entity.title}. {entity.sections[0].text.split('.')[0] if entity.sections else ''}" for entity in entities
-        ]
+        return list(self.stream(entities))
+
+    def stream(self, entities: Iterable[Entity]) -> Generator[str]:
+        for entity in entities:
+            yield f"{entity.title}. {entity.sections[0].text.split('.')[0] if entity.sections else ''}"
 
 
 def _word_counts(text: str) -> torch.Tensor:
