@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,12 @@ class FreeModels:
 
     def summarize(self, entities: Sequence[Entity]) -> list[str]:
         """Returns the titles."""
-        return [entity.title for entity in entities]
+        return list(self.stream(entities))
+
+    def stream(self, entities: Iterable[Entity]) -> Generator[str]:
+        """Yields the titles."""
+        for entity in entities:
+            yield entity.title
 
     def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
         """Returns one vector for each length of text."""
@@ -107,9 +112,9 @@ class FreeModels:
         """Returns ones."""
         return torch.ones(len(texts), *_TOKENS)
 
-    def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> torch.Tensor:
+    def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> torch.Tensor:
         """Returns ones."""
-        return torch.ones(len(texts), *_TOKENS)
+        return torch.ones(sum(map(len, texts)), *_TOKENS)
 
 
 def read(kb: Path, images: Path, out: Path) -> int:

@@ -117,7 +117,7 @@ def recomputation(retriever: Retriever[Index], queries: Sequence[Query]) -> dict
     images = {row: load_image(path) for row, path in paths.items()}
     steps = {
         "stored": second,
-        "image_once": _computing(second, index, fusion.encode_sections, images),
+        "image_once": _computing(second, index, lambda image, texts: fusion.encode_sections([image], [texts]), images),
         "as_published": _computing(second, index, _once_per_section(fusion), images),
     }
     times: dict[str, list[float]] = {name: [] for name in steps}

@@ -89,7 +89,7 @@ def build_index(
         fusion: Step 2's model; `None` leaves the token store empty, to measure step 1 alone.
         kb_format: See `read_knowledge_base`.
         drop_sections: Titles of sections to leave out, see `dropped_titles`.
-        batch_size: Entities per batch; a kill loses at most one batch.
+        batch_size: Entities per batch; a kill loses at most one batch, and of summaries only those in the making.
         candidates: What step 1 searches. With `image`, an entity without a readable main image is never found.
         tokens: How step 2's tokens are stored.
         name: The index's name; by default the knowledge base's file name without extension.

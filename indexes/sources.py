@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from threading import Lock
 from typing import Protocol
 
 from PIL import Image
@@ -16,7 +17,7 @@ from retriever.types import Entity
 
 
 class ImageSource(Protocol):
-    """Finds images by their URLs and reads them."""
+    """Finds images by their URLs and reads them, for any number of threads at once."""
 
     @property
     def missing(self) -> str:
@@ -76,20 +77,24 @@ class ZimImages:
 
     def __init__(self, path: Path) -> None:
         self._path, self._archive = path, open_zim(path)
+        self._reading = Lock()  # libzim promises no safety between threads
 
     def find(self, url: str) -> str | None:
         """Returns the path in the file, that of a redirect unresolved."""
-        return url if url and self._archive.has_entry_by_path(url) else None
+        with self._reading:
+            return url if url and self._archive.has_entry_by_path(url) else None
 
     def size(self, name: str) -> int:
         """Returns the image's size."""
-        return int(self._archive.get_entry_by_path(name).get_item().size)
+        with self._reading:
+            return int(self._archive.get_entry_by_path(name).get_item().size)
 
     def load(self, name: str) -> Image.Image:
         """Returns the image in RGB."""
         called = f"{self._path}: entry {name!r}"
         try:
-            content = bytes(self._archive.get_entry_by_path(name).get_item().content)
+            with self._reading:
+                content = bytes(self._archive.get_entry_by_path(name).get_item().content)
         except (RuntimeError, KeyError) as error:
             raise ImageError("unreadable", f"damaged in the ZIM file ({error})", called) from error
         return load_image(content, called)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from torch.nn import functional
 
+from indexes.ahead import map_ahead
 from indexes.growing import GrowingArray, GrowingLines, save_array
 from indexes.ids import hash_id, save_ids
 from indexes.images import thumbnail
@@ -86,9 +90,16 @@ def read_main_images(
     """Returns the main images after reading every one; readable ones get a thumbnail in `images/<row>.jpg`."""
     path = folder / "main_images.jsonl"
     (folder / THUMBNAILS).mkdir(exist_ok=True)
-    with GrowingLines(path, batch, len(articles)) as lines:
+
+    def read(row: int) -> MainImage:
+        return _read_main_image(articles[row], row, source, folder)
+
+    with (
+        GrowingLines(path, batch, len(articles)) as lines,
+        closing(map_ahead(read, range(lines.done, len(articles)), batch)) as images,
+    ):
         for rows in _batches("read images", lines.done, len(articles), batch, progress):
-            lines.append(_read_main_image(articles[row], row, source, folder) for row in rows)
+            lines.append(islice(images, len(rows)))
     save_offsets(path)
     return MainImages(path)
 
@@ -128,12 +139,13 @@ def embed_images(
 ) -> FloatArray:
     """Returns the vectors of the main images, float32 [N, dimension], memory-mapped; zeros without an image."""
     array = GrowingArray(folder / "vectors.npy", (len(main_images), encoder.dimension), np.float32)
-    for rows in _batches("embed", array.done, len(main_images), batch, progress):
-        present = [row for row in rows if main_images[row].readable]
-        if present and source is not None:
-            loaded = [source.load(str(main_images[row].path)) for row in present]
-            array.values[present] = _finite(encoder.encode_images(loaded), "encoder")
-        array.commit(rows.stop)
+    present = [row for row in range(array.done, len(main_images)) if main_images[row].readable]
+    with closing(_decoded(present, main_images, source, batch)) as images:
+        for rows in _batches("embed", array.done, len(main_images), batch, progress):
+            shown = [row for row in rows if main_images[row].readable]
+            if shown:
+                array.values[shown] = _finite(encoder.encode_images(list(islice(images, len(shown)))), "encoder")
+            array.commit(rows.stop)
     return array.values
 
 
@@ -149,7 +161,8 @@ def store_tokens(
 ) -> IntArray:
     """Returns where each entity's section tokens start, int64 [N + 1]; `tokens.npy` holds them as `dtype`.
 
-    An entity has tokens if it has sections and a readable main image; without a fusion encoder none has.
+    An entity has tokens if it has sections and a readable main image; without a fusion encoder none has. The encoder
+    gets a batch of entities at once, and the images of the next batch are decoded meanwhile.
     """
     counts = [
         len(entity.sections) if fusion is not None and image.readable else 0
@@ -161,20 +174,34 @@ def store_tokens(
     array = GrowingArray(folder / "tokens.npy", (int(offsets[-1]), *shape), dtype)
     scaled = (int(offsets[-1]), shape[0]) if dtype == "int8" else (0, 0)
     scales = GrowingArray(folder / "token_scales.npy", scaled, np.float16)
-    for rows in _batches("tokens", array.done, len(articles), batch, progress):
-        for row in rows:
-            if fusion is not None and source is not None and counts[row]:
-                image = source.load(str(main_images[row].path))
-                tokens = fusion.encode_sections(image, section_texts(articles[row]))
+    left = [row for row in range(array.done, len(articles)) if counts[row]]
+    with closing(_decoded(left, main_images, source, batch)) as images:
+        for rows in _batches("tokens", array.done, len(articles), batch, progress):
+            held = [row for row in rows if counts[row]]
+            if held and fusion is not None:
+                texts = [section_texts(articles[row]) for row in held]
+                tokens = fusion.encode_sections(list(islice(images, len(held))), texts)
                 unit = functional.normalize(tokens.detach().float(), dim=-1)
-                span = slice(offsets[row], offsets[row + 1])
+                span = slice(offsets[rows.start], offsets[rows.stop])
                 if dtype == "int8":
                     unit, factors = quantize_tokens(unit)
                     scales.values[span] = _finite(factors, "fusion encoder")
                 array.values[span] = _finite(unit if dtype == "int8" else unit.half(), "fusion encoder")
-        scales.commit(rows.stop)
-        array.commit(rows.stop)
+            scales.commit(rows.stop)
+            array.commit(rows.stop)
     return offsets
+
+
+def _decoded(
+    rows: Iterable[int], main_images: MainImages, source: ImageSource | None, ahead: int
+) -> Generator[Image.Image]:
+    """Returns the main images of rows that have one, decoded in threads up to `ahead` images in advance."""
+
+    def load(row: int) -> Image.Image:
+        assert source is not None  # else no row has an image
+        return source.load(str(main_images[row].path))
+
+    return map_ahead(load, rows, ahead)
 
 
 def section_texts(entity: Entity) -> list[str]:

@@ -1,9 +1,11 @@
-"""The file of summaries: one JSON line per entity, written batch by batch so that a killed run resumes."""
+"""The file of summaries: one JSON line per entity, written as it is made, so that a killed run resumes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
+from itertools import chain, islice, tee
 from pathlib import Path
 
 from indexes.growing import GrowingLines
@@ -17,33 +19,40 @@ def summarize_all(
 ) -> int:
     """Writes line i of `path` as `{"id", "summary"}` of entity i, and returns how many summaries were new.
 
-    Summaries that the file already holds are kept: a killed run resumes after its last whole batch.
+    Summaries that the file already holds are kept: a killed run resumes after its last whole line.
 
     Args:
-        entities: The articles, in the order of the file; one batch of them is held in memory.
+        entities: The articles, in the order of the file; only those that the summarizer works on are held in memory.
         summarizer: Writes the summaries.
         path: A JSON lines file; created if absent.
-        batch: Entities per call of the summarizer.
+        batch: Lines after which it waits until they are on disk.
         progress: Whether to show a progress bar.
 
     Raises:
-        ValueError: The file belongs to other entities, or the summarizer returns too few or too many texts.
+        ValueError: The file belongs to other entities, or the summarizer returns too few texts.
     """
-    with GrowingLines(path, batch, len(entities)) as lines:
+    with GrowingLines(path, 1, len(entities)) as lines:
         start = lines.done
         _check_ids(path, entities, start)
-        bar = progress_bar(total=len(entities), initial=start, desc="summarize", unit="entity", shown=progress)
-        for first in range(start, len(entities), batch):
-            articles = entities[first : first + batch]
-            summaries = summarizer.summarize(articles)
-            if len(summaries) != len(articles):
-                raise ValueError(f"{summarizer.name}: {len(summaries)} summaries for {len(articles)} entities")
-            lines.append(
-                {"id": article.id, "summary": summary} for article, summary in zip(articles, summaries, strict=True)
+        left = (entities[row] for row in range(start, len(entities)))
+        with closing(_rows(left, summarizer)) as made:
+            rows = iter(
+                progress_bar(made, total=len(entities), initial=start, desc="summarize", unit="entity", shown=progress)
             )
-            bar.update(len(articles))
-        bar.close()
+            for first in rows:
+                lines.append(chain([first], islice(rows, batch - 1)))
         return lines.done - start
+
+
+def _rows(entities: Iterable[Entity], summarizer: Summarizer) -> Generator[dict[str, str]]:
+    """Yields the lines of the file, as soon as the summarizer yields their summaries."""
+    asked, named = tee(entities)
+    with closing(summarizer.stream(asked)) as summaries:
+        for entity in named:
+            summary = next(summaries, None)
+            if summary is None:
+                raise ValueError(f"{summarizer.name}: returned no summary of entity {entity.id!r}")
+            yield {"id": entity.id, "summary": summary}
 
 
 def _check_ids(path: Path, entities: Sequence[Entity], done: int) -> None:

@@ -80,6 +80,7 @@ class ChatClient:
         self.url = f"{self._base}/chat/completions"
         self.model, self.retries, self.backoff, self.system_role = model, retries, backoff, system_role
         self.reasoning_effort = reasoning_effort
+        self.concurrency = concurrency
         self._slots = asyncio.Semaphore(concurrency)
         self._http = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},

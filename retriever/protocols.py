@@ -54,8 +54,8 @@ class FusionEncoder(Protocol):
     def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> Tensor:
         """Fuses images[i] with texts[i]: tokens float32 [N, 32, H] on the model's device, not normalized."""
 
-    def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> Tensor:
-        """Fuses one image, encoded once, with each text: tokens float32 [N, 32, H], not normalized."""
+    def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> Tensor:
+        """Fuses images[i], encoded once, with each text of texts[i], in order: tokens as `encode` returns them."""
 
 
 class TextReranker(Protocol):

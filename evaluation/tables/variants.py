@@ -48,9 +48,10 @@ class BlindedEncoder:
         """Returns the tokens of each pair, float32 [N, tokens, H]."""
         return self._fusion.encode(images if self._image else [_GRAY] * len(images), self._visible(texts))
 
-    def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> Tensor:
-        """Returns the tokens of one image with each text, float32 [N, tokens, H]."""
-        return self._fusion.encode_sections(image if self._image else _GRAY, self._visible(texts))
+    def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> Tensor:
+        """Returns the tokens of each image with each of its texts, float32 [N, tokens, H]."""
+        shown = images if self._image else [_GRAY] * len(images)
+        return self._fusion.encode_sections(shown, [self._visible(own) for own in texts])
 
     def _visible(self, texts: Sequence[str]) -> Sequence[str]:
         return texts if self._text else [""] * len(texts)

@@ -21,6 +21,8 @@ from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from retriever.models.weights import check_shapes, read_weights
 
 UNSAVED = "unsaved"
+TOKENS_PER_PAIR = 128
+"""Times `batch_size`, the tokens of a forward pass over sections: those of its queries, its texts and their padding."""
 
 
 class QFormerFusion(Published, nn.Module):
@@ -35,7 +37,8 @@ class QFormerFusion(Published, nn.Module):
         pixels: Prepares images.
         max_text_tokens: Longest text; the rest is cut.
         fingerprint: Hash of the model folder.
-        batch_size: Pairs per forward pass.
+        batch_size: Images, or pairs of an image and a text, per forward pass. Sections, which differ much in length,
+            are counted by their tokens, see `TOKENS_PER_PAIR`.
         vision_norm_eps: Epsilon of the norm between tower and Q-Former.
     """
 
@@ -176,12 +179,17 @@ class QFormerFusion(Published, nn.Module):
 
     def tokenize(self, texts: Sequence[str], max_tokens: int | None = None) -> tuple[Tensor, Tensor]:
         """Tokenizes texts to ids and their mask, int64 [N, T], padded to the longest and cut at `max_tokens`."""
+        ids, mask = self._tokenized(texts, max_tokens)
+        return self._moved(ids), self._moved(mask)
+
+    def _tokenized(self, texts: Sequence[str], max_tokens: int | None = None) -> tuple[Tensor, Tensor]:
+        """Returns what `tokenize` does, on the CPU."""
         limit = min(max_tokens or self.max_text_tokens, self.max_text_tokens)
         encoded = self.tokenizer(list(texts), padding=True, truncation=True, max_length=limit, return_tensors="pt")
         ids = encoded["input_ids"]
         if len(self.tokenizer) > self.config.vocab_size:  # an added word such as <image> may have no row of weights
             ids = ids.masked_fill(ids >= self.config.vocab_size, self.tokenizer.unk_token_id)
-        return self._moved(ids), self._moved(encoded["attention_mask"])
+        return ids, encoded["attention_mask"]
 
     def vision_features(self, pixels: Tensor) -> Tensor:
         """Runs the image tower on pixel values [B, 3, H, W]; returns [B, cells, width] of the model's dtype."""
@@ -213,18 +221,44 @@ class QFormerFusion(Published, nn.Module):
         Raises:
             ValueError: The numbers of images and texts differ.
         """
-        if len(images) != len(texts):
-            raise ValueError(f"images and texts: their numbers must be equal, got {len(images)} and {len(texts)}")
-        return self._fuse(texts, lambda part: self._features([images[i] for i in part]))
+        _check_numbers(images, texts)
+        order = list(range(len(texts)))
+        if len(order) > self.batch_size:
+            order.sort(key=lambda i: len(texts[i]))
+        return self._fuse(
+            [order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size)],
+            lambda part: self._features([images[i] for i in part]),
+            lambda part: self.tokenize([texts[i] for i in part]),
+        )
 
     @torch.inference_mode()
-    def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> Tensor:
-        """Fuses one image with each text into tokens, float32 [N, 32, H] on the model's device.
+    def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> Tensor:
+        """Fuses images[i] with each text of texts[i] into tokens, float32 [N, 32, H] on the model's device, in order.
 
-        The image is encoded once.
+        Each image is encoded once, and texts of similar length share a forward pass, whichever image they belong to.
+
+        Raises:
+            ValueError: The numbers of images and of lists of texts differ.
         """
-        features = self._features([image] if texts else [])
-        return self._fuse(texts, lambda part: features.expand(len(part), -1, -1))
+        _check_numbers(images, texts)
+        shown = [image for image, own in zip(images, texts, strict=True) if own]
+        if not shown:
+            return self.encode([], [])
+        parts = [shown[start : start + self.batch_size] for start in range(0, len(shown), self.batch_size)]
+        features = torch.cat([self._features(part) for part in parts])  # first, see `_fuse`
+        owners = torch.tensor([place for place, own in enumerate(filter(None, texts)) for _ in own])
+        ids, mask = self._tokenized([text for own in texts for text in own])
+
+        def tokens_of(part: list[int]) -> tuple[Tensor, Tensor]:
+            used = mask[part].any(dim=0)  # without the padding of longer texts
+            return self._moved(ids[part][:, used]), self._moved(mask[part][:, used])
+
+        lengths = [self.token_shape[0] + length for length in mask.sum(dim=1).tolist()]
+        return self._fuse(
+            _by_length(lengths, self.batch_size * TOKENS_PER_PAIR),
+            lambda part: features[self._moved(owners[part])],
+            tokens_of,
+        )
 
     def _features(self, images: Sequence[Image.Image]) -> Tensor:
         queries = self.query_tokens
@@ -235,26 +269,45 @@ class QFormerFusion(Published, nn.Module):
         """Runs the image tower as CUDA graphs, captured at the first batch of each size."""
         self._graphed_features = graphed(self.vision_features)
 
-    def _fuse(self, texts: Sequence[str], features_of: Callable[[list[int]], Tensor]) -> Tensor:
-        """Fuses each text with its features; texts of similar length share a batch."""
-        order = list(range(len(texts)))
-        if len(order) > self.batch_size:
-            order.sort(key=lambda i: len(texts[i]))
-        parts = [torch.empty(0, *self.token_shape, device=self.query_tokens.device)]
-        for start in range(0, len(order), self.batch_size):
-            part = order[start : start + self.batch_size]
+    def _fuse(
+        self,
+        parts: Sequence[list[int]],
+        features_of: Callable[[list[int]], Tensor],
+        tokens_of: Callable[[list[int]], tuple[Tensor, Tensor]],
+    ) -> Tensor:
+        """Fuses pairs, one part of their numbers per forward pass; returns them by number."""
+        fused = [torch.empty(0, *self.token_shape, device=self.query_tokens.device)]
+        for part in parts:
             features = features_of(part)  # first: a GPU works on it while the CPU tokenizes
-            ids, mask = self.tokenize([texts[i] for i in part])
-            parts.append(self.fuse_tokens(features, ids, mask).float())
-        fused = torch.cat(parts)
-        if len(order) > self.batch_size:
-            fused = fused[self._moved(torch.tensor(order).argsort())]
-        return fused
+            fused.append(self.fuse_tokens(features, *tokens_of(part)).float())
+        tokens = torch.cat(fused)
+        order = [number for part in parts for number in part]
+        if order != sorted(order):
+            tokens = tokens[self._moved(torch.tensor(order).argsort())]
+        return tokens
 
     def _moved(self, tensor: Tensor) -> Tensor:
         """Copies a small tensor to the model's device without waiting for a GPU."""
         device = self.query_tokens.device
         return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+def _check_numbers(images: Sequence[Image.Image], texts: Sequence[object]) -> None:
+    if len(images) != len(texts):
+        raise ValueError(f"images and texts: their numbers must be equal, got {len(images)} and {len(texts)}")
+
+
+def _by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Returns the numbers of all lengths, similar ones together; a part padded to its longest is within the budget.
+
+    What is longer than the budget is a part of its own.
+    """
+    parts: list[list[int]] = []
+    for number in sorted(range(len(lengths)), key=lambda number: lengths[number]):
+        if not parts or (len(parts[-1]) + 1) * lengths[number] > budget:
+            parts.append([])
+        parts[-1].append(number)
+    return parts
 
 
 def _layer(layer: Any, hidden: Tensor, mask: Tensor, images: Tensor, length: int) -> Tensor:

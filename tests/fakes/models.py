@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -67,8 +67,9 @@ class FakeFusion:
         features = torch.stack(rows) if rows else torch.zeros(0, len(PALETTE) + 64)
         return torch.einsum("nf,fd->nd", features, self._projection).reshape(-1, *self.token_shape)
 
-    def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> torch.Tensor:
-        return self.encode([image] * len(texts), texts)
+    def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> torch.Tensor:
+        pairs = [(image, text) for image, own in zip(images, texts, strict=True) for text in own]
+        return self.encode([image for image, _ in pairs], [text for _, text in pairs])
 
 
 class FakeSummarizer:
@@ -77,9 +78,11 @@ class FakeSummarizer:
     name = "first-sentence"
 
     def summarize(self, entities: Sequence[Entity]) -> list[str]:
-        return [
-            f"{entity.title}. {entity.sections[0].text.split('.')[0] if entity.sections else ''}" for entity in entities
-        ]
+        return list(self.stream(entities))
+
+    def stream(self, entities: Iterable[Entity]) -> Generator[str]:
+        for entity in entities:
+            yield f"{entity.title}. {entity.sections[0].text.split('.')[0] if entity.sections else ''}"
 
 
 def _word_counts(text: str) -> torch.Tensor:

@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +58,18 @@ class FusedEncoder(FakeEncoder):
 class FusedFusion(FakeFusion):
     fuse = Fuse(-1)
 
-    def encode_sections(self, image: Image.Image, texts: Sequence[str]) -> torch.Tensor:
+    def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> torch.Tensor:
         self.fuse.burn()
-        return super().encode_sections(image, texts)
+        return super().encode_sections(images, texts)
 
 
 class FusedSummarizer(FakeSummarizer):
     fuse = Fuse(-1)
 
-    def summarize(self, entities: Sequence[Entity]) -> list[str]:
-        self.fuse.burn()
-        return super().summarize(entities)
+    def stream(self, entities: Iterable[Entity]) -> Generator[str]:
+        for summary in super().stream(entities):
+            self.fuse.burn()
+            yield summary
 
 
 def build(kb: Path, images: Path | None, out: Path, **changes: Any) -> Index:
@@ -134,6 +136,19 @@ def test_stored_tokens_are_the_fusion_encoders(tmp_path: Path) -> None:
     stored = index.tokens(np.array(index.section_rows(0)))
     assert stored.dtype == torch.float32 and stored.shape == (2, 32, 8)
     torch.testing.assert_close(stored[1], expected, atol=1e-3, rtol=0)
+
+
+def test_entities_share_a_call_of_the_fusion_encoder(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    stored = []
+    for batch_size, calls in ((1, 3), (3, 2), (32, 1)):  # entities 0, 2 and 6 have tokens
+        fusion = FusedFusion()
+        fusion.fuse = Fuse(100)
+        index = build(kb, images, tmp_path / str(batch_size), fusion=fusion, batch_size=batch_size)
+        assert 100 - fusion.fuse.calls == calls
+        stored.append(index.tokens(np.arange(5)))
+    torch.testing.assert_close(stored[1], stored[0], atol=1e-3, rtol=0)
+    torch.testing.assert_close(stored[2], stored[0], atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize(("candidates", "expected"), [("summary", 0), ("title", None), ("article", 0), ("image", 0)])
@@ -235,8 +250,8 @@ def test_a_resumed_build_equals_an_uninterrupted_one(tmp_path: Path, stage: str,
         Index.open(out)
     model.fuse = Fuse(100)
     build(kb, images, out, **{stage: model})
-    # four batches of seven entities, three entities with tokens in three batches: nothing is asked for twice
-    assert 100 - model.fuse.calls == (3 if stage == "fusion" else 4) - (calls - 1)
+    # seven summaries, four batches of seven entities, three of which have tokens: nothing is asked for twice
+    assert 100 - model.fuse.calls == {"summarizer": 7, "encoder": 4, "fusion": 3}[stage] - (calls - 1)
     assert contents(out) == contents(tmp_path / "whole")
 
 
@@ -446,16 +461,29 @@ def articles(count: int) -> list[Entity]:
     return [Entity(str(n), f"Title {n}", (Section("s", f"Text {n}. More.", 0),)) for n in range(count)]
 
 
-def test_summaries_resume_after_the_last_whole_batch(tmp_path: Path) -> None:
+def test_summaries_resume_after_the_last_whole_line(tmp_path: Path) -> None:
     path, entities = tmp_path / "summaries.jsonl", articles(7)
     assert summarize_all(entities, FakeSummarizer(), path, 2) == 7
     whole = path.read_bytes()
     assert json.loads(whole.splitlines()[3]) == {"id": "3", "summary": "Title 3. Text 3"}
     assert summarize_all(entities, FakeSummarizer(), path, 2) == 0
     third = len(b"".join(whole.splitlines(keepends=True)[:3]))
-    path.write_bytes(whole[: third + 5])  # three whole lines and a truncated one: the first batch of two is kept
-    assert summarize_all(entities, FakeSummarizer(), path, 2) == 5
+    path.write_bytes(whole[: third + 5])  # three whole lines and a truncated one
+    assert summarize_all(entities, FakeSummarizer(), path, 2) == 4
     assert path.read_bytes() == whole
+
+
+def test_a_summary_is_in_the_file_before_the_next_one_is_made(tmp_path: Path) -> None:
+    path, lines = tmp_path / "summaries.jsonl", []
+
+    class Watching(FakeSummarizer):
+        def stream(self, entities: Iterable[Entity]) -> Generator[str]:
+            for summary in super().stream(entities):
+                lines.append(len(path.read_bytes().splitlines()))
+                yield summary
+
+    assert summarize_all(articles(5), Watching(), path, 3) == 5
+    assert lines == [0, 1, 2, 3, 4]
 
 
 def test_summaries_of_other_entities_are_refused(tmp_path: Path) -> None:
@@ -472,8 +500,8 @@ def test_summaries_of_other_entities_are_refused(tmp_path: Path) -> None:
 
 def test_a_summarizer_must_answer_for_every_entity(tmp_path: Path) -> None:
     class Lazy(FakeSummarizer):
-        def summarize(self, entities: Sequence[Entity]) -> list[str]:
-            return super().summarize(entities)[1:]
+        def stream(self, entities: Iterable[Entity]) -> Generator[str]:
+            yield from islice(super().stream(entities), 1)
 
-    with pytest.raises(ValueError, match="first-sentence: 1 summaries for 2 entities"):
+    with pytest.raises(ValueError, match="first-sentence: returned no summary of entity '1'"):
         summarize_all(articles(2), Lazy(), tmp_path / "summaries.jsonl", 2)

@@ -50,7 +50,7 @@ def test_step_2_tells_the_picture_and_the_question_apart(code: str, other: str) 
     def similarity(of: str, section: int) -> float:
         entry = entries[url_of(countries()[of])]
         passage = section_passage(entry["title"], entry["section_titles"][section], entry["section_texts"][section])
-        stored = functional.normalize(fusion.encode_sections(draw(flags[of]), [blip_caption(passage)]), dim=-1)
+        stored = functional.normalize(fusion.encode_sections([draw(flags[of])], [[blip_caption(passage)]]), dim=-1)
         [[score]] = max_sim_spans(query, StoredTokens(stored, None, np.array([0])), [0], [range(1)])
         return score
 

@@ -198,7 +198,7 @@ def test_a_blinded_encoder_does_not_see_its_other_input() -> None:
     no_image, no_text = BlindedEncoder(fusion, image=False), BlindedEncoder(fusion, text=False)
     assert torch.equal(no_image.encode([red], ["a"]), no_image.encode([blue], ["a"]))
     assert not torch.equal(no_image.encode([red], ["a"]), no_image.encode([red], ["b"]))
-    assert torch.equal(no_text.encode_sections(red, ["a"]), no_text.encode_sections(red, ["b"]))
+    assert torch.equal(no_text.encode_sections([red], [["a"]]), no_text.encode_sections([red], [["b"]]))
     assert not torch.equal(no_text.encode([red], ["a"]), no_text.encode([blue], ["a"]))
     assert len({fusion.fingerprint, no_image.fingerprint, no_text.fingerprint}) == 3
     assert no_text.token_shape == fusion.token_shape

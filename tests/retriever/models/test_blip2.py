@@ -111,7 +111,7 @@ def test_tokens_are_those_of_transformers(published: Blip2ForImageTextRetrieval,
 def test_sections_are_pairs_with_one_image(kept: Path) -> None:
     fusion = QFormerFusion.load(kept, batch_size=3)
     one = sample_images()[1]
-    torch.testing.assert_close(fusion.encode_sections(one, TEXTS), fusion.encode([one] * 4, TEXTS))
+    torch.testing.assert_close(fusion.encode_sections([one], [TEXTS]), fusion.encode([one] * 4, TEXTS))
 
 
 def test_one_image_is_encoded_once(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_one_image_is_encoded_once(kept: Path, monkeypatch: pytest.MonkeyPatch) 
         return forward(pixels)
 
     monkeypatch.setattr(fusion, "vision_features", counted)
-    fusion.encode_sections(sample_images()[0], TEXTS)
+    fusion.encode_sections(sample_images()[:1], [TEXTS])
     assert sizes == [1]
 
 

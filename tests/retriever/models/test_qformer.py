@@ -11,7 +11,7 @@ from PIL import Image
 from torch.nn import functional
 
 from retriever.models.pixels import PixelPreparation
-from retriever.models.qformer import QFormerFusion
+from retriever.models.qformer import QFormerFusion, _by_length
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from training.tokenizer import train_tokenizer
 
@@ -42,7 +42,7 @@ def test_one_vector_a_query_token(fusion: QFormerFusion) -> None:
 
 def test_nothing_gives_nothing(fusion: QFormerFusion) -> None:
     assert fusion.encode([], []).shape == (0, 32, 32)
-    assert fusion.encode_sections(sample_images()[0], []).shape == (0, 32, 32)
+    assert fusion.encode_sections(sample_images()[:2], [[], []]).shape == (0, 32, 32)
 
 
 def test_saved_and_loaded_gives_the_same(fusion: QFormerFusion, tmp_path: Path) -> None:
@@ -71,13 +71,29 @@ def test_batches_do_not_matter(fusion: QFormerFusion, tmp_path: Path) -> None:
     small = QFormerFusion.load(tmp_path, batch_size=3)
     image = sample_images()[0]
     torch.testing.assert_close(small.encode([image] * 4, TEXTS), fusion.encode([image] * 4, TEXTS))
-    torch.testing.assert_close(small.encode_sections(image, TEXTS), fusion.encode_sections(image, TEXTS))
+    torch.testing.assert_close(small.encode_sections([image], [TEXTS]), fusion.encode_sections([image], [TEXTS]))
 
 
 def test_sections_are_pairs_with_one_image(fusion: QFormerFusion) -> None:
     image = sample_images()[1]
     expected = fusion.encode([image] * 4, TEXTS)
-    torch.testing.assert_close(fusion.encode_sections(image, TEXTS), expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(fusion.encode_sections([image], [TEXTS]), expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 64])
+def test_sections_of_many_images_are_those_of_each(fusion: QFormerFusion, tmp_path: Path, batch_size: int) -> None:
+    fusion.save(tmp_path)
+    batched = QFormerFusion.load(tmp_path, batch_size=batch_size)
+    images, texts = sample_images(), [[TEXTS[1], TEXTS[2], ""], [], [TEXTS[0]], [TEXTS[3], TEXTS[1] * 3]]
+    alone = torch.cat(
+        [fusion.encode([image], [text]) for image, own in zip(images, texts, strict=True) for text in own]
+    )
+    torch.testing.assert_close(batched.encode_sections(images, texts), alone, atol=1e-5, rtol=0)
+
+
+def test_lengths_share_a_pass_within_the_budget() -> None:
+    assert _by_length([5, 30, 4, 5, 9], 15) == [[2, 0, 3], [4], [1]]
+    assert _by_length([], 15) == []
 
 
 def test_padding_does_not_matter(fusion: QFormerFusion) -> None:
@@ -104,6 +120,8 @@ def test_long_texts_are_cut(fusion: QFormerFusion) -> None:
 def test_as_many_texts_as_images(fusion: QFormerFusion) -> None:
     with pytest.raises(ValueError, match="got 4 and 1"):
         fusion.encode(sample_images(), ["one"])
+    with pytest.raises(ValueError, match="got 4 and 1"):
+        fusion.encode_sections(sample_images(), [["one"]])
 
 
 def test_a_folder_that_does_not_fit_is_refused(fusion: QFormerFusion, tmp_path: Path) -> None:

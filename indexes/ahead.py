@@ -1,0 +1,33 @@
+"""Work in threads ahead of who uses it: decoded images are ready when the model asks for them."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_THREADS = 16
+
+
+def map_ahead(function: Callable[[T], R], items: Iterable[T], ahead: int) -> Generator[R]:
+    """Yields `function(item)` in order, computed in threads for up to `ahead` items that nobody has asked for yet.
+
+    It helps where `function` waits for a disk or releases the GIL, as Pillow does while it decodes and resizes. An
+    exception of `function` is raised in its turn. Closing the iterator drops what has not begun.
+    """
+    waiting: deque[Future[R]] = deque()
+    pool = ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1), "ahead")
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
