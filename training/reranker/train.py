@@ -24,11 +24,12 @@ from training.processes import Processes, joined
 from training.record import Origin, TrainingRecord
 from training.reranker.batches import BatchMaker, Feeder, Order
 from training.reranker.config import RerankerTrainingConfig
+from training.reranker.fusion_weight import best_alpha
 from training.reranker.model import Reranker
 from training.reranker.prepare import RerankerData
 from training.reranker.recipes import MODEL_DEFAULTS, RECIPES, ModelDefaults, Recipe
 from training.reranker.training_set import TrainingSet, Views, make_training_set
-from training.reranker.validation import Validation, best_alpha, best_beta, recall_at_1, section_recall
+from training.reranker.validation import Validation, best_beta, recall_at_1, section_recall
 
 logger = logging.getLogger(__name__)
 

@@ -15,11 +15,10 @@ from retriever.protocols import TextReranker
 from training.losses import mean_max_sim
 from training.processes import Processes
 from training.reranker.batches import BatchMaker
+from training.reranker.fusion_weight import GRID, best_alpha
 from training.reranker.model import Reranker
 from training.reranker.samples import SampleSet
 
-GRID = [i / 20 for i in range(21)]
-"""The values of alpha and beta that are tried."""
 MOST_QUESTIONS = 1000
 MOST_SECTIONS = 50_000
 """Different sections that are encoded, at most: 0.4 GB of tokens for the embedded model, 2.5 for BLIP-2."""
@@ -46,9 +45,14 @@ class ScoredQuestion:
     sim_m: list[list[float]]
     evidence: float
 
+    @property
+    def best_sim_m(self) -> list[float | None]:
+        """The entities' scores in step 2, those of their best sections."""
+        return [max(sims, default=None) for sims in self.sim_m]
+
     def ranking(self, alpha: float) -> list[int]:
         """Returns the places in `entities` by equation 5, best first; ties keep step 1's order."""
-        fused = fuse(self.sim_c, [max(sims, default=None) for sims in self.sim_m], alpha)
+        fused = fuse(self.sim_c, self.best_sim_m, alpha)
         return sorted(range(len(fused)), key=lambda place: -fused[place])
 
     def rank(self, alpha: float) -> int | None:
@@ -150,16 +154,6 @@ class Validation:
         return sum(losses) / len(losses)
 
 
-def best_alpha(scored: Sequence[ScoredQuestion]) -> float | None:
-    """Returns the alpha with the best Recall@1 (ties: by mean reciprocal rank, then the smaller one).
-
-    Returns `None` if the scores of step 1 are unknown.
-    """
-    if all(sim is None for question in scored for sim in question.sim_c):
-        return None
-    return max(GRID, key=lambda alpha: (recall_at_1(scored, alpha), _mrr(scored, alpha), -alpha))
-
-
 def recall_at_1(scored: Sequence[ScoredQuestion], alpha: float) -> float:
     """Returns the share of questions whose gold entity comes first."""
     return sum(question.rank(alpha) == 1 for question in scored) / len(scored)
@@ -213,10 +207,6 @@ def _section_recall(
         best = max(range(len(fused)), key=fused.__getitem__)
         hits += samples.sections_of(question.entities[top])[best] == int(samples.evidence[question.sample])
     return hits / len(scored)
-
-
-def _mrr(scored: Sequence[ScoredQuestion], alpha: float) -> float:
-    return sum(1 / rank for question in scored if (rank := question.rank(alpha))) / len(scored)
 
 
 def _selected(samples: SampleSet, seed: int) -> list[int]:

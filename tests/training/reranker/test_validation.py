@@ -27,7 +27,7 @@ from training.questions import is_held_out
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.samples import SampleSet
 from training.reranker.train import train_reranker
-from training.reranker.validation import ScoredQuestion, best_alpha, best_beta, recall_at_1
+from training.reranker.validation import ScoredQuestion, best_beta, recall_at_1
 
 
 def question(sims: Sequence[float | None], sections: list[list[float]], gold: int, sample: int = 0) -> ScoredQuestion:
@@ -35,19 +35,13 @@ def question(sims: Sequence[float | None], sections: list[list[float]], gold: in
     return ScoredQuestion(sample, list(range(len(sims))), right, list(sims), sections, 0.5)
 
 
-def test_alpha_is_the_one_with_the_most_first_places() -> None:
+def test_step_2_and_step_1_share_the_first_places() -> None:
     # Step 1 is right about the first by 0.2, step 2 about the second by 0.2: between 0 and 1 both are.
     scored = [
         question([0.5, 0.3], [[0.2], [0.1, 0.26]], gold=0),
         question([0.5, 0.45], [[0.1], [0.3]], gold=1),
     ]
     assert [recall_at_1(scored, alpha) for alpha in (0.0, 0.5, 1.0)] == [0.5, 1.0, 0.5]
-    # 0.2 a > 0.06 (1 - a) from a > 0.23 on; 0.25 is the smallest of the grid.
-    assert best_alpha(scored) == 0.25
-
-
-def test_without_scores_of_step_1_there_is_no_alpha() -> None:
-    assert best_alpha([question([None, None], [[0.2], [0.1]], gold=0)]) is None
 
 
 def test_an_entity_that_step_1_missed_has_no_rank() -> None:

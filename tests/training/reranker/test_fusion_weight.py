@@ -1,0 +1,53 @@
+"""Alpha from few questions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from training.reranker.fusion_weight import best_alpha
+
+
+@dataclass
+class Question:
+    right: list[bool]
+    sim_c: list[float | None]
+    best_sim_m: list[float | None]
+
+
+def questions(weights: tuple[float, float], count: int = 3000) -> list[Question]:
+    """Draws gold entities from softmax(w1 * sim_c + w2 * sim_m), which is what is fitted."""
+    generator = np.random.default_rng(0)
+    drawn = []
+    for _ in range(count):
+        sims = generator.normal(0, 0.2, (2, 10))
+        gold = int((weights @ sims + generator.gumbel(size=10)).argmax())
+        drawn.append(Question([place == gold for place in range(10)], sims[0].tolist(), sims[1].tolist()))
+    return drawn
+
+
+@pytest.mark.parametrize(
+    ("weights", "alpha"), [((14.0, 6.0), 0.7), ((5.0, 15.0), 0.25), ((20.0, 0.0), 1.0), ((0.0, 20.0), 0.0)]
+)
+def test_alpha_is_the_share_of_step_1_s_weight(weights: tuple[float, float], alpha: float) -> None:
+    assert best_alpha(questions(weights)) == pytest.approx(alpha, abs=0.051)
+
+
+def test_a_step_that_is_always_right_gets_all_the_weight() -> None:
+    always = [Question([True, False], [0.9, 0.1], [0.3, 0.3]) for _ in range(5)]
+    assert best_alpha(always) == 1.0  # however far apart: weights stay finite
+
+
+def test_a_missing_score_is_the_lowest_of_its_list() -> None:
+    sparse = questions((14.0, 6.0))
+    for drawn in sparse:
+        drawn.best_sim_m[3] = None
+    assert best_alpha(sparse) == pytest.approx(0.75, abs=0.051)
+
+
+def test_without_scores_of_step_1_there_is_none() -> None:
+    assert best_alpha([Question([True, False], [None, None], [0.2, 0.1])]) is None
+    assert best_alpha([Question([False, False], [0.2, 0.1], [0.2, 0.1])]) is None  # step 1 missed it
+    assert best_alpha([]) is None

@@ -1,0 +1,64 @@
+"""Finds alpha, the weight of step 1 in equation 5, from few questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from retriever.fusion import fuse
+
+GRID = [i / 20 for i in range(21)]
+"""The values that a weight may have."""
+_RIDGE = 1e-5
+"""Keeps weights finite where the scores separate right from wrong."""
+
+
+class Scored(Protocol):
+    """A question with the scores of what step 1 found for its image."""
+
+    @property
+    def right(self) -> list[bool]:
+        """Whether each entity is gold."""
+
+    @property
+    def sim_c(self) -> list[float | None]:
+        """The entities' scores in step 1, `None` if unknown."""
+
+    @property
+    def best_sim_m(self) -> list[float | None]:
+        """The entities' scores in step 2, `None` without an image or sections."""
+
+
+def best_alpha(scored: Sequence[Scored]) -> float | None:
+    """Returns the alpha of `GRID` that fits best, or `None` if the scores of step 1 are unknown.
+
+    The fit is a conditional logit: the gold entity's share of softmax(w1 * sim_c + w2 * sim_m) over the candidates is
+    made as likely as possible, and alpha = w1 / (w1 + w2). Unlike the alpha with the most first places, it hardly
+    depends on single questions: with 127 of them, docs/log.md has the figures.
+    """
+    found = [question for question in scored if any(question.right) and not all(question.right)]
+    if not any(sim is not None for question in found for sim in question.sim_c):
+        return None
+    rows = [
+        torch.tensor([fuse(q.sim_c, q.best_sim_m, 1.0), fuse(q.sim_c, q.best_sim_m, 0.0)], dtype=torch.float64).T
+        for q in found
+    ]
+    golds = [torch.tensor(question.right) for question in found]
+    weights = torch.full((2,), 10.0, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
+
+    def loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        shares = [(row @ weights).log_softmax(0)[gold].logsumexp(0) for row, gold in zip(rows, golds, strict=True)]
+        value = -torch.stack(shares).mean() + _RIDGE * weights.square().sum()
+        value.backward()
+        return value
+
+    with torch.enable_grad():
+        optimizer.step(loss)
+    first, second = (max(0.0, weight) for weight in weights.tolist())
+    if first + second == 0:
+        return None
+    return min(GRID, key=lambda alpha: abs(alpha - first / (first + second)))
