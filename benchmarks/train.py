@@ -76,7 +76,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("artifacts/bench-train.json"))
     parser.add_argument("--size", choices=["tiny", "embedded", "full"], default="embedded")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--precision", choices=["bfloat16", "float32"], default="bfloat16", help="of both loops")
+    about = "of both loops; by default bfloat16 beside a GPU and float32 on a CPU, as the trainer's"
+    parser.add_argument("--precision", choices=["bfloat16", "float32"], help=about)
     parser.add_argument("--curves", action="store_true", help="compare loss curves instead of speed")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each loop")
     parser.add_argument("--steps", type=int, default=4, help="steps a turn")
@@ -84,6 +85,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="folder of the data; by default a temporary one")
     args = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
+    if args.precision is None:
+        args.precision = "bfloat16" if args.device == "cuda" else "float32"
     if args.workers is None:
         args.workers = 4 if args.device == "cuda" else 0
     with tempfile.TemporaryDirectory() as temporary:
