@@ -14,8 +14,9 @@ the same weights, samples, text limit and precision, and take turns in one run.
 rates measured here.
 
 `--curves` trains both from the same weights on the same samples for 200 steps, with recipe `paper` and a learning rate
-of 1e-3, at which a small random model learns something. Dropout makes two runs differ: the published loop runs twice,
-and what those two differ by, in means over 10 steps, is the noise that the trainer's curve is compared with.
+of 1e-3, at which a small random model learns something; texts are cut at 64 tokens. Dropout makes two runs differ: the
+published loop runs twice, and what those two differ by, in means over 10 steps, is the noise that the trainer's curve
+is compared with.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ from training.reranker.samples import SampleSet
 EPOCH, IMAGES, ENTITIES = 191_000, 200_000, 200_000
 BATCH = 8
 TOKENS = 8192
-CURVE_RATE = 1e-3
+CURVE_RATE, CURVE_TOKENS = 1e-3, 64
 SIZES = Sizes(questions=2000, entities=3000, query_images=1000, side=1024, pictures=200)
 PEAK_FLOPS = 989e12
 """bfloat16 on an H100 or H200 SXM, without sparsity."""
@@ -151,9 +152,9 @@ def compare_curves(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Trains with both loops; returns how far their losses are apart."""
     device, steps = torch.device(args.device), 200
     data = write_data(folder, replace(SIZES, side=64))  # small images: only speed depends on their size
-    samples, texts, store, _ = prepared(build(args.size).to(device), data, folder, device)
+    samples, texts, store, _ = prepared(build(args.size, CURVE_TOKENS).to(device), data, folder, device)
     losses: dict[str, list[float]] = {"ours": [], "published": [], "published again": []}
-    trainer = Trainer(build(args.size).to(device), samples, texts, store, device, args.precision)
+    trainer = Trainer(build(args.size, CURVE_TOKENS).to(device), samples, texts, store, device, args.precision)
 
     def loss_of(step: int, part: int) -> Tensor:
         loss: Tensor = trainer.model(trainer.feeder(step).to(device))
@@ -171,7 +172,7 @@ def compare_curves(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     )
     train(trainer.model, loss_of, out=folder / "run", optimization=optimization, progress=False)
     for seed, name in ((1, "published"), (2, "published again")):
-        model = build(args.size).to(device)
+        model = build(args.size, CURVE_TOKENS).to(device)
         torch.manual_seed(seed)
         loop = PublishedLoop(model, data, samples, texts, device, args.precision, args.workers, CURVE_RATE, steps)
         losses[name] = [loop.step() for _ in range(steps)]
@@ -188,17 +189,17 @@ def compare_curves(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     }
 
 
-def build(size: str) -> QFormerFusion:
-    """Builds the model with random weights, equal at every call; it reads up to 512 tokens."""
+def build(size: str, longest: int = 512) -> QFormerFusion:
+    """Builds the model with random weights, equal at every call; it reads up to `longest` tokens."""
     torch.manual_seed(0)
     if size == "full":
         return build_fusion(PAPER, "cpu", torch.float32)
     if size == "tiny":
-        qformer = {**TINY.qformer, "max_position_embeddings": 512}
+        qformer = {**TINY.qformer, "max_position_embeddings": longest}
         return build_fusion(replace(TINY, qformer=qformer), "cpu", torch.float32)
     config = SmallCLIPConfig()
     pixels = PixelPreparation(config.image_size)
-    return QFormerFusion.create(SmallVision(config), config, tokenizer(), pixels, max_text_tokens=512)
+    return QFormerFusion.create(SmallVision(config), config, tokenizer(), pixels, max_text_tokens=longest)
 
 
 def prepared(
