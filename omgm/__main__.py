@@ -36,12 +36,12 @@ COMMANDS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns the exit status: 0, or 2 for bad input, which is explained in one line."""
+    """Runs a command and returns the exit status: 0, or 2 for what the user can fix, which is explained in one line."""
     args = parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO if args.verbose else logging.WARNING, format="%(levelname)s %(message)s")
     try:
         args.run(args)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, MemoryError, FloatingPointError) as error:
         if args.verbose:
             logging.exception("where the error came from")
         print(f"omgm: error: {' '.join(str(error).split())}", file=sys.stderr)

@@ -162,7 +162,7 @@ def http_app(server: MCPServer, settings: ServingSettings, host: str = "127.0.0.
 
 @contextmanager
 def _tool_errors() -> Iterator[None]:
-    """Raises what a caller can mend as an error of the tool; the words of a chat server go to the log only."""
+    """Reports errors that the caller can fix as tool errors; what a chat server said goes to the log only."""
     try:
         yield
     except ApiError as error:

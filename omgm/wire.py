@@ -132,7 +132,9 @@ class EventReader:
         self._done = False
 
     def feed(self, line: str) -> RetrieveOut | str | AnswerOut | None:
-        """Returns what a line completes: what was retrieved, a piece of text, the whole answer, or nothing.
+        """Reads a line of the stream; returns the event that it completes, or `None` in the middle of one.
+
+        An event is the retrieval result, a piece of the answer's text, or the whole answer.
 
         Raises:
             ServiceError: The event is an error.

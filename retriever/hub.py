@@ -168,7 +168,7 @@ def _explained(repo: str, revision: str | None = None, *, writing: bool = False)
 
 
 def explain(error: Exception, repo: str, revision: str | None = None, *, writing: bool = False) -> tuple[str, bool]:
-    """Returns what an error of the hub's client means and what to do, and whether the hub refused this account.
+    """Explains an error of the hub's client: returns cause and fix, and whether the hub refused this account.
 
     Args:
         error: An error of the client, or of the HTTP library below.

@@ -14,13 +14,25 @@ from torch import Tensor
 
 from indexes.formats import guess_format
 from indexes.progress import progress_bar
-from indexes.sources import find_main, open_images
+from indexes.sources import ImageSource, find_main, open_images
 from retriever.models.pixels import PixelPreparation
 from retriever.types import Entity
 
 Key = TypeVar("Key")
 ImageLoader = Callable[[], Image.Image]
 """Loads an image; raises a `ValueError` that names the file if it cannot be read."""
+
+
+def image_source(images: Path | None, kb: Path, kb_format: str | None) -> ImageSource:
+    """Returns the images of a knowledge base.
+
+    Raises:
+        ValueError: It has none of its own, and no folder is given.
+    """
+    source = open_images(images, kb, kb_format or guess_format(kb))
+    if source is None:
+        raise ValueError(f"--images: name the folder with the images; {kb} itself has none")
+    return source
 
 
 def main_images(
@@ -37,9 +49,7 @@ def main_images(
     Raises:
         ValueError: `images` is neither a folder nor a ZIM file, or no image was found.
     """
-    source = open_images(images, kb, kb_format or guess_format(kb))
-    if source is None:
-        raise ValueError(f"--images: name the folder with the images; {kb} itself has none")
+    source = image_source(images, kb, kb_format)
     named = {key: find_main(source, entity) for key, entity in entities.items() if entity.image is not None}
     loaders: dict[Key, ImageLoader] = {
         key: partial(source.load, name) for key, name in named.items() if name is not None

@@ -63,7 +63,6 @@ def train(
     Raises:
         ValueError: The checkpoint is from other settings or another model; the message names the difference.
         FloatingPointError: The loss is not finite.
-        MemoryError: The device's memory does not suffice; the message names the settings that need less.
     """
     agreed: dict[str, object] = {**asdict(optimization), "processes": processes.count, **(settings or {})}
     out.mkdir(parents=True, exist_ok=True)
@@ -149,16 +148,8 @@ def _backward(
         # 0 + step without further parts and processes, so that runs of one process do not depend on them.
         torch.manual_seed(optimization.seed * 1_000_003 + step + 7_919 * (processes.rank + processes.count * part))
         with without_exchange(model, part < optimization.accumulate - 1):
-            try:
-                loss = loss_of(step, part)
-                loss.backward()
-            except (torch.OutOfMemoryError, RuntimeError) as error:
-                if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
-                    raise
-                raise MemoryError(
-                    "out of memory in a training step: take a smaller --batch-size (with --accumulate as many times "
-                    "larger for the same step) or a smaller --tokens-per-forward"
-                ) from error
+            loss = loss_of(step, part)
+            loss.backward()
         total = loss.detach() if total is None else total + loss.detach()
     assert total is not None  # accumulate is at least 1
     value = float(total)

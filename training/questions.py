@@ -1,4 +1,4 @@
-"""What training and the mining of negatives need of a labeled question."""
+"""What trainings need of a question, and which images are held out."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import hashlib
 from typing import Protocol
 
 
-class TrainingQuestion(Protocol):
-    """A labeled question."""
+class AskedQuestion(Protocol):
+    """A question about an image."""
 
     @property
     def id(self) -> str:
@@ -20,6 +20,10 @@ class TrainingQuestion(Protocol):
     @property
     def image_id(self) -> str:
         """The id of the question's image."""
+
+
+class TrainingQuestion(AskedQuestion, Protocol):
+    """A question with its gold entities and evidence section."""
 
     @property
     def entity_ids(self) -> tuple[str, ...]:

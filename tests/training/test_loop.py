@@ -196,14 +196,6 @@ def test_the_best_weights_are_kept(tmp_path: Path) -> None:
     assert (result["hits"], result["loss"], result["steps"]) == (2, 1, 6)
 
 
-def test_too_little_memory_names_the_settings(tmp_path: Path) -> None:
-    def loss_of(step: int, part: int) -> Tensor:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    with pytest.raises(MemoryError, match=r"--batch-size .* --tokens-per-forward"):
-        train(nn.Linear(1, 1), loss_of, out=tmp_path, optimization=Optimization(steps=1, learning_rate=1))
-
-
 def test_tensorboard_gets_the_curve(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     run(tmp_path, net(), steps=8)

@@ -19,6 +19,7 @@ from retriever.files import write_lines, write_whole
 from retriever.images import load_image
 from retriever.protocols import QueryRetriever
 from retriever.types import Evidence, Query
+from training.questions import AskedQuestion
 
 logger = logging.getLogger(__name__)
 
@@ -28,20 +29,8 @@ _JOURNAL = "samples.journal"
 _NOTE = "samples.json"
 
 
-class AnsweredQuestion(Protocol):
-    """A question with its right answers, as the samples need it."""
-
-    @property
-    def id(self) -> str:
-        """The question's id."""
-
-    @property
-    def question(self) -> str:
-        """Its words."""
-
-    @property
-    def image_id(self) -> str:
-        """Id of its image."""
+class AnsweredQuestion(AskedQuestion, Protocol):
+    """A question with its right answers."""
 
     @property
     def answers(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 
 from indexes.progress import progress_bar
 from retriever.files import sha256_of, write_whole
+from retriever.models.folder import RECORD_NAME
 from training.curve import Curve
 from training.generator.config import GeneratorTrainingConfig
 from training.generator.lora import add_adapter, load_base, require_peft, save_adapter
@@ -27,7 +28,6 @@ from training.generator.samples import check_note, count_left_out, read_samples
 logger = logging.getLogger(__name__)
 
 ADAPTER = "adapter"
-REPORT = "training.json"
 CHECKPOINTS = "checkpoints"
 """Trainer's files, among them pickles, which are read as weights only; removed once the adapter is written."""
 
@@ -77,7 +77,7 @@ def train_generator(
         **{key: value for key, value in asdict(config).items() if key not in _MAY_CHANGE},
     }
     arguments = _arguments(out / CHECKPOINTS, config)
-    if not _begun(out, identity, write=arguments.should_save) or not (out / REPORT).is_file():
+    if not _begun(out, identity, write=arguments.should_save) or not (out / RECORD_NAME).is_file():
         given = read_samples(samples)
         renderer = Renderer(base, prompt, config.max_tokens)
         renderer(given[0])  # what does not fit the base shows before its weights are loaded
@@ -113,11 +113,11 @@ def train_generator(
         save_adapter(model, partial, name, revision)
         shutil.rmtree(out / ADAPTER, ignore_errors=True)
         os.replace(partial, out / ADAPTER)
-        write_whole(out / REPORT, json.dumps(report, indent=2, ensure_ascii=False).encode() + b"\n")
+        write_whole(out / RECORD_NAME, json.dumps(report, indent=2, ensure_ascii=False).encode() + b"\n")
     if arguments.should_save:
         for folder in _checkpoints(out / CHECKPOINTS):
             shutil.rmtree(folder)
-    content: dict[str, Any] = json.loads((out / REPORT).read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads((out / RECORD_NAME).read_text(encoding="utf-8"))
     return content
 
 
@@ -213,7 +213,7 @@ def _begun(out: Path, identity: dict[str, Any], *, write: bool) -> bool:
     """Returns whether this run was begun before; if not, makes place for it."""
     note = out / CHECKPOINTS / "run.json"
     if write and not note.is_file():
-        (out / REPORT).unlink(missing_ok=True)  # of another run, whose checkpoints were deleted
+        (out / RECORD_NAME).unlink(missing_ok=True)  # of another run, whose checkpoints were deleted
         note.parent.mkdir(parents=True, exist_ok=True)
     return check_note(note, identity, write=write)
 

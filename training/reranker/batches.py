@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from indexes.ahead import map_ahead
 from training.reranker.features import FeatureStore
 from training.reranker.rows import Rows
 from training.reranker.samples import CANDIDATES, Negatives, SampleSet
@@ -200,36 +200,34 @@ class BatchMaker:
 
 
 class Feeder:
-    """Makes batches in the background, some ahead of the one in use.
+    """Makes batches in threads, ahead of the one in use.
 
     Args:
         make: Makes the batch of a number.
         ahead: Batches made ahead of time.
-        threads: Threads that make them.
 
     Attributes:
         waited: Seconds for which the model waited.
     """
 
-    def __init__(self, make: Callable[[int], Batch], ahead: int = 4, threads: int = 2):
+    def __init__(self, make: Callable[[int], Batch], ahead: int = 4):
         self.make, self.ahead = make, ahead
         self.waited = 0.0
-        self._pool = ThreadPoolExecutor(threads, "batches")
-        self._queue: deque[tuple[int, Future[Batch]]] = deque()
+        self._next = 0
+        self._batches: Generator[Batch] | None = None
 
     def __call__(self, number: int) -> Batch:
-        """Returns a batch; the next ones are expected to be asked for next."""
-        if not self._queue or self._queue[0][0] != number:  # the first of all, or of another run
-            self._queue.clear()
-        next_one = self._queue[-1][0] + 1 if self._queue else number
-        for following in range(next_one, number + self.ahead + 1):
-            self._queue.append((following, self._pool.submit(self.make, following)))
+        """Returns a batch; the one after it is expected to be asked for next."""
+        if self._batches is None or number != self._next:
+            self.close()
+            self._batches = map_ahead(self.make, itertools.count(number), self.ahead)
         started = time.perf_counter()
-        batch = self._queue.popleft()[1].result()
+        batch = next(self._batches)
         self.waited += time.perf_counter() - started
+        self._next = number + 1
         return batch
 
     def close(self) -> None:
         """Drops what was made ahead."""
-        self._queue.clear()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        if self._batches is not None:
+            self._batches.close()

@@ -35,8 +35,8 @@ def best_alpha(scored: Sequence[Scored]) -> float | None:
     """Returns the alpha of `GRID` that fits best, or `None` if the scores of step 1 are unknown.
 
     The fit is a conditional logit: the gold entity's share of softmax(w1 * sim_c + w2 * sim_m) over the candidates is
-    made as likely as possible, and alpha = w1 / (w1 + w2). Unlike the alpha with the most first places, it hardly
-    depends on single questions: with 127 of them, docs/log.md has the figures.
+    made as likely as possible, and alpha = w1 / (w1 + w2). It varies less between small validation sets than the alpha
+    with the highest Recall@1 (docs/log.md has the figures).
     """
     found = [question for question in scored if any(question.right) and not all(question.right)]
     if not any(sim is not None for question in found for sim in question.sim_c):

@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 
 from PIL import Image
 
-from indexes.formats import guess_format
-from indexes.sources import ImageSource, open_images
+from indexes.sources import ImageSource
 from retriever.images import load_image
+from training.images import image_source
 
 
 class ImageName(NamedTuple):
@@ -20,18 +20,6 @@ class ImageName(NamedTuple):
 
     kind: Literal["query", "article"]
     name: str
-
-
-def image_source(images: Path | None, kb: Path, kb_format: str | None) -> ImageSource:
-    """Returns the images of a knowledge base.
-
-    Raises:
-        ValueError: It has none of its own, and no folder is given.
-    """
-    source = open_images(images, kb, kb_format or guess_format(kb))
-    if source is None:
-        raise ValueError(f"--images: name the folder with the images; {kb} itself has none")
-    return source
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from retriever.files import replace_with, replacing
+from indexes.growing import save_array
+from retriever.files import replacing
 
 Array = NDArray[Any]
 
@@ -64,14 +65,9 @@ def write_rows(path: Path, rows: Iterable[Array], dtype: np.dtype[Any]) -> int:
                 raise ValueError(f"{path}: {row.max()} does not fit {dtype}")
             file.write(row.astype(dtype).tobytes())
             offsets.append(offsets[-1] + len(row))
-    replace_with(_offsets(path), lambda partial: _save(partial, np.array(offsets)))
+    save_array(_offsets(path), np.array(offsets))
     return len(offsets) - 1
 
 
 def _offsets(path: Path) -> Path:
     return path.with_name(path.name + ".npy")
-
-
-def _save(path: Path, array: Array) -> None:
-    with path.open("wb") as file:
-        np.save(file, array)

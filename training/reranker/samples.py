@@ -93,12 +93,15 @@ class SampleSet:
         """Returns the entity of each section."""
         return np.asarray(np.searchsorted(self.first_section, sections, side="right") - 1)
 
-    def pool(self, sample: int) -> NDArray[np.int64]:
-        """Returns the sections of the entities that step 1 found and that are not gold but have an image."""
+    def others(self, sample: int) -> Ints:
+        """Returns the entities that step 1 found and that are not gold but have an image."""
         part = self.found_by(sample)
         others = self.found[part][~self.right[part]]
-        others = others[self.main_image[others] >= 0]
-        spans = [np.arange(self.first_section[entity], self.first_section[entity + 1]) for entity in others]
+        return others[self.main_image[others] >= 0]
+
+    def pool(self, sample: int) -> NDArray[np.int64]:
+        """Returns the sections of `others`."""
+        spans = [np.arange(self.first_section[e], self.first_section[e + 1]) for e in self.others(sample)]
         return np.concatenate([np.empty(0, np.int64), *spans])
 
     def same(self, sample: int) -> NDArray[np.int64]:
@@ -109,7 +112,10 @@ class SampleSet:
 
     def enough(self, sample: int) -> bool:
         """Returns whether there are negatives for a sample."""
-        return min(FROM_GOLD, len(self.same(sample))) + len(self.pool(sample)) >= CANDIDATES - 1
+        gold, others = self.gold[sample], self.others(sample)
+        same = int(self.first_section[gold + 1] - self.first_section[gold]) - 1
+        pool = int((self.first_section[others + 1] - self.first_section[others]).sum())
+        return min(FROM_GOLD, same) + pool >= CANDIDATES - 1
 
     def draw(
         self, sample: int, generator: np.random.Generator, negatives: Negatives

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -72,7 +73,7 @@ def train_reranker(
     Args:
         fusion: Folder of the encoder to start from.
         data: Knowledge base, questions and negatives.
-        out: Folder for `fusion/`, `data/`, `left-out.jsonl`, the checkpoint and the curve.
+        out: Folder for `fusion/`, `data/`, `left_out.jsonl`, the checkpoint and the curve.
         config: Recipe, limits, batch size, seed and device.
         encoder: Folder of a step 1 encoder whose image tower replaces the fusion encoder's (see `shared_tower`).
         sections: Loads step 3's model, with which beta is found.
@@ -81,6 +82,8 @@ def train_reranker(
 
     Raises:
         ValueError: A file is malformed, too many questions are bad, or none can be trained on.
+        FloatingPointError: The loss is not finite.
+        MemoryError: The device's memory does not suffice; the message names the settings that need less.
     """
     with joined(config.device) as processes:
         return _train(fusion, data, out, config, encoder, sections, origin, progress, processes)
@@ -157,20 +160,21 @@ def _train(
         "validation_share": config.validation_share,
     }
     try:
-        result = train(
-            model,
-            loss_of,
-            out=out,
-            optimization=optimization,
-            validate=None if validation is None else lambda: validation.metrics(model),
-            validate_every=config.validate_every,
-            save_every=config.validate_every,
-            better_by=None if validation is None else ("recall@1", "validation_loss"),
-            settings=settings,
-            wrapped=wrapped,
-            processes=processes,
-            progress=progress,
-        )
+        with _naming_memory_settings():
+            result = train(
+                model,
+                loss_of,
+                out=out,
+                optimization=optimization,
+                validate=None if validation is None else lambda: validation.metrics(model),
+                validate_every=config.validate_every,
+                save_every=config.validate_every,
+                better_by=None if validation is None else ("recall@1", "validation_loss"),
+                settings=settings,
+                wrapped=wrapped,
+                processes=processes,
+                progress=progress,
+            )
     finally:
         feeder.close()
     logger.info("trained: %s; waited for data for %.1f s of %.0f", result, feeder.waited, result["seconds"])
@@ -193,6 +197,20 @@ def _train(
         ).save(out / "fusion")
     processes.wait()
     return TrainedReranker(out / "fusion", alpha, beta, {**result, **metrics})
+
+
+@contextmanager
+def _naming_memory_settings() -> Iterator[None]:
+    """Turns an allocator's error into one that names the settings that need less memory."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
+            raise
+        raise MemoryError(
+            "out of memory: take a smaller --batch-size (with --accumulate as many times larger for the same step) or "
+            "a smaller --tokens-per-forward"
+        ) from error
 
 
 def _recipe(config: RerankerTrainingConfig) -> Recipe:

@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from retriever.files import replace_with, write_whole
+from indexes.growing import save_array
+from retriever.files import write_whole
 from retriever.models.qformer import QFormerFusion
 from training.processes import Processes
 from training.reranker.features import FeatureStore, compute_features
@@ -34,8 +35,8 @@ from training.reranker.samples import SampleSet
 
 logger = logging.getLogger(__name__)
 
-LEFT_OUT_NAME = "left-out.jsonl"
-MANIFEST_NAME = "training-set.json"
+LEFT_OUT_NAME = "left_out.jsonl"
+MANIFEST_NAME = "training_set.json"
 """Written last."""
 _SAMPLES_NAME = "samples.npz"
 _VIEWS_NAME = "views.npy"
@@ -108,7 +109,7 @@ def make_training_set(
 ) -> TrainingSet:
     """Makes a training set: the first process reads the data, all of them encode images.
 
-    Questions that cannot be trained on are listed in `left-out.jsonl` beside the folder.
+    Questions that cannot be trained on are listed in `left_out.jsonl` beside the folder.
 
     Args:
         data: The data.
@@ -182,7 +183,7 @@ def make_training_set(
                     f"{folder.parent / LEFT_OUT_NAME} says why"
                 )
             samples.save(folder / _SAMPLES_NAME)
-            replace_with(folder / _VIEWS_NAME, lambda partial: _save(partial, counts))
+            save_array(folder / _VIEWS_NAME, counts)
             write_whole(
                 folder / MANIFEST_NAME, json.dumps({"features": store.shape, "inputs": inputs}).encode() + b"\n"
             )
@@ -242,8 +243,3 @@ def _workers(wanted: int | None, processes: Processes) -> int:
         return 0
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return max(1, min(16, (os.cpu_count() or 1) // here - 1))
-
-
-def _save(path: Path, array: np.ndarray[Any, Any]) -> None:
-    with path.open("wb") as file:
-        np.save(file, array)

@@ -129,7 +129,7 @@ def test_batches_come_in_order_and_from_any_start(maker: BatchMaker) -> None:
     for number in (7, 8, 9, 3):
         assert torch.equal(feeder(number).candidates, maker(number).candidates)
     feeder.close()
-    assert sorted(made)[:2] == [3, 4] and max(made) == 11
+    assert sorted(made)[:2] == [3, 4] and max(made) <= 11  # the two batches ahead of number 9 may not have begun
 
 
 def test_a_batch_that_cannot_be_made_is_an_error(maker: BatchMaker) -> None:

@@ -24,6 +24,7 @@ from training.questions import is_held_out
 from training.record import Origin
 from training.reranker import training_set
 from training.reranker.config import RerankerTrainingConfig
+from training.reranker.model import Reranker
 from training.reranker.train import train_reranker
 
 CONFIG = RerankerTrainingConfig(steps=6, validate_every=2, validation_share=0.25)
@@ -116,9 +117,9 @@ def test_what_cannot_be_trained_on_is_listed(world: TrainingWorld, tmp_path: Pat
         query_image_of=lambda key: tmp_path / "q_torn.png" if key == "q_torn" else world.query_image_of(key),
     )
     config = replace(CONFIG, steps=1)
-    with pytest.raises(ValueError, match=r"6 of 23 questions are bad, more than 5 %: .*left-out\.jsonl lists them"):
+    with pytest.raises(ValueError, match=r"6 of 23 questions are bad, more than 5 %: .*left_out\.jsonl lists them"):
         train_reranker(world.folder / "fusion", data, tmp_path / "out", config, progress=False)
-    lines = [json.loads(line) for line in (tmp_path / "out" / "left-out.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / "out" / "left_out.jsonl").read_text().splitlines()]
     assert {line["id"]: line["reason"] for line in lines if line["bad"]} == {
         "1": "the image is missing",
         "2": "the gold entity is not in the knowledge base",
@@ -144,7 +145,7 @@ def test_a_section_without_text_is_no_evidence(world: TrainingWorld, tmp_path: P
     (tmp_path / "kb.json").write_text(json.dumps(kb))
     data = replace(world.data, kb=tmp_path / "kb.json")
     train_reranker(world.folder / "fusion", data, tmp_path, replace(CONFIG, steps=1, max_bad=0.1), progress=False)
-    (line,) = (tmp_path / "left-out.jsonl").read_text().splitlines()
+    (line,) = (tmp_path / "left_out.jsonl").read_text().splitlines()
     assert json.loads(line) == {"id": "red_0", "reason": "the article has no such section, or it is empty", "bad": True}
 
 
@@ -204,3 +205,14 @@ def test_a_resumed_run_does_not_read_the_knowledge_base_again(
     fewer = replace(world.data, questions=world.questions[:-1])
     with pytest.raises(ValueError, match=r"samples was '\w+' and is now '\w+'"):
         train_reranker(world.folder / "fusion", fewer, tmp_path, CONFIG, progress=False)
+
+
+def test_too_little_memory_names_the_settings(
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forward(self: Reranker, batch: object) -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Reranker, "forward", forward)
+    with pytest.raises(MemoryError, match=r"--batch-size .* --tokens-per-forward"):
+        run(world, tmp_path)
