@@ -53,8 +53,8 @@ def granularity(
             kb,
             images,
             out / candidates,
-            # Only summaries are worth asking a server for; the other candidates never read them.
-            summarizer=build_summarizer(profile) if candidates == "summary" else ExtractiveSummarizer(),
+            # Only summaries that are searched are worth asking a server for.
+            summarizer=build_summarizer(profile) if candidates in ("summary", "combined") else ExtractiveSummarizer(),
             encoder=encoder,
             fusion=None,
             candidates=candidates,

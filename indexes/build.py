@@ -11,8 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
-import numpy as np
-
 from indexes.claim import PARTS, UNKNOWN, check_inputs, claim, publish
 from indexes.formats import (
     FORMATS,
@@ -22,6 +20,7 @@ from indexes.formats import (
     name_of,
     read_knowledge_base,
 )
+from indexes.keys import write_keys
 from indexes.lines import Articles, Lines, offsets_path, save_offsets
 from indexes.manifest import (
     MANIFEST,
@@ -39,9 +38,6 @@ from indexes.sources import ImageSource, find_main, open_images
 from indexes.stages import (
     ARTICLE_FILES,
     MainImages,
-    candidate_text,
-    embed_images,
-    embed_texts,
     read_main_images,
     store_tokens,
     write_articles,
@@ -132,27 +128,18 @@ def build_index(
         log_problems(main_images)
         summarize_all(articles, summarizer, parts / "summaries.jsonl", batch_size, progress=progress)
         save_offsets(parts / "summaries.jsonl")
-        if candidates == "image":
-            rows = np.flatnonzero(np.fromiter((image.readable for image in main_images), dtype=bool))
-            if not len(rows):
-                raise ValueError(f"{kb}: no entity has a readable main image, and candidates = 'image' needs them")
-            vectors = embed_images(main_images, source, encoder, parts, batch_size, progress)
-        else:
-            rows = np.arange(len(articles))
-            summaries = Lines(parts / "summaries.jsonl")
-
-            def text_of(row: int) -> str:
-                return candidate_text(articles[row], summaries.read(row)["summary"], candidates)
-
-            vectors = embed_texts(text_of, len(articles), encoder, parts, batch_size, progress)
-        save_search(parts / "entities.faiss", vectors, rows.astype(np.int64))
+        if candidates == "image" and not any(image.readable for image in main_images):
+            raise ValueError(f"{kb}: no entity has a readable main image, and candidates = 'image' needs them")
+        summaries = Lines(parts / "summaries.jsonl")
+        keys = write_keys(candidates, articles, summaries, main_images, source, encoder, parts, batch_size, progress)
+        save_search(parts / "entities.faiss", keys)
         offsets = store_tokens(articles, main_images, source, fusion, tokens, parts, batch_size, progress)
         write_report(parts / "report.json", articles, main_images)
         manifest = Manifest(
             name=name or name_of(kb),
             created_with=_created_with(),
             inputs=inputs,
-            counts=_count(articles, main_images, rows, offsets),
+            counts=_count(articles, main_images, keys.rows, offsets),
             dimension=encoder.dimension,
             token_shape=(0, 0) if fusion is None else fusion.token_shape,
             thumbnails=hash_thumbnails(parts, range(len(articles))),

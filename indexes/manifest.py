@@ -36,8 +36,9 @@ SMALL = 1 << 20
 
 REBUILD = "rebuild with `omgm build-index --overwrite`"
 
-Candidates = Literal["summary", "title", "article", "image"]
-"""What step 1 searches: the summaries (the method), or for comparison titles, whole articles or main images."""
+Candidates = Literal["summary", "title", "article", "image", "combined"]
+"""What step 1 compares the query image with: the summaries (the paper's method), for comparison titles, whole articles
+or main images, or main image and summary together."""
 
 
 class _Model(BaseModel):
@@ -91,6 +92,11 @@ class Manifest(_Model):
     token_shape: tuple[int, int]
     thumbnails: str
     files: dict[str, File]
+
+    @property
+    def key_length(self) -> int:
+        """Length of the vectors that step 1 searches."""
+        return 2 * self.dimension if self.inputs.candidates == "combined" else self.dimension
 
     @property
     def scales_shape(self) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from indexes.keys import Keys
 from retriever.files import replace_with
 from retriever.types import FloatArray, IntArray
 
@@ -104,17 +105,16 @@ def open_search(path: Path, device: torch.device | str = "cpu") -> Search:
     return FaissSearch(path) if torch.device(device).type == "cpu" else DeviceSearch.read(path, device)
 
 
-def save_search(path: Path, vectors: FloatArray, rows: IntArray, block: int = 65536) -> None:
-    """Writes a FAISS index of exact inner products over the entities in `rows`; the others are never found.
+def save_search(path: Path, keys: Keys, block: int = 65536) -> None:
+    """Writes a FAISS index of exact inner products over entities' keys; an entity without a key is never found.
 
     Args:
         path: The file.
-        vectors: Float32 [N, dimension], one per entity.
-        rows: Int64 [M], the entities to search.
-        block: Vectors in memory at a time besides the index itself.
+        keys: Keys by entity.
+        block: Keys in memory at a time besides the index itself.
     """
-    index = faiss.IndexIDMap2(faiss.IndexFlatIP(vectors.shape[1]))
-    for start in range(0, len(rows), block):
-        part = rows[start : start + block]
-        index.add_with_ids(np.ascontiguousarray(vectors[part]), part)
+    index = faiss.IndexIDMap2(faiss.IndexFlatIP(keys.length))
+    for start in range(0, len(keys.rows), block):
+        part = keys.rows[start : start + block]
+        index.add_with_ids(keys.read(part), part)
     replace_with(path, lambda partial: faiss.write_index(index, str(partial)))

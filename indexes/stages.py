@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -20,16 +20,16 @@ from indexes.growing import GrowingArray, GrowingLines, save_array
 from indexes.ids import hash_id, save_ids
 from indexes.images import thumbnail
 from indexes.lines import Articles, Lines, offsets_path, save_offsets, to_row
-from indexes.manifest import THUMBNAILS, Candidates
+from indexes.manifest import THUMBNAILS
 from indexes.progress import progress_bar
 from indexes.sources import ImageSource, find_main
 from indexes.tokens import TokenType
 from retriever.files import write_lines
 from retriever.images import ImageError
-from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.protocols import FusionEncoder
 from retriever.quantize import quantize_tokens
 from retriever.texts import blip_caption, section_passage
-from retriever.types import Entity, FloatArray, IntArray
+from retriever.types import Entity, IntArray
 
 ARTICLE_FILES = ("entities.jsonl", "entities.offsets.npy", "entity_ids.npy")
 """What `write_articles` writes."""
@@ -98,7 +98,7 @@ def read_main_images(
         GrowingLines(path, batch, len(articles)) as lines,
         closing(map_ahead(read, range(lines.done, len(articles)), batch)) as images,
     ):
-        for rows in _batches("read images", lines.done, len(articles), batch, progress):
+        for rows in batches("read images", lines.done, len(articles), batch, progress):
             lines.append(islice(images, len(rows)))
     save_offsets(path)
     return MainImages(path)
@@ -116,37 +116,6 @@ def _read_main_image(entity: Entity, row: int, source: ImageSource | None, folde
         return MainImage(name, "unreadable", error.reason)
     (folder / THUMBNAILS / f"{row}.jpg").write_bytes(thumbnail(image))
     return MainImage(name)
-
-
-def embed_texts(
-    texts: Callable[[int], str], total: int, encoder: DualEncoder, folder: Path, batch: int, progress: bool
-) -> FloatArray:
-    """Returns the vectors of `texts(row)` for every row, float32 [total, dimension], memory-mapped."""
-    array = GrowingArray(folder / "vectors.npy", (total, encoder.dimension), np.float32)
-    for rows in _batches("embed", array.done, total, batch, progress):
-        array.values[rows.start : rows.stop] = _finite(encoder.encode_texts([texts(row) for row in rows]), "encoder")
-        array.commit(rows.stop)
-    return array.values
-
-
-def embed_images(
-    main_images: MainImages,
-    source: ImageSource | None,
-    encoder: DualEncoder,
-    folder: Path,
-    batch: int,
-    progress: bool,
-) -> FloatArray:
-    """Returns the vectors of the main images, float32 [N, dimension], memory-mapped; zeros without an image."""
-    array = GrowingArray(folder / "vectors.npy", (len(main_images), encoder.dimension), np.float32)
-    present = [row for row in range(array.done, len(main_images)) if main_images[row].readable]
-    with closing(_decoded(present, main_images, source, batch)) as images:
-        for rows in _batches("embed", array.done, len(main_images), batch, progress):
-            shown = [row for row in rows if main_images[row].readable]
-            if shown:
-                array.values[shown] = _finite(encoder.encode_images(list(islice(images, len(shown)))), "encoder")
-            array.commit(rows.stop)
-    return array.values
 
 
 def store_tokens(
@@ -175,8 +144,8 @@ def store_tokens(
     scaled = (int(offsets[-1]), shape[0]) if dtype == "int8" else (0, 0)
     scales = GrowingArray(folder / "token_scales.npy", scaled, np.float16)
     left = [row for row in range(array.done, len(articles)) if counts[row]]
-    with closing(_decoded(left, main_images, source, batch)) as images:
-        for rows in _batches("tokens", array.done, len(articles), batch, progress):
+    with closing(decoded(left, main_images, source, batch)) as images:
+        for rows in batches("tokens", array.done, len(articles), batch, progress):
             held = [row for row in rows if counts[row]]
             if held and fusion is not None:
                 texts = [section_texts(articles[row]) for row in held]
@@ -185,17 +154,17 @@ def store_tokens(
                 span = slice(offsets[rows.start], offsets[rows.stop])
                 if dtype == "int8":
                     unit, factors = quantize_tokens(unit)
-                    scales.values[span] = _finite(factors, "fusion encoder")
-                array.values[span] = _finite(unit if dtype == "int8" else unit.half(), "fusion encoder")
+                    scales.values[span] = finite(factors, "fusion encoder")
+                array.values[span] = finite(unit if dtype == "int8" else unit.half(), "fusion encoder")
             scales.commit(rows.stop)
             array.commit(rows.stop)
     return offsets
 
 
-def _decoded(
+def decoded(
     rows: Iterable[int], main_images: MainImages, source: ImageSource | None, ahead: int
 ) -> Generator[Image.Image]:
-    """Returns the main images of rows that have one, decoded in threads up to `ahead` images in advance."""
+    """Yields the main images of rows that have one, decoded in threads up to `ahead` images in advance."""
 
     def load(row: int) -> Image.Image:
         assert source is not None  # else no row has an image
@@ -209,14 +178,7 @@ def section_texts(entity: Entity) -> list[str]:
     return [blip_caption(section_passage(entity.title, section.title, section.text)) for section in entity.sections]
 
 
-def candidate_text(entity: Entity, summary: str, candidates: Candidates) -> str:
-    """Returns the text that represents an entity in step 1; its title if the summary is blank."""
-    if candidates == "article":
-        return "\n".join([entity.title, *(f"{section.title}\n{section.text}" for section in entity.sections)])
-    return summary if candidates == "summary" and summary.strip() else entity.title
-
-
-def _batches(what: str, done: int, total: int, batch: int, progress: bool) -> Iterator[range]:
+def batches(what: str, done: int, total: int, batch: int, progress: bool) -> Iterator[range]:
     """Yields ranges of rows from `done` on, with a progress bar."""
     with progress_bar(total=total, initial=done, desc=what, unit="entity", shown=progress) as bar:
         for first in range(done, total, batch):
@@ -225,7 +187,12 @@ def _batches(what: str, done: int, total: int, batch: int, progress: bool) -> It
             bar.update(len(rows))
 
 
-def _finite(values: torch.Tensor, model: str) -> NDArray[Any]:
+def finite(values: torch.Tensor, model: str) -> NDArray[Any]:
+    """Returns a model's output as an array.
+
+    Raises:
+        ValueError: A value is not finite.
+    """
     if not values.isfinite().all():
         raise ValueError(f"the {model} returned values that are not finite; check its weights")
     found: NDArray[Any] = values.cpu().numpy()

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from indexes.ids import hash_id
+from indexes.keys import IMAGE_WEIGHT, as_query
 from indexes.lines import Articles, Lines
 from indexes.manifest import REBUILD, THUMBNAILS, Manifest, check_files, check_thumbnails, read_manifest
 from indexes.published import fetch_index, push_index, save_index
@@ -33,11 +34,15 @@ class Index:
         folder: A complete index.
         manifest: Its manifest, as checked by `open`.
         device: Where vectors are searched and tokens compared.
+        image_weight: Weight of the main image in a combined key, see `indexes.keys.as_query`.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, device: str = "cpu") -> None:
+    def __init__(
+        self, folder: Path, manifest: Manifest, device: str = "cpu", image_weight: float = IMAGE_WEIGHT
+    ) -> None:
         self.folder = folder
         self.manifest = manifest
+        self.image_weight = image_weight
         self._articles = Articles(folder / "entities.jsonl")
         self._summaries = Lines(folder / "summaries.jsonl")
         self._ids: IntArray = _load(folder / "entity_ids.npy")
@@ -57,6 +62,7 @@ class Index:
         encoder: DualEncoder | None = None,
         fusion: FusionEncoder | None = None,
         device: str = "cpu",
+        image_weight: float = IMAGE_WEIGHT,
         verify: bool = False,
     ) -> Self:
         """Opens the index in `folder`.
@@ -66,6 +72,7 @@ class Index:
             encoder: Step 1's model; the index must have been built with it.
             fusion: Step 2's model; the index must have been built with it.
             device: Where vectors are searched and tokens compared.
+            image_weight: Weight of the main image, in 0..1, if step 1 searches main image and summary together.
             verify: Whether to compare the checksum of every file; by default large files are compared by size.
 
         Raises:
@@ -81,7 +88,7 @@ class Index:
         if fusion is not None:
             _check_fit(folder, "fusion encoder", manifest.inputs.fusion, fusion.fingerprint)
             _check_fit(folder, "fusion token shape", manifest.token_shape, tuple(fusion.token_shape))
-        return cls(folder, manifest, device)
+        return cls(folder, manifest, device, image_weight)
 
     @classmethod
     def from_pretrained(
@@ -149,9 +156,11 @@ class Index:
         return len(self._articles)
 
     def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        """Returns inner products float32 and rows int64, both [B, k], best first.
+        """Returns scores float32 and rows int64, both [B, k], best first.
 
-        If fewer than `k` entities can be searched, the remaining rows are -1 and their scores minus infinity.
+        A score is the inner product of the image's vector and the entity's or, with combined keys, a weighted mean of
+        two (`indexes.keys.as_query`). If fewer than `k` entities can be searched, the remaining rows are -1 and their
+        scores minus infinity.
 
         Raises:
             ValueError: `vectors` is not [B, dimension], or `k` is below 1.
@@ -160,7 +169,7 @@ class Index:
             raise ValueError(f"vectors must have shape (B, {self.manifest.dimension}), got {tuple(vectors.shape)}")
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
-        return self._search.search(vectors, k)
+        return self._search.search(as_query(vectors, self.manifest.inputs.candidates, self.image_weight), k)
 
     def entity(self, row: int) -> Entity:
         """Returns the article at `row`; recently read articles are cached.
@@ -221,7 +230,7 @@ class Index:
             ("token_offsets.npy", self._token_offsets.shape, (counts.entities + 1,)),
             ("tokens.npy", self._token_shapes[0], (counts.token_sections, *self.manifest.token_shape)),
             ("token_scales.npy", self._token_shapes[1], self.manifest.scales_shape),
-            ("entities.faiss", self._search.shape, (counts.searchable, self.manifest.dimension)),
+            ("entities.faiss", self._search.shape, (counts.searchable, self.manifest.key_length)),
         ]:
             if found != expected:
                 raise ValueError(f"{self.folder / name}: {found}, but the manifest says {expected}; {REBUILD}")

@@ -51,6 +51,7 @@ _SEARCHED: dict[Candidates, str] = {
     "title": "each entity's title, by the meaning of image and text",
     "article": "each entity's article, by the meaning of image and text",
     "image": "each entity's main image",
+    "combined": "each entity's main image and a summary of its article",
 }
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 

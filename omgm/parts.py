@@ -140,7 +140,13 @@ def open_retriever(
         ValueError: The index or a model is missing, or they do not fit each other; the message says what to do.
     """
     encoder, fusion = encoder or build_encoder(profile), fusion or build_fusion(profile)
-    index = Index.open(folder, encoder=encoder, fusion=fusion, device=placement(profile)[0])
+    index = Index.open(
+        folder,
+        encoder=encoder,
+        fusion=fusion,
+        device=placement(profile)[0],
+        image_weight=profile.search.image_weight,
+    )
     built_with = index.manifest.inputs.candidates
     if built_with != profile.search.candidates:
         raise ValueError(

@@ -39,10 +39,15 @@ class EncoderSettings(_Table):
 
 
 class SearchSettings(_Table):
-    """Step 1: the number of candidates, and the part of an entity that the image is compared with."""
+    """Step 1: the number of candidates, and the part of an entity that the image is compared with.
+
+    Attributes:
+        image_weight: Weight of the main image against the summary if the two are `combined`.
+    """
 
     k: int = Field(default=20, ge=1)
-    candidates: Literal["summary", "title", "article", "image"] = "summary"
+    candidates: Literal["summary", "title", "article", "image", "combined"] = "summary"
+    image_weight: float = Field(default=0.5, ge=0, le=1)
 
 
 class IndexSettings(_Table):

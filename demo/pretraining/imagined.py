@@ -15,7 +15,8 @@ from demo.build import write_rows
 from demo.draw import draw
 from demo.facts import Country, countries
 from demo.flags import Flag, load_flags
-from demo.pretraining.flag_batches import FlagBatches, made_up_name
+from demo.pretraining.camera import Camera
+from demo.pretraining.flag_batches import made_up_name, photograph_flags
 from demo.pretraining.generate import random_flag, similar_flag
 from demo.questions import questions
 
@@ -68,12 +69,12 @@ def write_world(folder: Path, imagined: int, photographs: int, questions_each: i
     (folder / "kb_wiki.json").write_text(json.dumps(entries), encoding="utf-8")
     for code, flag in flags.items():
         draw(flag, 160).save(folder / "images" / "flag" / f"{code}.png")
-    camera = FlagBatches(SIDE, 0, 0, {}, seed)
+    camera = Camera(SIDE, seed)
     generator = torch.Generator().manual_seed(seed)
     everything = [(code, flag) for code, flag in flags.items() for _ in range(photographs)]
     for start in range(0, len(everything), 128):
         part = everything[start : start + 128]
-        taken = camera.photographs([flag for _, flag in part], generator)
+        taken = photograph_flags(camera, [flag for _, flag in part], generator)
         for offset, photo in enumerate(taken):
             array = (photo.permute(1, 2, 0).numpy() * 255).round().astype(np.uint8)
             name = f"{part[offset][0]}_{(start + offset) % photographs}.jpg"

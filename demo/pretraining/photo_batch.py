@@ -7,6 +7,7 @@ import torch
 from demo.photo import compose, draw_poses, light
 
 FRAME = 1.25  # width over height of the photograph
+STIFF_TILT = 2.0  # what is stiff turns up to this much farther than a flag
 
 
 def photograph_batch(
@@ -14,14 +15,16 @@ def photograph_batch(
     backgrounds: torch.Tensor,
     generator: torch.Generator,
     ratios: torch.Tensor | None = None,
+    flat: float = 0.0,
 ) -> torch.Tensor:
-    """Returns a photograph of each flag, a 5:4 frame resized to a square, float32 [B, 3, S, S] in 0..1.
+    """Returns a photograph of each drawing, a 5:4 frame resized to a square, float32 [B, 3, S, S] in 0..1.
 
     Args:
         drawings: uint8 [B, 3, h, w], all flags resized to the same h x w.
         backgrounds: uint8 [B, 3, S, S].
         generator: Source of randomness.
-        ratios: Width over height of each flag, float [B]; without it they are drawn between 1.4 and 2.
+        ratios: Width over height of each drawing, float [B]; without it they are drawn between 1.4 and 2.
+        flat: Share of drawings on something stiff, which does not wave and may turn farther; the others are flags.
 
     Raises:
         ValueError: `drawings` and `backgrounds` are not uint8 [B, 3, _, _] of the same B.
@@ -29,7 +32,12 @@ def photograph_batch(
     for name, batch in (("drawings", drawings), ("backgrounds", backgrounds)):
         if batch.dtype != torch.uint8 or batch.ndim != 4 or batch.shape[1] != 3 or len(batch) != len(drawings):
             raise ValueError(f"{name} must be uint8 [B, 3, h, w], one per flag, got {batch.dtype} {list(batch.shape)}")
-    scene = compose(drawings, backgrounds, draw_poses(len(drawings), generator, ratios), FRAME)
+    poses = draw_poses(len(drawings), generator, ratios)
+    if flat:
+        stiff = torch.rand(len(drawings), 1, 1, generator=generator) < flat
+        for name, factor in {"wave": 0.0, "fold": 0.0, "tilt": STIFF_TILT}.items():
+            poses[name] = torch.where(stiff, factor * poses[name], poses[name])
+    scene = compose(drawings, backgrounds, poses, FRAME)
     lit = light(scene, generator)
     return _grain(lit, generator).clamp_(0, 1)
 

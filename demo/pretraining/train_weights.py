@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from PIL import Image
 from torch import Tensor
+from torch.nn import functional
 
 from demo.articles import articles
 from demo.describe import describe
@@ -24,8 +24,11 @@ from demo.draw import draw
 from demo.facts import countries, url_of
 from demo.flags import load_flags
 from demo.photo import photograph
-from demo.pretraining.flag_batches import FlagBatches, corpus
-from demo.pretraining.generate import random_flag
+from demo.pretraining.camera import Camera
+from demo.pretraining.design_batches import DesignBatches
+from demo.pretraining.encoder_batches import CLEAN, DESIGNS, KNOWN, MADE_UP, BatchStream, EncoderBatches
+from demo.pretraining.flag_batches import corpus
+from demo.pretraining.generate import random_flag, similar_flag
 from demo.pretraining.imagined import write_world
 from demo.questions import questions
 from evaluation.datasets import find_query_image, load
@@ -45,7 +48,6 @@ from training.reranker.prepare import RerankerData
 from training.reranker.train import train_reranker
 from training.tokenizer import train_tokenizer
 
-KNOWN, MADE_UP, CLEAN = 40, 88, 32  # flags per batch: of the knowledge base, random, and those with a clean drawing too
 VOCABULARY = 6000
 WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "embedded"
 IMAGINED, PHOTOGRAPHS, QUESTIONS = 300, 4, 12  # imagined countries; photographs and questions per country
@@ -67,23 +69,29 @@ def train_encoder(
         config.max_text_tokens,
     )
     model.resize_vocabulary(len(tokenizer))
+    model.to(memory_format=torch.channels_last)
     encoder = ClipEncoder(model, tokenizer, PixelPreparation(config.image_size), config.max_text_tokens, "training")
-    batches = FlagBatches(config.image_size, KNOWN, MADE_UP, texts, seed)
+    batches = BatchStream(EncoderBatches(config.image_size, texts, seed))
 
     def loss_of(step: int, part: int) -> Tensor:
-        batch = batches(step, CLEAN)
-        pixels = encoder.pixels.normalize(torch.cat([batch.photographs, batch.drawings]))
+        flags, designs = batches(step)
+        shown = [flags.photographs, flags.drawings, designs.photographs, designs.keys]
+        pixels = encoder.pixels.normalize(torch.cat(shown))
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            images = model.get_image_features(pixels)
-            words = model.get_text_features(**encoder.tokenize(batch.texts))
-        photographs, drawings = images[: len(words)], images[len(words) :]
+            images = model.get_image_features(pixels).float()
+            words = model.get_text_features(**encoder.tokenize(flags.texts)).float()
+        flag_photos, flag_drawings, photos, keys = images.split([len(part) for part in shown])
         scale = model.logit_scale.exp().clamp(max=100)
-        same = same_pairs(batch.looks)
-        clean = same[: len(drawings), : len(drawings)]
+        same = same_pairs(flags.looks)
+        clean = len(flag_drawings)
+        # Photographs against clean images, of flags and designs together.
+        unlike = torch.block_diag(same[:clean, :clean], designs.alike)
+        left = torch.cat([flag_photos[:clean], photos])
+        right = torch.cat([flag_drawings, keys])
         return (
-            clip_loss(photographs, words, scale, same)
-            + 0.5 * clip_loss(photographs[: len(drawings)], drawings, scale, clean)
-            + 0.5 * clip_loss(drawings, words[: len(drawings)], scale, clean)
+            clip_loss(flag_photos, words, scale, same)
+            + clip_loss(left, right, scale, unlike)
+            + 0.5 * clip_loss(flag_drawings, words[:clean], scale, same[:clean, :clean])
         )
 
     metrics = train(
@@ -92,9 +100,9 @@ def train_encoder(
         out=out / "encoder-run",
         optimization=Optimization(steps=steps, minutes=minutes, learning_rate=learning_rate, seed=seed),
         validate=_encoder_validation(encoder, texts),
-        validate_every=100,
-        save_every=100,
-        settings={"known": KNOWN, "made_up": MADE_UP, "clean": CLEAN},
+        validate_every=200,
+        save_every=200,
+        settings={"known": KNOWN, "made_up": MADE_UP, "clean": CLEAN, "designs": DESIGNS},
     )
     encoder.save(out / "encoder")
     (out / "encoder-run" / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
@@ -144,29 +152,37 @@ def summaries(folder: Path) -> dict[str, str]:
 
 
 def _encoder_validation(
-    encoder: ClipEncoder, texts: dict[str, str], made_up: int = 300
+    encoder: ClipEncoder, texts: dict[str, str], made_up: int = 400
 ) -> Callable[[], dict[str, float]]:
-    """Returns a function that measures recall on new photographs: of known flags by summary, of new ones by caption."""
+    """Returns a function that measures Recall@1 on new photographs, of flags that are known or not and of designs.
+
+    What is unknown comes in near twins. Flags are found by their texts and by their drawings, designs by clean images.
+    """
     rng = random.Random("validation")
     flags = load_flags()
-    known = [photograph(draw(flags[code]), rng, (160, 128)) for code in flags]
     strange = [random_flag(rng) for _ in range(made_up)]
-    unknown = [photograph(draw(flag), rng, (160, 128)) for flag in strange]
-    words = [describe(flag, rng) for flag in strange]
+    for number in range(1, made_up, 2):
+        strange[number] = similar_flag(strange[number - 1], rng)
+    drawings = {"known": [draw(flag) for flag in flags.values()], "unknown": [draw(flag) for flag in strange]}
+    photos = {name: [photograph(image, rng, (160, 128)) for image in images] for name, images in drawings.items()}
+    words = {"known": [texts[code] for code in flags], "unknown": [describe(flag, rng) for flag in strange]}
+    camera = Camera(encoder.pixels.size, -1, scenes=300)
+    designs = DesignBatches(camera, made_up, -1, photographed=0.0)(0)
 
-    def recall(images: list[Image.Image], candidates: list[str], k: int) -> float:
-        scores = encoder.encode_images(images) @ encoder.encode_texts(candidates).T
-        rank = (scores > scores.diag()[:, None]).sum(1)
-        return float((rank < k).float().mean())
+    def recall(queries: Tensor, candidates: Tensor) -> float:
+        scores = functional.normalize(queries, dim=-1) @ functional.normalize(candidates, dim=-1).T
+        return float((scores.argmax(1) == torch.arange(len(scores))).float().mean())
+
+    def vectors(images: Tensor) -> Tensor:
+        return torch.cat([encoder.model.get_image_features(encoder.pixels.normalize(p)) for p in images.split(64)])
 
     def validate() -> dict[str, float]:
-        summaries = [texts[code] for code in flags]
-        return {
-            "known_r1": recall(known, summaries, 1),
-            "known_r20": recall(known, summaries, 20),
-            "unknown_r1": recall(unknown, words, 1),
-            "unknown_r20": recall(unknown, words, 20),
-        }
+        metrics = {"designs": recall(vectors(designs.photographs), vectors(designs.keys))}
+        for name in photos:
+            taken = encoder.encode_images(photos[name])
+            metrics[f"{name}_by_text"] = recall(taken, encoder.encode_texts(words[name]))
+            metrics[f"{name}_by_image"] = recall(taken, encoder.encode_images(drawings[name]))
+        return metrics
 
     return validate
 

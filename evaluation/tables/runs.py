@@ -60,6 +60,7 @@ class Components:
     mode: ScoreMode
     tokens: TokenType
     candidates: Candidates
+    image_weight: float
     device: str = "cpu"
     bem: Bem | None = None
     drop_sections: Sequence[str] | None = None
@@ -205,8 +206,8 @@ class TableRuns:
                 given.kb,
                 given.images,
                 folder,
-                # Only summaries are worth asking a server for; the other candidates never read them.
-                summarizer=parts.summarizer if candidates == "summary" else ExtractiveSummarizer(),
+                # Only summaries that are searched are worth asking a server for.
+                summarizer=parts.summarizer if candidates in ("summary", "combined") else ExtractiveSummarizer(),
                 encoder=parts.encoder,
                 fusion=fusion,
                 kb_format=given.kb_format,
@@ -215,7 +216,9 @@ class TableRuns:
                 tokens=parts.tokens,
                 progress=self._progress,
             )
-        self._indexes[key] = Index.open(folder, encoder=parts.encoder, fusion=fusion, device=parts.device)
+        self._indexes[key] = Index.open(
+            folder, encoder=parts.encoder, fusion=fusion, device=parts.device, image_weight=parts.image_weight
+        )
         return self._indexes[key]
 
     def _identity(self) -> str:

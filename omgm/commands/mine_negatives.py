@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
     from training.mine import mine_negatives
 
     encoder = build_encoder(profile)
-    index = Index.open(args.index, encoder=encoder)
+    index = Index.open(args.index, encoder=encoder, image_weight=profile.search.image_weight)
     images = images_of(args)
     source = None if images is None else open_images(images, images, "")
     count = mine_negatives(encoder, index, questions, finder(args), args.out, k=args.k, images=source)

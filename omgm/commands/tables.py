@@ -105,6 +105,7 @@ def _components(profile: Profile, bem: Path | None) -> Components:
         mode=profile.fusion.score_mode,
         tokens=profile.fusion.tokens,
         candidates=profile.search.candidates,
+        image_weight=profile.search.image_weight,
         device=parts.placement(profile)[0],
         bem=None if bem is None else load_bem(existing(bem, "--bem")),
         drop_sections=profile.index.drop_sections,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from indexes.keys import Keys
 from indexes.search import DeviceSearch, FaissSearch, open_search, save_search
 from retriever.types import FloatArray, IntArray
 
@@ -24,7 +25,7 @@ def halved(vectors: FloatArray, rows: IntArray, block: int = 1 << 20) -> DeviceS
 def test_both_searches_find_what_a_full_sort_finds(tmp_path: Path, block: int) -> None:
     vectors, queries = unit(300), unit(5, seed=1)
     rows = np.arange(0, 300, 2)  # every other entity can be searched
-    save_search(tmp_path / "x.faiss", vectors, rows, block=64)
+    save_search(tmp_path / "x.faiss", Keys((vectors,), rows), block=64)
     products = queries.astype(np.float64) @ vectors[rows].astype(np.float64).T
     order = np.argsort(-products, axis=1)[:, :10]
     on_device = halved(vectors[rows], rows, block)
@@ -44,7 +45,7 @@ def test_both_searches_find_what_a_full_sort_finds(tmp_path: Path, block: int) -
 @pytest.mark.parametrize("count", [0, 3])
 def test_more_asked_than_there_are(tmp_path: Path, count: int) -> None:
     vectors, rows = unit(count).reshape(count, 48), np.arange(count)
-    save_search(tmp_path / "x.faiss", vectors, rows)
+    save_search(tmp_path / "x.faiss", Keys((vectors,), rows))
     for search in (open_search(tmp_path / "x.faiss"), halved(vectors, rows)):
         scores, found = search.search(torch.from_numpy(unit(2, seed=1)), 5)
         assert found.shape == (2, 5) and (found[:, count:] == -1).all() and np.isneginf(scores[:, count:]).all()

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 from indexes.build import build_index
+from indexes.keys import Keys
 from indexes.search import save_search
 from indexes.store import Index
 from retriever.protocols import EntityIndex
@@ -192,6 +193,6 @@ def test_manifests_that_cannot_be_used(folder: Path, tmp_path: Path) -> None:
 def test_search_in_blocks(tmp_path: Path) -> None:
     vectors = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
     rows = np.arange(0, 50, 2)
-    save_search(tmp_path / "blocks.faiss", vectors, rows, block=7)
-    save_search(tmp_path / "whole.faiss", vectors, rows)
+    save_search(tmp_path / "blocks.faiss", Keys((vectors,), rows), block=7)
+    save_search(tmp_path / "whole.faiss", Keys((vectors,), rows))
     assert (tmp_path / "blocks.faiss").read_bytes() == (tmp_path / "whole.faiss").read_bytes()

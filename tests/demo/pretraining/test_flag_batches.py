@@ -11,12 +11,13 @@ import torch
 from demo.describe import describe
 from demo.facts import countries
 from demo.flags import load_flags
+from demo.pretraining.camera import Camera
 from demo.pretraining.flag_batches import FlagBatches
 from demo.pretraining.imagined import imagined_world, write_world
 
 
 def batches(seed: int = 0) -> FlagBatches:
-    return FlagBatches(32, 6, 6, dict.fromkeys(load_flags(), "A summary."), seed, backgrounds=4)
+    return FlagBatches(Camera(32, seed, scenes=4), 6, 6, dict.fromkeys(load_flags(), "A summary."), seed)
 
 
 def test_a_batch_depends_on_seed_and_step_alone() -> None:
@@ -55,7 +56,7 @@ def test_a_world_on_disk_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(
         imagined, "imagined_world", lambda *_: ({c: few[c] for c in chosen}, {c: flags[c] for c in chosen})
     )
-    monkeypatch.setattr(imagined, "FlagBatches", functools.partial(FlagBatches, backgrounds=4))
+    monkeypatch.setattr(imagined, "Camera", functools.partial(Camera, scenes=4))
     write_world(tmp_path, 2, photographs=2, questions_each=3)
     rows = list(csv.DictReader((tmp_path / "train.csv").read_text(encoding="utf-8").splitlines()))
     assert len(rows) == 12

@@ -82,6 +82,7 @@ def runs_of(folder: Path, questions: str = "test", out: str = "out", dataset: st
         mode="cosine",
         tokens="float16",
         candidates="summary",
+        image_weight=0.5,
     )
     given = QuestionSet(
         dataset=dataset,

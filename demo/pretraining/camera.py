@@ -1,0 +1,73 @@
+"""A camera for batches of drawings: backgrounds to stand in front of, and what a lens adds."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional
+
+from demo.background import background
+from demo.pretraining.photo_batch import photograph_batch
+
+
+class Camera:
+    """Photographs drawings in front of random scenes.
+
+    Args:
+        size: Side S of a photograph in pixels.
+        seed: Seed of the scenes.
+        scenes: Number of scenes to keep.
+    """
+
+    def __init__(self, size: int, seed: int = 0, scenes: int = 1500):
+        self.size = size
+        rng = random.Random(f"backgrounds {seed}")
+        side = size * 5 // 4
+        self.kept = torch.stack([to_pixels(background(rng, (side, side))) for _ in range(scenes)])
+
+    def photograph(
+        self,
+        drawings: Tensor,
+        ratios: Tensor,
+        generator: torch.Generator,
+        *,
+        scenes: Tensor | None = None,
+        flat: float = 0.0,
+    ) -> Tensor:
+        """Returns one photograph of each drawing, float32 [B, 3, S, S] in 0..1.
+
+        Args:
+            drawings: uint8 [B, 3, h, w].
+            ratios: Width over height of each, float [B].
+            generator: Source of randomness.
+            scenes: What is behind each, uint8 [B, 3, S, S]; by default `self.scenes`.
+            flat: Share of drawings that are printed on something stiff: they do not wave, and turn farther.
+        """
+        scenes = self.scenes(len(drawings), generator) if scenes is None else scenes
+        return _soften(photograph_batch(drawings, scenes, generator, ratios, flat=flat), generator)
+
+    def scenes(self, count: int, generator: torch.Generator) -> Tensor:
+        """Returns scenes, cropped and mirrored at random, uint8 [count, 3, S, S]."""
+        picked = self.kept[torch.randint(len(self.kept), (count,), generator=generator)]
+        room = picked.shape[-1] - self.size
+        top, left = (int(torch.randint(room + 1, (1,), generator=generator)) for _ in range(2))
+        cut = picked[..., top : top + self.size, left : left + self.size]
+        mirrored = torch.rand(count, generator=generator) < 0.5
+        return torch.where(mirrored.view(-1, 1, 1, 1), cut.flip(-1), cut)
+
+
+def to_pixels(image: Image.Image) -> Tensor:
+    """Returns an RGB image as uint8 [3, H, W]."""
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+
+
+def _soften(images: Tensor, generator: torch.Generator) -> Tensor:
+    """Puts some images out of focus, and adds a little noise to all."""
+    blurred = functional.avg_pool2d(functional.pad(images, (1, 1, 1, 1), mode="replicate"), 3, stride=1)
+    amount = (torch.rand(len(images), 1, 1, 1, generator=generator) * 1.6 - 0.6).clamp(min=0)
+    noise = torch.randn(images.shape, generator=generator) * 0.02
+    return (images.lerp(blurred, amount) + noise).clamp_(0, 1)

@@ -1,0 +1,98 @@
+"""Endless training batches of designs: two images of each, to be told apart from all others."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from demo.pretraining.camera import Camera, to_pixels
+from demo.pretraining.designs import Design, one_color, paint, random_design, random_ground, similar_design
+from training.augment import vary
+
+SIDE = 128  # of a painted design, squeezed to a square
+CUT_OUT = 0.45  # share of designs that stand on another ground in the photograph, as a logo without a ground may
+SEAMLESS = 0.6  # share of these whose ground is one color that goes on behind them
+PRINTED = 0.7  # share of designs that are printed on something stiff; the others wave like a flag
+ONE_COLOR = 0.3  # share of photographs in front of one color
+SQUEEZED = 0.5  # share of designs whose proportions change, as those of a whole image do that is squeezed to a square
+ALIKE = 0.01  # mean difference, in 0..1, below which two designs are no negatives of each other
+
+
+@dataclass(frozen=True)
+class DesignBatch:
+    """Two images of each of N designs.
+
+    Attributes:
+        keys: The designs as they are or, now and then, another photograph; float32 [N, 3, S, S] in 0..1.
+        photographs: float32 [N, 3, S, S] in 0..1.
+        alike: Pairs of different designs that look alike, bool [N, N].
+    """
+
+    keys: Tensor
+    photographs: Tensor
+    alike: Tensor
+
+
+class DesignBatches:
+    """Generates the batch of a step from (seed, step) alone.
+
+    Args:
+        camera: Takes the photographs, S pixels wide and high.
+        count: Designs N per batch; half of them are near twins of the other half.
+        seed: Seed of everything random.
+        photographed: Share of the keys that are photographs, too.
+    """
+
+    def __init__(self, camera: Camera, count: int, seed: int = 0, photographed: float = 0.3):
+        self.camera, self.count, self.seed, self.photographed = camera, count, seed, photographed
+
+    def __call__(self, step: int) -> DesignBatch:
+        """Returns the batch of `step`."""
+        rng = random.Random(f"designs {self.seed} {step}")
+        generator = torch.Generator().manual_seed(rng.getrandbits(62))
+        designs: list[Design] = []
+        for number in range(self.count):
+            designs.append(similar_design(designs[-1], rng) if number % 2 else random_design(rng))
+        clean = torch.stack([_square(design) for design in designs])
+        shown, scenes = clean.clone(), self._scenes(self.count, generator)
+        for number, design in enumerate(designs):
+            if rng.random() < CUT_OUT:
+                seamless = rng.random() < SEAMLESS
+                ground = one_color(rng) if seamless else random_ground(rng)
+                shown[number] = _square(replace(design, layers=(ground, *design.layers[1:])))
+                if seamless:
+                    scenes[number] = torch.tensor(ground.colors[0], dtype=torch.uint8).view(3, 1, 1)
+        ratios = torch.tensor([design.ratio for design in designs])
+        keys = vary(clean, self.camera.size, generator, strength=0.3)
+        again = torch.rand(self.count, generator=generator) < self.photographed
+        if again.any():
+            keys[again] = self._photographs(
+                clean[again], ratios[again], self._scenes(int(again.sum()), generator), generator
+            )
+        return DesignBatch(keys, self._photographs(shown, ratios, scenes, generator), alike(clean))
+
+    def _scenes(self, count: int, generator: torch.Generator) -> Tensor:
+        scenes = self.camera.scenes(count, generator)
+        colors = torch.randint(256, (count, 3, 1, 1), generator=generator, dtype=torch.uint8)
+        return torch.where(torch.rand(count, 1, 1, 1, generator=generator) < ONE_COLOR, colors, scenes)
+
+    def _photographs(self, drawings: Tensor, ratios: Tensor, scenes: Tensor, generator: torch.Generator) -> Tensor:
+        squeezed = torch.rand(len(ratios), generator=generator) < SQUEEZED
+        others = torch.empty(len(ratios)).uniform_(0.8, 1.8, generator=generator)
+        ratios = torch.where(squeezed, others, ratios)
+        return self.camera.photograph(drawings, ratios, generator, scenes=scenes, flat=PRINTED)
+
+
+def alike(drawings: Tensor) -> Tensor:
+    """Returns which pairs of different drawings, uint8 [N, 3, h, w], look alike, bool [N, N]."""
+    small = functional.adaptive_avg_pool2d(drawings.float() / 255, 16).flatten(1)
+    near = torch.cdist(small, small, p=1) / small.shape[1] < ALIKE
+    return near & ~torch.eye(len(near), dtype=torch.bool)
+
+
+def _square(design: Design) -> Tensor:
+    return to_pixels(paint(design, SIDE).resize((SIDE, SIDE)))

@@ -1,0 +1,101 @@
+"""Generates random designs: an endless supply of logos, labels, posters and patterns, and near twins of a given one."""
+
+from __future__ import annotations
+
+import colorsys
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from PIL import Image, ImageDraw
+
+from demo.colors import RGB
+from demo.pretraining.ink import Sheet
+from demo.pretraining.layers import FIGURES, GROUNDS, LETTERING, Painter, plain
+
+RATIOS = (1.0, 1.0, 1.0, 1.33, 0.75, 1.6, 0.6, 2.2)
+FINE = 2  # designs are painted this much larger than asked for and then scaled down, which smooths edges
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One painter with all that it depends on besides what it paints on."""
+
+    paint: Painter
+    colors: tuple[RGB, ...]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """A ground with layers on it.
+
+    Attributes:
+        ratio: Width over height.
+        layers: Painted in this order.
+    """
+
+    ratio: float
+    layers: tuple[Layer, ...]
+
+
+def random_design(rng: random.Random) -> Design:
+    """Returns a random design: a ground, up to five figures, and often lettering."""
+    palette = [_color(rng) for _ in range(rng.randint(2, 5))]
+    layers = [_layer(GROUNDS, palette, rng)]
+    layers += [_layer(FIGURES, palette, rng) for _ in range(rng.choice((0, 1, 1, 2, 2, 3, 4, 5)))]
+    layers += [_layer(LETTERING, palette, rng) for _ in range(rng.choice((0, 0, 1, 1, 2, 3)))]
+    if len(layers) == 1:
+        layers.append(_layer(FIGURES, palette, rng))
+    return Design(rng.choice(RATIOS) * rng.uniform(0.9, 1.1), tuple(layers))
+
+
+def similar_design(design: Design, rng: random.Random) -> Design:
+    """Returns a near twin of `design`, of which one layer other than the ground is drawn anew, repainted or gone."""
+    layers = list(design.layers)
+    number = rng.randrange(1, len(layers))
+    edit = rng.random()
+    if edit < 0.2 and len(layers) > 2:
+        del layers[number]
+    elif edit < 0.5:
+        layers[number] = replace(layers[number], colors=tuple(_color(rng) for _ in layers[number].colors))
+    else:
+        layers[number] = replace(layers[number], seed=rng.getrandbits(48))
+    return replace(design, layers=tuple(layers))
+
+
+def random_ground(rng: random.Random) -> Layer:
+    """Returns the ground of another design."""
+    return _layer(GROUNDS, [_color(rng) for _ in range(2)], rng)
+
+
+def one_color(rng: random.Random) -> Layer:
+    """Returns a ground of one color."""
+    return Layer(plain, (_color(rng),), 0)
+
+
+def paint(design: Design, height: int = 128) -> Image.Image:
+    """Paints a design as an RGB image, `height` pixels high."""
+    size = (round(height * design.ratio) * FINE, height * FINE)
+    image = Image.new("RGB", size, (255, 255, 255))
+    pen = ImageDraw.Draw(image)
+    for layer in design.layers:
+        layer.paint(Sheet(image, pen, layer.colors, random.Random(layer.seed)))
+    return image.reduce(FINE)
+
+
+def _layer(painters: Mapping[Painter, float], palette: list[RGB], rng: random.Random) -> Layer:
+    painter = rng.choices(list(painters), list(painters.values()))[0]
+    return Layer(painter, tuple(rng.sample(palette, len(palette))), rng.getrandbits(48))
+
+
+def _color(rng: random.Random) -> RGB:
+    kind = rng.random()
+    if kind < 0.12:
+        return 255, 255, 255
+    if kind < 0.24:
+        dark = rng.randint(0, 50)
+        return dark, dark, dark
+    saturation = rng.uniform(0.5, 1) if kind < 0.8 else rng.uniform(0, 0.5)
+    red, green, blue = colorsys.hsv_to_rgb(rng.random(), saturation, rng.uniform(0.3, 1))
+    return round(255 * red), round(255 * green), round(255 * blue)

@@ -1,0 +1,120 @@
+"""Step 2's training batches: questions about photographs, and sections of articles with their main images."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import defaultdict
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from demo.articles import ArticleEntry, articles
+from demo.facts import countries, url_of
+from demo.pretraining.camera import Camera
+from demo.pretraining.design_batches import DesignBatches
+from demo.pretraining.flag_batches import FlagBatches, made_up_name
+from demo.questions import Row, questions
+from retriever.texts import blip_caption, section_passage
+from training.losses import same_pairs
+
+KNOWN, MADE_UP, DESIGNS = 24, 40, 48  # entities per batch: countries, random flags and designs
+SECTIONS = 3  # per entity: the evidence, then others of its article
+NONSENSE = 0.3  # share of entities whose question and sections are words at random: only the image tells them apart
+QUESTIONS = 40  # per country, from which a batch chooses
+
+
+@dataclass(frozen=True)
+class FusionBatch:
+    """N entities with a question each.
+
+    Attributes:
+        photographs: The questions' images, float32 [N, 3, S, S] in 0..1.
+        keys: The entities' main images, float32 [N, 3, S, S] in 0..1.
+        questions: N texts as step 2 reads them.
+        sections: N times `SECTIONS` texts as step 2 reads them, the evidence of each entity first.
+        alike: Pairs of different entities that look alike, bool [N, N].
+    """
+
+    photographs: Tensor
+    keys: Tensor
+    questions: list[str]
+    sections: list[str]
+    alike: Tensor
+
+
+class FusionBatches(Dataset[FusionBatch]):
+    """Generates the batch of a step from (seed, step) alone.
+
+    A country has its own article. Random flags and designs borrow the article of any country under a made-up title, so
+    what their sections say tells which section is the evidence, but not which entity is meant.
+
+    Args:
+        size: Side S of an image in pixels.
+        seed: Seed of everything random.
+    """
+
+    def __init__(self, size: int, seed: int = 0):
+        self.size, self.seed = size, seed
+
+    @functools.cached_property
+    def _sources(self) -> tuple[FlagBatches, DesignBatches]:
+        camera = Camera(self.size, self.seed)
+        return FlagBatches(camera, KNOWN, MADE_UP, {}, self.seed), DesignBatches(camera, DESIGNS, self.seed)
+
+    @functools.cached_property
+    def _rows(self) -> dict[str, list[Row]]:
+        """Questions by country code."""
+        rows = defaultdict(list)
+        for row in questions(random.Random(self.seed), QUESTIONS):
+            rows[row["dataset_category_id"]].append(row)
+        return rows
+
+    @functools.cached_property
+    def _articles(self) -> dict[str, ArticleEntry]:
+        """Articles by country code."""
+        entries = articles()
+        return {code: entries[url_of(country)] for code, country in countries().items()}
+
+    @functools.cached_property
+    def _words(self) -> list[str]:
+        texts = [text for entry in self._articles.values() for text in entry["section_texts"]]
+        return sorted({word for text in texts for word in blip_caption(text).split()})
+
+    def __getitem__(self, step: int) -> FusionBatch:
+        """Returns the batch of `step`."""
+        flag_source, design_source = self._sources
+        flags, designs = flag_source(step, KNOWN + MADE_UP, texts=False), design_source(step)
+        rng = random.Random(f"texts {self.seed} {step}")
+        asked: list[str] = []
+        sections: list[str] = []
+        for code in [*flags.codes, *[None] * len(designs.keys)]:
+            question, passages = self._texts(code, rng)
+            asked.append(question)
+            sections += passages
+        return FusionBatch(
+            torch.cat([flags.photographs, designs.photographs]),
+            torch.cat([flags.drawings, designs.keys]),
+            asked,
+            sections,
+            torch.block_diag(same_pairs(flags.looks), designs.alike),
+        )
+
+    def _texts(self, code: str | None, rng: random.Random) -> tuple[str, list[str]]:
+        if rng.random() < NONSENSE:
+            return self._nonsense(rng, 4, 12), [self._nonsense(rng, 8, 80) for _ in range(SECTIONS)]
+        country = code or rng.choice(sorted(self._rows))
+        row, entry = rng.choice(self._rows[country]), self._articles[country]
+        title = entry["title"] if code else made_up_name(rng)
+        evidence = int(row["evidence_section_id"])
+        others = [number for number in range(len(entry["section_texts"])) if number != evidence]
+        passages = [
+            blip_caption(section_passage(title, entry["section_titles"][number], entry["section_texts"][number]))
+            for number in (evidence, *rng.sample(others, SECTIONS - 1))
+        ]
+        return blip_caption(row["question"]), passages
+
+    def _nonsense(self, rng: random.Random, fewest: int, most: int) -> str:
+        return " ".join(rng.choices(self._words, k=rng.randint(fewest, most)))
