@@ -23,7 +23,7 @@ OMGM := $(BIN)/python -m omgm
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-wheel test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker \
-	train-generator eval sweep serve bench bench-gpu bench-train bench-maxsim weights
+	train-generator eval sweep calibrate serve bench bench-gpu bench-train bench-maxsim weights
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -87,6 +87,10 @@ eval: index  ## evaluate QUERIES on INDEX
 
 sweep: index  ## find alpha and beta on QUERIES
 	$(OMGM) sweep --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
+		--queries $(QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
+
+calibrate: index  ## find out on QUERIES when an image shows what INDEX holds
+	$(OMGM) calibrate --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
 		--queries $(QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
 
 # table2 ... table14, figure3 ... figure5

@@ -64,7 +64,9 @@ class Asker:
         if self.generate is not None:
             index = self.retriever.index
             requests = {
-                q.id: GenerationRequest(q.question, q.image, best_evidence(index, results[q.id].candidates))
+                q.id: GenerationRequest(
+                    q.question, q.image, best_evidence(index, results[q.id].candidates), results[q.id].recognized
+                )
                 for q in queries
                 if q.id in results
             }

@@ -27,6 +27,7 @@ COMMANDS = (
     "evaluate",
     "compare",
     "sweep",
+    "calibrate",
     "tables",
     "ask",
     "serve",

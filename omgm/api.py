@@ -260,7 +260,7 @@ class OMGM:
 
     async def _answer(self, query: Query, retrieval: Retrieval) -> Answer:
         started = time.perf_counter()
-        request = GenerationRequest(query.question, query.image, retrieval.evidence)
+        request = GenerationRequest(query.question, query.image, retrieval.evidence, retrieval.recognized)
         [generation] = await self.generator.generate([request])
         return make_answer(retrieval, generation, (time.perf_counter() - started) * 1000)
 

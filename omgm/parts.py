@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
 import os
 from pathlib import Path
 from typing import Literal
@@ -10,6 +13,7 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from generators.chat import ChatGenerator
+from generators.guard import GuardedGenerator
 from generators.reader.reader import ExtractiveReader
 from indexes.build import build_index
 from indexes.formats import OWN_IMAGES, guess_format
@@ -26,9 +30,12 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, Step, TextReranker
+from retriever.recognition import SIGNS, Recognition, Signs
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
+
+logger = logging.getLogger(__name__)
 
 transformers_logging.disable_progress_bar()  # a small model's weights are there before the bar is
 
@@ -78,6 +85,11 @@ def build_generator(profile: Profile) -> Generator:
     Raises:
         ValueError: It is a chat model, and its server's address or its name is not set.
     """
+    generator = _answering(profile)
+    return GuardedGenerator(generator, profile.recognition.threshold) if profile.recognition.fitted_to else generator
+
+
+def _answering(profile: Profile) -> Generator:
     settings = profile.generator
     if settings.kind == "openai":
         client, cut = _client(settings, "generator"), _cut(profile, "generator")
@@ -85,6 +97,29 @@ def build_generator(profile: Profile) -> Generator:
             client, settings.style, settings.multimodal, settings.max_tokens, settings.max_context_tokens, cut
         )
     return ExtractiveReader()
+
+
+def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder) -> str:
+    """Returns a hash of everything that decides what the scores of steps 1 and 2 are."""
+    search = profile.search
+    settings = [search.candidates, search.image_weight, profile.fusion.score_mode, profile.fusion.alpha]
+    parts = [encoder.fingerprint, fusion.fingerprint, *settings]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def build_recognition(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder) -> Recognition | None:
+    """Returns the profile's recognition, or `None` if it was not fitted to these models and weights."""
+    settings = profile.recognition
+    if not settings.fitted_to:
+        return None
+    if settings.fitted_to != recognition_key(profile, encoder, fusion):
+        logger.warning(
+            "profile %s: recognition was fitted to other models or weights, so nothing is declined; "
+            "fit it again with omgm calibrate",
+            profile.name,
+        )
+        return None
+    return Recognition(settings.bias, Signs(**{name: getattr(settings, name) for name in SIGNS}), settings.threshold)
 
 
 def build(
@@ -158,7 +193,7 @@ def open_retriever(
         FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode),
         SectionRerank(reranker or build_text_reranker(profile), index, profile.sections.beta),
     ]
-    return Retriever(steps, index)
+    return Retriever(steps, index, build_recognition(profile, encoder, fusion))
 
 
 def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sections"]) -> Path:

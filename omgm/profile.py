@@ -70,6 +70,23 @@ class FusionSettings(_Table):
     alpha: float = Field(ge=0, le=1)
 
 
+class RecognitionSettings(_Table):
+    """When an image counts as recognized, as `omgm calibrate` found it (see `retriever.recognition`).
+
+    Attributes:
+        fitted_to: Models and weights of the fit; with others, nothing is declined.
+    """
+
+    fitted_to: str = ""
+    threshold: float = Field(default=0.5, ge=0, le=1)
+    bias: float = 0
+    sim_c: float = 0
+    sim_m: float = 0
+    lead_c: float = 0
+    lead: float = 0
+    distance: float = 0
+
+
 class SectionsSettings(_Table):
     """Step 3: the kind of reranker, its model if it has one, and the weight of step 2."""
 
@@ -121,6 +138,7 @@ class Profile(_Table):
     search: SearchSettings = SearchSettings()
     fusion: FusionSettings
     sections: SectionsSettings
+    recognition: RecognitionSettings = RecognitionSettings()
     index: IndexSettings = IndexSettings()
     summarizer: SummarizerSettings = SummarizerSettings()
     generator: GeneratorSettings = GeneratorSettings()

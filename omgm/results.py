@@ -77,6 +77,7 @@ class Retrieval:
         candidates: All candidates, best first.
         sections: The sections of the best entity, best first.
         timings_ms: Milliseconds per step, of the whole batch.
+        recognized: Probability that the best entity is what the image shows, `None` if the profile is not calibrated.
     """
 
     question: str
@@ -86,6 +87,7 @@ class Retrieval:
     candidates: tuple[CandidateRow, ...] = field(repr=False)
     sections: tuple[SectionRow, ...] = field(repr=False)
     timings_ms: dict[str, float] = field(repr=False)
+    recognized: float | None
 
     def _repr_html_(self) -> str:
         """Returns the result as HTML for a notebook."""
@@ -101,12 +103,14 @@ class Answer(Retrieval):
         confidence: 0 to 1, `None` when the generator does not say.
         span: Where the answer stands in `evidence.text` (start and end character), for an extractive generator.
         truncated: Whether the evidence had to be cut to fit into the generator's context.
+        declined: Whether the generator was not asked, because the image was not recognized.
     """
 
     answer: str | None
     confidence: float | None
     span: tuple[int, int] | None = field(repr=False)
     truncated: bool = field(repr=False)
+    declined: bool = False
 
     @property
     def abstained(self) -> bool:
@@ -129,6 +133,7 @@ def make_retrieval(index: EntityIndex, query: Query, result: RetrievalResult) ->
         candidates=tuple(_candidate_row(index, rank, one) for rank, one in enumerate(result.candidates, start=1)),
         sections=() if best is None else _section_rows(index.entity(best.row), best),
         timings_ms=dict(result.timings_ms),
+        recognized=result.recognized,
     )
 
 
@@ -142,10 +147,12 @@ def make_answer(retrieval: Retrieval, generation: Generation, generate_ms: float
         candidates=retrieval.candidates,
         sections=retrieval.sections,
         timings_ms={**retrieval.timings_ms, "generate": generate_ms},
+        recognized=retrieval.recognized,
         answer=generation.answer,
         confidence=generation.confidence,
         span=generation.span,
         truncated=generation.truncated,
+        declined=generation.declined,
     )
 
 

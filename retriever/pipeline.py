@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from retriever.protocols import EntityIndex, Step
+from retriever.recognition import Recognition
 from retriever.streams import own_stream
 from retriever.types import Candidate, Query, RetrievalResult
 
@@ -26,13 +27,15 @@ class Retriever(Generic[IndexT]):
     Args:
         steps: The first one starts the lists of candidates, the others rescore them; each has a name of its own.
         index: Holds the entities that the candidates' rows refer to.
+        recognition: Tells how likely the best candidate is right; without it nobody does.
 
     Raises:
         ValueError: There are no steps, or two have the same name.
     """
 
-    def __init__(self, steps: Sequence[Step], index: IndexT) -> None:
+    def __init__(self, steps: Sequence[Step], index: IndexT, recognition: Recognition | None = None) -> None:
         self.index = index
+        self.recognition = recognition
         self.steps = steps
 
     @property
@@ -69,6 +72,12 @@ class Retriever(Generic[IndexT]):
             for ranking, ranked in zip(rankings, candidates, strict=True):
                 ranking[step.name] = [(candidate.row, candidate.score) for candidate in ranked]
         return [
-            RetrievalResult(query.id, ranked, dict(timings), ranking)
+            RetrievalResult(
+                query.id,
+                ranked,
+                dict(timings),
+                ranking,
+                None if self.recognition is None else self.recognition.probability(ranked),
+            )
             for query, ranked, ranking in zip(queries, candidates, rankings, strict=True)
         ]

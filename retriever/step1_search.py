@@ -28,21 +28,23 @@ class EntitySearch:
     def start(self, queries: Sequence[Query]) -> Finish:
         """Encodes the images; the returned function searches for the nearest entities by `sim_c`, best first.
 
-        A query gets fewer than `k` candidates if the index holds fewer entities.
+        A query gets fewer than `k` candidates if the index holds fewer entities that it does not exclude.
 
         Raises:
             ValueError: A query's `k` is below 1.
         """
         wanted = [self.k if query.options.k is None else _checked(query.options.k) for query in queries]
+        excluded = [set(query.options.exclude) for query in queries]
         vectors = self.encoder.encode_images([query.image for query in queries])
 
         def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
-            most = max(1, min(max(wanted, default=1), len(self.index)))
-            scores, rows = self.index.search(vectors, most)
-            return [
-                [Candidate(row, sim_c, score=sim_c) for row, sim_c in list(zip(*hits, strict=True))[:k] if row >= 0]
-                for k, *hits in zip(wanted, rows.tolist(), scores.tolist(), strict=True)
-            ]
+            needed = max((k + len(rows) for k, rows in zip(wanted, excluded, strict=True)), default=1)
+            scores, rows = self.index.search(vectors, max(1, min(needed, len(self.index))))
+            found = []
+            for k, left_out, *hits in zip(wanted, excluded, rows.tolist(), scores.tolist(), strict=True):
+                kept = [(row, sim_c) for row, sim_c in zip(*hits, strict=True) if row >= 0 and row not in left_out]
+                found.append([Candidate(row, sim_c, score=sim_c) for row, sim_c in kept[:k]])
+            return found
 
         return finish
 

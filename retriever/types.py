@@ -63,11 +63,19 @@ class StoredTokens:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Settings of one request; `None` keeps the profile's value."""
+    """Settings of one request; `None` keeps the profile's value.
+
+    Attributes:
+        k: Candidates of step 1.
+        alpha: Weight of step 1 in step 2.
+        beta: Weight of step 2 in step 3.
+        exclude: Rows of entities that must not be found.
+    """
 
     k: int | None = None
     alpha: float | None = None
     beta: float | None = None
+    exclude: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,6 +126,8 @@ class RetrievalResult:
     timings_ms: dict[str, float]
     rankings: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     """By step name, the (row, score) pairs that the step returned; run files are written from them."""
+    recognized: float | None = None
+    """Probability that the best candidate is what the image shows; `None` if the profile is not calibrated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +144,15 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """The input of a generator: question, image and evidence (`None` if nothing was retrieved)."""
+    """The input of a generator: question, image and evidence (`None` if nothing was retrieved).
+
+    `recognized` is the probability that the evidence is about what the image shows, `None` if unknown.
+    """
 
     question: str
     image: Image.Image | None
     evidence: Evidence | None
+    recognized: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +164,14 @@ class Generation:
         confidence: 0 to 1, or `None` if the generator has none.
         span: The answer's characters in `Evidence.text` (start, end), for an extractive reader.
         truncated: True if the evidence was cut to fit the model's context.
+        declined: True if the generator was not asked, because the image was not recognized.
     """
 
     answer: str | None
     confidence: float | None = None
     span: tuple[int, int] | None = None
     truncated: bool = False
+    declined: bool = False
 
     @property
     def abstained(self) -> bool:

@@ -112,4 +112,6 @@ def _text(answer: AnswerOut) -> str:
     """Returns the answer, or a sentence that says why there is none: many chat clients show nothing else."""
     if answer.generator_error is not None:
         return f"No answer: {answer.generator_error.message}."
+    if answer.declined:
+        return "The image was not recognized."
     return "No answer found in the evidence." if answer.answer is None else answer.answer

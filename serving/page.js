@@ -185,7 +185,11 @@ function showReply(reply, asked) {
 
 function showAnswer(reply, asked) {
   const failed = reply.generator_error;
-  const missing = failed ? "No answer: the generator failed" : "No answer found in the evidence";
+  const missing = failed
+    ? "No answer: the generator failed"
+    : reply.declined
+      ? "The image was not recognized: the closest match is below"
+      : "No answer found in the evidence";
   const about = [reply.generator];
   if (failed) about.push(failed.message);
   else if (reply.answer !== null && reply.confidence !== null) about.push(`${Math.round(reply.confidence * 100)}% sure`);

@@ -113,6 +113,8 @@ class RetrieveOut(_Response):
     """Its best sections, best first."""
     candidates: list[CandidateOut]
     """All candidates, best first."""
+    recognized: float | None = None
+    """Probability that the best entity is what the image shows; null if the profile is not calibrated."""
     timings_ms: dict[str, float]
     """Milliseconds per step; a step's time is that of its whole batch."""
     request_id: str
@@ -141,7 +143,9 @@ class AnswerOut(RetrieveOut):
     confidence: float | None
     """From 0 to 1, null if the generator reports none."""
     abstained: bool
-    """Whether the generator found no answer in the evidence."""
+    """Whether there is no answer: the generator found none in the evidence, or the question was declined."""
+    declined: bool = False
+    """Whether the generator was not asked, because the image was not recognized."""
     context_truncated: bool
     """Whether the section was longer than the generator's context."""
     generator: str

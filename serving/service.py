@@ -49,7 +49,7 @@ class PendingAnswer:
 
     def request(self) -> GenerationRequest:
         """Returns the generator's input."""
-        return GenerationRequest(self.question, self.image, self.evidence)
+        return GenerationRequest(self.question, self.image, self.evidence, self.response.recognized)
 
 
 class Service:
@@ -92,6 +92,7 @@ class Service:
             entity=entity,
             evidence=sections,
             candidates=candidates,
+            recognized=result.recognized,
             timings_ms=_rounded({**timings, "total": _ms(started)}),
             request_id=request_id,
             index=self.about(),
@@ -178,6 +179,7 @@ class Service:
             answer=generation.answer,
             confidence=generation.confidence,
             abstained=generation.abstained and failure is None,
+            declined=generation.declined,
             context_truncated=generation.truncated,
             generator=self.generator.name,
             generator_error=ErrorDetail.model_validate(failure.body()["error"]) if failure else None,

@@ -21,7 +21,7 @@ from retriever.texts import blip_caption, section_passage
 from training.losses import same_pairs
 
 KNOWN, MADE_UP, DESIGNS = 24, 40, 48  # entities per batch: countries, random flags and designs
-SECTIONS = 3  # per entity: the evidence, then others of its article
+SECTIONS = 2  # per entity: the evidence, then others of its article
 NONSENSE = 0.3  # share of entities whose question and sections are words at random: only the image tells them apart
 QUESTIONS = 40  # per country, from which a batch chooses
 

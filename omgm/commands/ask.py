@@ -41,7 +41,8 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(_as_dict(answer))
         return
-    print(answer.answer if answer.answer is not None else "(no answer: nothing in the evidence fits)")
+    missing = "the image was not recognized" if answer.declined else "nothing in the evidence fits"
+    print(answer.answer if answer.answer is not None else f"(no answer: {missing})")
     if answer.evidence is not None:
         print(f"\n{answer.evidence.entity_title}, section {answer.evidence.section_title!r}:\n{answer.evidence.text}")
     print("\n" + "  ".join(f"{step} {ms:.1f} ms" for step, ms in answer.timings_ms.items()))

@@ -40,6 +40,8 @@ class QFormerFusion(Published, nn.Module):
         batch_size: Images, or pairs of an image and a text, per forward pass. Sections, which differ much in length,
             are counted by their tokens, see `TOKENS_PER_PAIR`.
         vision_norm_eps: Epsilon of the norm between tower and Q-Former.
+        centered: Subtract from each of the fused tokens its mean over training data, `token_mean`: what all images and
+            texts share in a token would otherwise dominate every cosine.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class QFormerFusion(Published, nn.Module):
         fingerprint: str = UNSAVED,
         batch_size: int = 64,
         vision_norm_eps: float = 1e-5,
+        centered: bool = False,
     ):
         super().__init__()
         self.vision = vision
@@ -67,6 +70,7 @@ class QFormerFusion(Published, nn.Module):
         self._graphed_features: Forward | None = None
         self.vision_norm = nn.LayerNorm(config.encoder_hidden_size, vision_norm_eps)
         self.query_tokens = nn.Parameter(torch.randn(1, queries, config.hidden_size) * config.initializer_range)
+        self.token_mean = nn.Buffer(torch.zeros(1, queries, config.hidden_size)) if centered else None
         self.embeddings = Blip2TextEmbeddings(config)
         for table in (self.embeddings.word_embeddings, self.embeddings.position_embeddings):
             nn.init.normal_(table.weight, std=config.initializer_range)
@@ -104,7 +108,8 @@ class QFormerFusion(Published, nn.Module):
             encoder_hidden_size=vision_config.vision_width,
             use_qformer_text_input=True,
         )
-        return cls(vision, small_settings(vision_config), config, queries, tokenizer, pixels, max_text_tokens)
+        settings = small_settings(vision_config)
+        return cls(vision, settings, config, queries, tokenizer, pixels, max_text_tokens, centered=True)
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32, batch_size: int = 64) -> Self:
@@ -130,6 +135,7 @@ class QFormerFusion(Published, nn.Module):
                 fingerprint,
                 batch_size,
                 layout.settings.get("vision_norm_eps", 1e-5),
+                layout.settings.get("centered", False),
             )
         empty = model.state_dict()
         sources = {name: layout.stored_name(name) for name in empty}
@@ -154,6 +160,7 @@ class QFormerFusion(Published, nn.Module):
             "queries": self.query_tokens.shape[1],
             "max_text_tokens": self.max_text_tokens,
             "vision_norm_eps": self.vision_norm.eps,
+            "centered": self.token_mean is not None,
         }
         write_folder(folder, settings, tensors, self.tokenizer, self.pixels)
 
@@ -212,7 +219,8 @@ class QFormerFusion(Published, nn.Module):
         *layers, last = self.qformer.encoder.layer
         for layer in layers:
             hidden = _layer(layer, hidden, mask, images, length)
-        return _last_queries(last, hidden, mask, images, length)
+        tokens = _last_queries(last, hidden, mask, images, length)
+        return tokens if self.token_mean is None else tokens - self.token_mean
 
     @torch.inference_mode()
     def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> Tensor:

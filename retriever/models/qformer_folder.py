@@ -35,7 +35,7 @@ class Layout:
 
     Attributes:
         settings: `qformer` (of a `Blip2QFormerConfig`), `vision` (`kind`, a key of `VISION_KINDS`, and `config`),
-            `queries`, `max_text_tokens`, and optionally `vision_norm_eps`.
+            `queries`, `max_text_tokens`, and optionally `vision_norm_eps` and `centered`.
         stored_name: Maps the name of our tensor to its name in the folder.
         ignored: Tells whether a tensor of the folder is known and not needed.
     """

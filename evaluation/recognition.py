@@ -1,0 +1,166 @@
+"""Fits `retriever.recognition` to a set of models: when is the best candidate what the image shows?
+
+Every question is asked twice, the second time without its gold entities, as if the index did not hold them. So no second
+index is needed to learn what the scores of a thing look like that the index does not know.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from evaluation.datasets import Question, find_query_image
+from retriever.images import load_image
+from retriever.protocols import QueryRetriever
+from retriever.recognition import SIGNS, Recognition, Signs, signs_of
+from retriever.types import Options, Query, RetrievalResult
+
+logger = logging.getLogger(__name__)
+
+_RIDGE = 1e-4
+"""Keeps coefficients of standardized signs finite where they separate right from wrong."""
+_FOLDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """What the scores of one query looked like.
+
+    Attributes:
+        image_id: The query's image.
+        signs: The signs.
+        held: Whether the index held a gold entity.
+        right: Whether the best candidate was one.
+    """
+
+    image_id: str
+    signs: Signs
+    held: bool
+    right: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How a recognition does on images that it was not fitted to.
+
+    Attributes:
+        answered: Share of the questions about what the index holds that are answered.
+        declined: Share of the questions about what it does not hold that are declined.
+        wrong: Share of wrong entities among the answered questions, held or not.
+        n: Number of questions, each of which counts once as held and once as not.
+    """
+
+    answered: float
+    declined: float
+    wrong: float
+    n: int
+
+
+def collect(
+    retriever: QueryRetriever,
+    questions: Sequence[Question],
+    query_images: Path,
+    batch: int = 32,
+    done: Callable[[int], None] = lambda count: None,
+) -> Iterator[Example]:
+    """Yields two examples per question whose image can be read: as it is, and without its gold entities.
+
+    Args:
+        retriever: A pipeline whose first step honors `Options.exclude`.
+        questions: Questions with gold entities.
+        query_images: The folder of their images.
+        batch: Questions per batch.
+        done: Called with the number of questions after each batch.
+    """
+    for start in range(0, len(questions), batch):
+        part = questions[start : start + batch]
+        asked = list(_queries(retriever, part, query_images))
+        both = [query for _, query, _ in asked]
+        both += [replace(query, options=Options(exclude=gold)) for _, query, gold in asked]
+        results = retriever.retrieve(both) if both else []
+        for number, result in enumerate(results):
+            question, _, gold = asked[number % len(asked)]
+            example = _example(question, result, gold, held=bool(gold) and number < len(asked))
+            if example is not None:
+                yield example
+        done(len(part))
+
+
+def _queries(
+    retriever: QueryRetriever, questions: Sequence[Question], folder: Path
+) -> Iterator[tuple[Question, Query, tuple[int, ...]]]:
+    for question in questions:
+        path = find_query_image(folder, question.image_id)
+        try:
+            if path is None:
+                raise ValueError(f"{folder}: no image {question.image_id!r}")
+            image = load_image(path)
+        except ValueError as error:
+            logger.warning("%s: left out", error)
+            continue
+        rows = [retriever.index.row_of(entity) for entity in question.entity_ids]
+        yield question, Query(image, question.question, question.id), tuple(row for row in rows if row is not None)
+
+
+def _example(question: Question, result: RetrievalResult, gold: tuple[int, ...], held: bool) -> Example | None:
+    signs = signs_of(result.candidates)
+    if signs is None:
+        return None
+    return Example(question.image_id, signs, held, held and result.candidates[0].row in gold)
+
+
+def fit(examples: Sequence[Example], threshold: float = 0.5) -> Recognition:
+    """Returns the logistic regression that makes the verdicts of the examples most likely.
+
+    Raises:
+        ValueError: All of them have the same verdict.
+    """
+    right = torch.tensor([float(example.right) for example in examples], dtype=torch.float64)
+    if not 0 < float(right.sum()) < len(right):
+        raise ValueError("calibration needs questions that retrieval gets right and questions that it gets wrong")
+    values = torch.tensor([[getattr(e.signs, name) for name in SIGNS] for e in examples], dtype=torch.float64)
+    mean, spread = values.mean(0), values.std(0).clamp(min=1e-9)
+    scaled = (values - mean) / spread
+    weights = torch.zeros(len(SIGNS) + 1, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
+
+    def loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        logits = scaled @ weights[1:] + weights[0]
+        value = torch.nn.functional.binary_cross_entropy_with_logits(logits, right)
+        value = value + _RIDGE * weights[1:].square().sum()
+        value.backward()
+        return value
+
+    with torch.enable_grad():
+        optimizer.step(loss)
+    found = weights.detach()
+    slopes = found[1:] / spread
+    bias = float(found[0] - (slopes * mean).sum())
+    return Recognition(bias, Signs(**dict(zip(SIGNS, slopes.tolist(), strict=True))), threshold)
+
+
+def report(examples: Sequence[Example], threshold: float = 0.5) -> Report:
+    """Returns how recognition does on unseen images: it is fitted on half of them and tried on the other, both ways."""
+    answered: list[tuple[Example, bool]] = []
+    for fold in range(_FOLDS):
+        recognition = fit([e for e in examples if _fold(e) != fold], threshold)
+        answered += [(e, recognition.of(e.signs) >= threshold) for e in examples if _fold(e) == fold]
+    held = [given for example, given in answered if example.held]
+    absent = [given for example, given in answered if not example.held]
+    verdicts = [example.right for example, given in answered if given]
+    return Report(
+        sum(held) / max(1, len(held)),
+        1 - sum(absent) / max(1, len(absent)),
+        1 - sum(verdicts) / max(1, len(verdicts)),
+        len(held),
+    )
+
+
+def _fold(example: Example) -> int:
+    return hashlib.sha256(example.image_id.encode()).digest()[0] % _FOLDS

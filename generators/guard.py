@@ -1,0 +1,54 @@
+"""A generator that declines to answer about an image that retrieval did not recognize."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+from retriever.protocols import Generator
+from retriever.types import Generation, GenerationRequest
+
+
+class GuardedGenerator:
+    """Asks another generator where the image was recognized; its confidence becomes that of both together.
+
+    Args:
+        generator: Answers.
+        threshold: Requests with a lower `recognized` are declined; those without it are never.
+    """
+
+    def __init__(self, generator: Generator, threshold: float) -> None:
+        self.generator, self.threshold = generator, threshold
+
+    @property
+    def name(self) -> str:
+        """The name of the generator that answers."""
+        return self.generator.name
+
+    async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        """Returns one answer per request; only those that are not declined reach the other generator."""
+        asked = [number for number, request in enumerate(requests) if not self._declined(request)]
+        answers = await self.generator.generate([requests[number] for number in asked]) if asked else []
+        given = dict(zip(asked, answers, strict=True))
+        return [
+            _joint(given[number], request) if number in given else Generation(None, request.recognized, declined=True)
+            for number, request in enumerate(requests)
+        ]
+
+    async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
+        """Yields the answer piece by piece, then the whole `Generation`."""
+        if self._declined(request):
+            yield Generation(None, request.recognized, declined=True)
+            return
+        async for piece in self.generator.stream(request):
+            yield _joint(piece, request) if isinstance(piece, Generation) else piece
+
+    def _declined(self, request: GenerationRequest) -> bool:
+        return request.recognized is not None and request.recognized < self.threshold
+
+
+def _joint(generation: Generation, request: GenerationRequest) -> Generation:
+    if request.recognized is None:
+        return generation
+    own = 1.0 if generation.confidence is None else generation.confidence
+    return replace(generation, confidence=own * request.recognized)

@@ -1,0 +1,67 @@
+"""Find out when the best candidate is what an image shows: a profile that declines images of anything else."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from omgm.commands.common import print_json, profile_of
+from omgm.commands.evaluate import add_inputs, selected_questions
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    add_inputs(parser)
+    parser.add_argument(
+        "--threshold",
+        type=probability,
+        default=0.5,
+        metavar="P",
+        help="decline what is recognized with a lower probability (%(default)s)",
+    )
+
+
+def probability(text: str) -> float:
+    """Parses a number between 0 and 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
+    return value
+
+
+def run(args: argparse.Namespace) -> None:
+    """Asks every question with and without its gold entities, fits, and writes `profile.toml`."""
+    profile = profile_of(args)
+    questions = selected_questions(args)
+
+    from evaluation.recognition import collect, fit, report
+    from indexes.progress import progress_bar
+    from omgm.parts import build_encoder, build_fusion, open_retriever, recognition_key
+    from omgm.profile import parse_overrides, write_profile
+
+    encoder, fusion = build_encoder(profile), build_fusion(profile)
+    retriever = open_retriever(profile, args.index, encoder=encoder, fusion=fusion)
+    with progress_bar(total=len(questions), desc="calibrate", unit="question", shown=not args.json) as bar:
+        examples = list(collect(retriever, questions, args.query_images, done=bar.update))
+    if not examples:
+        raise ValueError(f"{args.query_images}: none of the questions' images can be read")
+    recognition, quality = fit(examples, args.threshold), report(examples, args.threshold)
+    found = {
+        "recognition.fitted_to": recognition_key(profile, encoder, fusion),
+        "recognition.threshold": recognition.threshold,
+        "recognition.bias": recognition.bias,
+        **{f"recognition.{name}": value for name, value in asdict(recognition.weights).items()},
+    }
+    args.out.mkdir(parents=True, exist_ok=True)
+    written = write_profile(args.out, args.profile, parse_overrides(args.overrides) | found)
+    if args.json:
+        print_json({"recognition": found, "report": asdict(quality), "profile": str(written)})
+        return
+    print(f"on images that it was not fitted to ({quality.n} questions, each with and without its gold entity):")
+    print(f"  answered, of what the index holds            {quality.answered:.3f}")
+    print(f"  declined, of what it does not hold           {quality.declined:.3f}")
+    print(f"  wrong entity, of the answered                {quality.wrong:.3f}")
+    print(f"use it with --profile {written}")

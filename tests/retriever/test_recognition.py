@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from retriever.recognition import Recognition, Signs, signs_of
+from retriever.types import Candidate
+
+FOUND = [
+    Candidate(4, sim_c=0.5, sim_m=0.9, score=0.8),
+    Candidate(1, sim_c=0.6, sim_m=0.3, score=0.4),
+    Candidate(2, sim_c=None, sim_m=None, score=0.2),
+]
+
+
+def test_signs_of_a_result() -> None:
+    signs = signs_of(FOUND)
+    assert signs is not None
+    assert (signs.sim_c, signs.sim_m) == (0.5, 0.9)
+    assert signs.lead_c == pytest.approx(-0.1)  # step 1 preferred row 1
+    assert signs.lead == pytest.approx(0.4)
+    assert signs.distance == pytest.approx((0.8 - 0.3) / 0.1)  # the others: mean 0.3, standard deviation 0.1
+
+
+def test_one_candidate_says_nothing() -> None:
+    assert signs_of(FOUND[:1]) is None and signs_of([]) is None
+    assert Recognition(0.0, Signs()).probability(FOUND[:1]) is None
+
+
+def test_others_that_are_equal_have_no_distance() -> None:
+    signs = signs_of(FOUND[:2])
+    assert signs is not None and signs.distance == 0
+
+
+def test_probability_is_the_logistic_function_of_the_weighted_signs() -> None:
+    recognition = Recognition(-1.0, Signs(sim_c=2.0, lead=5.0))
+    assert recognition.probability(FOUND) == pytest.approx(1 / (1 + math.exp(-(-1 + 2 * 0.5 + 5 * 0.4))))
+    assert Recognition(-1e6, Signs()).probability(FOUND) == pytest.approx(0, abs=1e-20)
