@@ -1,7 +1,7 @@
 """Fits `retriever.recognition` to a set of models: when is the best candidate what the image shows?
 
-Every question is asked twice, the second time without its gold entities, as if the index did not hold them. So no second
-index is needed to learn what the scores of a thing look like that the index does not know.
+Every question is asked twice, the second time without its gold entities, as if the index did not hold them. So no
+second index is needed to learn what scores look like for a thing that the index does not know.
 """
 
 from __future__ import annotations

@@ -52,6 +52,20 @@ def test_saved_and_loaded_gives_the_same(fusion: QFormerFusion, tmp_path: Path) 
     assert len(loaded.fingerprint) == 16
 
 
+def test_the_mean_of_each_token_is_subtracted_and_kept(fusion: QFormerFusion, tmp_path: Path) -> None:
+    plain = fusion.encode(sample_images(), TEXTS)
+    assert fusion.token_mean is not None and not fusion.token_mean.any()  # nothing until a training finds it
+    fusion.save(tmp_path)
+    centered = QFormerFusion.load(tmp_path)
+    assert centered.token_mean is not None
+    centered.token_mean.copy_(plain.mean(0, keepdim=True))
+    expected = plain - plain.mean(0, keepdim=True)
+    torch.testing.assert_close(centered.encode(sample_images(), TEXTS), expected, atol=1e-5, rtol=0)
+    centered.save(tmp_path / "centered")
+    again = QFormerFusion.load(tmp_path / "centered")
+    torch.testing.assert_close(again.encode(sample_images(), TEXTS), expected, atol=1e-5, rtol=0)
+
+
 def test_half_precision_on_disk_stays_close(fusion: QFormerFusion, tmp_path: Path) -> None:
     fusion.save(tmp_path, dtype=torch.float16)
     loaded = QFormerFusion.load(tmp_path)
