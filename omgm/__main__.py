@@ -27,6 +27,7 @@ COMMANDS = (
     "evaluate",
     "compare",
     "sweep",
+    "tokens",
     "tables",
     "ask",
     "serve",
