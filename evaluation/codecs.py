@@ -187,7 +187,7 @@ def _ask(retriever: Retriever[Index], batch: Sequence[Question], folder: Path, r
     asked = list(queries.values())
     replay = replayed(retriever, asked)
     for run in runs.values():
-        results = dict(zip(queries, replay.retriever(run.index).retrieve(asked), strict=True))
+        results = dict(zip(queries, replay.retriever(run.index).retrieve(asked), strict=True)) if asked else {}
         run.outcomes += [
             outcome_of(
                 make_record(

@@ -34,6 +34,7 @@ FLAGS = {
     "evaluate": "--profile --set --index --dataset --queries --query-images --out --json --only-split --limit --bem",
     "compare": "--out --resamples --seed --json RUN",
     "sweep": "--profile --set --index --dataset --queries --query-images --out --json --alphas --betas",
+    "tokens": "measure",
     "tables": "--profile --set --kb --images --index --dataset --queries --query-images --tuned-on --runs --out",
     "ask": "--profile --set --index --json IMAGE QUESTION",
     "serve": "--profile --set --index --host --port --examples",
