@@ -90,6 +90,7 @@ def make_store(rows: int, length: int, dtype: torch.dtype, device: torch.device)
             values[part] = unit
         else:
             encoded = encode_tokens(unit, TokenCodec("int8"))
+            assert encoded.scales is not None
             values[part], scales[part] = encoded.values, encoded.scales
     return RandomStore(str(dtype).removeprefix("torch."), values, scales)
 

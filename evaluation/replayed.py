@@ -109,10 +109,12 @@ def replayed(retriever: Retriever[Index], queries: Sequence[Query]) -> Replay:
     Raises:
         ValueError: The pipeline is not made of steps 1, 2 and 3.
     """
-    step1, *later = retriever.steps
-    if len(later) != 2 or not isinstance(later[0], FusionRerank) or not isinstance(later[1], SectionRerank):
-        raise ValueError("only a pipeline of steps 1, 2 and 3 can be replayed with other tokens")
-    step2, step3 = later
+    wrong = ValueError("only a pipeline of steps 1, 2 and 3 can be replayed with other tokens")
+    if len(retriever.steps) != 3:
+        raise wrong
+    step1, step2, step3 = retriever.steps
+    if not isinstance(step2, FusionRerank) or not isinstance(step3, SectionRerank):
+        raise wrong
     candidates = step1.start(queries)([[] for _ in queries]) if queries else []
     return Replay(candidates, _EncodedOnce(step2.fusion), _ScoredOnce(step3.reranker), step2, step3)
 

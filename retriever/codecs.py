@@ -109,13 +109,15 @@ def _round(exact: Tensor, levels: int) -> tuple[Tensor, Tensor]:
 def _pack_halves(values: Tensor) -> Tensor:
     """Packs values of -7 to 7 two to a byte, the first in the high half, each plus 8."""
     halves = (values + 8).to(torch.uint8).unflatten(-1, (-1, 2))
-    return (halves[..., 0] << 4) | halves[..., 1]
+    packed: Tensor = (halves[..., 0] << 4) | halves[..., 1]
+    return packed
 
 
 def _pack_bits(bits: Tensor) -> Tensor:
     """Packs booleans eight to a byte, the first in the highest bit, like `numpy.packbits`."""
     weights = 1 << torch.arange(7, -1, -1, dtype=torch.uint8, device=bits.device)
-    return (bits.unflatten(-1, (-1, 8)) * weights).sum(dim=-1, dtype=torch.uint8)
+    packed: Tensor = (bits.unflatten(-1, (-1, 8)) * weights).sum(dim=-1, dtype=torch.uint8)
+    return packed
 
 
 def _unpack_halves(packed: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from indexes.store import Index
 from indexes.tokens import TokenStore, copied
 from retriever.codecs import EncodedTokens, decode_tokens, encode_tokens
 from retriever.pipeline import Retriever
+from retriever.protocols import Step
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.token_codec import TokenCodec
@@ -117,7 +118,10 @@ def test_an_index_keeps_scores_within_the_rounding(both: dict[str, Index], name:
 def test_int8_keeps_the_best_entity(both: dict[str, Index]) -> None:
     tops = []
     for name in ("float16", "int8"):
-        steps = [EntitySearch(FakeEncoder(), both[name], k=7), FusionRerank(FakeFusion(), both[name], alpha=0.2)]
+        steps: list[Step] = [
+            EntitySearch(FakeEncoder(), both[name], k=7),
+            FusionRerank(FakeFusion(), both[name], alpha=0.2),
+        ]
         tops.append([found.candidates[0].row for found in Retriever(steps, both[name]).retrieve([FRANCE, IRELAND])])
     assert tops[0] == tops[1]
 
