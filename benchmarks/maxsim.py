@@ -35,9 +35,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from evaluation.metrics import percentile
 from evaluation.run import commit
+from retriever.codecs import encode_tokens
 from retriever.files import write_whole
 from retriever.kernels import max_sim_pairs
-from retriever.quantize import quantize_tokens
+from retriever.token_codec import TokenCodec
 
 TOKENS = 32
 TILES = (1, 2, 4, 8)
@@ -88,7 +89,9 @@ def make_store(rows: int, length: int, dtype: torch.dtype, device: torch.device)
         if scales is None:
             values[part] = unit
         else:
-            values[part], scales[part] = quantize_tokens(unit)
+            encoded = encode_tokens(unit, TokenCodec("int8"))
+            assert encoded.scales is not None
+            values[part], scales[part] = encoded.values, encoded.scales
     return RandomStore(str(dtype).removeprefix("torch."), values, scales)
 
 

@@ -91,7 +91,7 @@ class RecomputedTokens:
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         """Computes the normalized tokens of spans that `section_rows` returned."""
-        parts, first = [self._index.tokens(np.zeros(0, np.int64))], []
+        parts, first = [torch.zeros(0, *self._index.manifest.token_shape)], []
         for span in spans:
             first.append(sum(map(len, parts)))
             if span:

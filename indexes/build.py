@@ -45,9 +45,9 @@ from indexes.stages import (
 from indexes.store import Index
 from indexes.summarizers import Summarizer
 from indexes.summary_file import summarize_all
-from indexes.tokens import TokenType
 from retriever.files import as_line, write_whole
 from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.token_codec import TokenCodec
 from retriever.types import Entity, IntArray
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def build_index(
     drop_sections: Sequence[str] | None = None,
     batch_size: int = 32,
     candidates: Candidates = "summary",
-    tokens: TokenType = "float16",
+    tokens: str = "float16",
     name: str | None = None,
     overwrite: bool = False,
     progress: bool = True,
@@ -87,7 +87,7 @@ def build_index(
         drop_sections: Titles of sections to leave out, see `dropped_titles`.
         batch_size: Entities per batch; a kill loses at most one batch, and of summaries only those in the making.
         candidates: What step 1 searches. With `image`, an entity without a readable main image is never found.
-        tokens: How step 2's tokens are stored.
+        tokens: How step 2's tokens are stored, the name of a `TokenCodec`.
         name: The index's name; by default the knowledge base's file name without extension.
         overwrite: Whether to replace another index, or the unfinished build of one.
         progress: Whether to show progress bars.
@@ -99,6 +99,9 @@ def build_index(
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     if candidates not in get_args(Candidates):
         raise ValueError(f"candidates must be one of {', '.join(get_args(Candidates))}, got {candidates!r}")
+    codec = TokenCodec.parse(tokens)
+    if fusion is not None:
+        codec.stored_shape(fusion.token_shape)  # fails now and not after the other stages
     kb_format = kb_format or guess_format(kb)
     if kb_format not in FORMATS:
         raise ValueError(f"knowledge base format {kb_format!r} is unknown: use one of {', '.join(FORMATS)}")
@@ -112,7 +115,7 @@ def build_index(
         candidates=candidates,
         encoder=encoder.fingerprint,
         fusion=None if fusion is None else fusion.fingerprint,
-        tokens=tokens,
+        tokens=codec.name,
     )
     index = _complete(out, inputs, source, encoder, fusion, overwrite)
     if index is not None:
@@ -133,7 +136,7 @@ def build_index(
         summaries = Lines(parts / "summaries.jsonl")
         keys = write_keys(candidates, articles, summaries, main_images, source, encoder, parts, batch_size, progress)
         save_search(parts / "entities.faiss", keys)
-        offsets = store_tokens(articles, main_images, source, fusion, tokens, parts, batch_size, progress)
+        offsets = store_tokens(articles, main_images, source, fusion, codec, parts, batch_size, progress)
         write_report(parts / "report.json", articles, main_images)
         manifest = Manifest(
             name=name or name_of(kb),

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from indexes.sections import DROPPED_BY_REFERENCE
-from indexes.tokens import TokenType
 from retriever.files import sha256_of
+from retriever.token_codec import TokenCodec
 
 FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
@@ -48,7 +48,7 @@ class _Model(BaseModel):
 class Inputs(_Model):
     """What decides the content of an index: two builds with equal inputs are equal byte for byte.
 
-    `pictures` is a hash of which image belongs to which entity and how large it is.
+    `pictures` is a hash of which image belongs to which entity and how large it is, `tokens` the name of a codec.
     """
 
     knowledge_base: str
@@ -59,7 +59,17 @@ class Inputs(_Model):
     candidates: Candidates
     encoder: str
     fusion: str | None
-    tokens: TokenType = "float16"
+    tokens: str = "float16"
+
+    @property
+    def codec(self) -> TokenCodec:
+        """How the tokens are stored."""
+        return TokenCodec.parse(self.tokens)
+
+    @field_validator("tokens")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return TokenCodec.parse(name).name
 
 
 class Counts(_Model):
@@ -99,9 +109,14 @@ class Manifest(_Model):
         return 2 * self.dimension if self.inputs.candidates == "combined" else self.dimension
 
     @property
+    def stored_shape(self) -> tuple[int, int, int]:
+        """Shape of the values in `tokens.npy`."""
+        return self.counts.token_sections, *self.inputs.codec.stored_shape(self.token_shape)
+
+    @property
     def scales_shape(self) -> tuple[int, int]:
-        """Shape of the scales of int8 tokens; (0, 0) for float16."""
-        return (self.counts.token_sections, self.token_shape[0]) if self.inputs.tokens == "int8" else (0, 0)
+        """Shape of the scales in `token_scales.npy`; (0, 0) for a codec without."""
+        return self.stored_shape[:2] if self.inputs.codec.scaled else (0, 0)
 
     def to_json(self) -> bytes:
         """Returns the file's content; no times and no paths, so that equal builds have equal manifests."""

@@ -23,12 +23,12 @@ from indexes.lines import Articles, Lines, offsets_path, save_offsets, to_row
 from indexes.manifest import THUMBNAILS
 from indexes.progress import progress_bar
 from indexes.sources import ImageSource, find_main
-from indexes.tokens import TokenType
+from retriever.codecs import encode_tokens
 from retriever.files import write_lines
 from retriever.images import ImageError
 from retriever.protocols import FusionEncoder
-from retriever.quantize import quantize_tokens
 from retriever.texts import blip_caption, section_passage
+from retriever.token_codec import TokenCodec
 from retriever.types import Entity, IntArray
 
 ARTICLE_FILES = ("entities.jsonl", "entities.offsets.npy", "entity_ids.npy")
@@ -123,12 +123,12 @@ def store_tokens(
     main_images: MainImages,
     source: ImageSource | None,
     fusion: FusionEncoder | None,
-    dtype: TokenType,
+    codec: TokenCodec,
     folder: Path,
     batch: int,
     progress: bool,
 ) -> IntArray:
-    """Returns where each entity's section tokens start, int64 [N + 1]; `tokens.npy` holds them as `dtype`.
+    """Returns where each entity's section tokens start, int64 [N + 1]; `tokens.npy` holds them as `codec` says.
 
     An entity has tokens if it has sections and a readable main image; without a fusion encoder none has. The encoder
     gets a batch of entities at once, and the images of the next batch are decoded meanwhile.
@@ -139,9 +139,9 @@ def store_tokens(
     ]
     offsets: IntArray = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
     save_array(folder / "token_offsets.npy", offsets)
-    shape = (0, 0) if fusion is None else tuple(fusion.token_shape)
-    array = GrowingArray(folder / "tokens.npy", (int(offsets[-1]), *shape), dtype)
-    scaled = (int(offsets[-1]), shape[0]) if dtype == "int8" else (0, 0)
+    shape = codec.stored_shape((0, 0) if fusion is None else fusion.token_shape)
+    array = GrowingArray(folder / "tokens.npy", (int(offsets[-1]), *shape), codec.dtype)
+    scaled = (int(offsets[-1]), shape[0]) if codec.scaled else (0, 0)
     scales = GrowingArray(folder / "token_scales.npy", scaled, np.float16)
     left = [row for row in range(array.done, len(articles)) if counts[row]]
     with closing(decoded(left, main_images, source, batch)) as images:
@@ -150,12 +150,11 @@ def store_tokens(
             if held and fusion is not None:
                 texts = [section_texts(articles[row]) for row in held]
                 tokens = fusion.encode_sections(list(islice(images, len(held))), texts)
-                unit = functional.normalize(tokens.detach().float(), dim=-1)
+                encoded = encode_tokens(functional.normalize(tokens.detach().float(), dim=-1), codec)
                 span = slice(offsets[rows.start], offsets[rows.stop])
-                if dtype == "int8":
-                    unit, factors = quantize_tokens(unit)
-                    scales.values[span] = finite(factors, "fusion encoder")
-                array.values[span] = finite(unit if dtype == "int8" else unit.half(), "fusion encoder")
+                array.values[span] = encoded.values.cpu().numpy()
+                if encoded.scales is not None:
+                    scales.values[span] = encoded.scales.cpu().numpy()
             scales.commit(rows.stop)
             array.commit(rows.stop)
     return offsets

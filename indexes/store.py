@@ -49,8 +49,8 @@ class Index:
         self._token_offsets: IntArray = _load(folder / "token_offsets.npy")
         self._search = open_search(folder / "entities.faiss", device)  # before the tokens, which take what is left
         tokens, scales = _load(folder / "tokens.npy"), _load(folder / "token_scales.npy")
-        self._tokens = TokenStore(tokens, scales, device)
-        self._token_shapes = tokens.shape, scales.shape
+        self._stored_tokens = tokens.dtype, tokens.shape, scales.shape
+        self._tokens = TokenStore(manifest.inputs.codec, tokens, scales, device)
         self._cached_entity = lru_cache(_CACHED_ENTITIES)(self._articles.__getitem__)
         self._check_shapes()
 
@@ -214,7 +214,7 @@ class Index:
         return self._tokens.gather(spans)
 
     def tokens(self, rows: IntArray) -> torch.Tensor:
-        """Returns stored section tokens, float32 [len(rows), tokens, H], normalized over H.
+        """Returns stored section tokens, decoded, float32 [len(rows), tokens, H], normalized over H up to rounding.
 
         Raises:
             IndexError: A row is out of range.
@@ -228,8 +228,9 @@ class Index:
             ("summaries.jsonl", len(self._summaries), counts.entities),
             ("entity_ids.npy", self._ids.shape, (2, counts.entities)),
             ("token_offsets.npy", self._token_offsets.shape, (counts.entities + 1,)),
-            ("tokens.npy", self._token_shapes[0], (counts.token_sections, *self.manifest.token_shape)),
-            ("token_scales.npy", self._token_shapes[1], self.manifest.scales_shape),
+            ("tokens.npy", self._stored_tokens[0], self.manifest.inputs.codec.dtype),
+            ("tokens.npy", self._stored_tokens[1], self.manifest.stored_shape),
+            ("token_scales.npy", self._stored_tokens[2], self.manifest.scales_shape),
             ("entities.faiss", self._search.shape, (counts.searchable, self.manifest.key_length)),
         ]:
             if found != expected:

@@ -28,6 +28,7 @@ COMMANDS = (
     "compare",
     "sweep",
     "calibrate",
+    "tokens",
     "tables",
     "ask",
     "serve",

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from retriever.files import write_whole
+from retriever.token_codec import TokenCodec
 from serving.settings import ServingSettings
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -65,9 +66,14 @@ class FusionSettings(_Table):
     """Step 2: its model, how tokens are stored and compared, and the weight of step 1."""
 
     model: str = Field(min_length=1)
-    tokens: Literal["float16", "int8"] = "float16"
+    tokens: str = "float16"
     score_mode: Literal["cosine", "paper", "compat"] = "cosine"
     alpha: float = Field(ge=0, le=1)
+
+    @field_validator("tokens")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return TokenCodec.parse(name).name
 
 
 class RecognitionSettings(_Table):

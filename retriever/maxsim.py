@@ -30,7 +30,7 @@ def max_sim_spans(
 
     Args:
         queries: Fused tokens of image and question, [B, N, H], not normalized.
-        stored: The tokens of `spans`, as the index stores them.
+        stored: The tokens of `spans`, as the index returns them.
         query_of: For each span, the row of its query in `queries`.
         spans: Each is the rows of one entity's sections and may be empty.
         mode: How to normalize and aggregate.

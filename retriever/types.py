@@ -48,10 +48,10 @@ class Entity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredTokens:
-    """Section tokens as an index stores them, normalized over H.
+    """Section tokens as MaxSim reads them, normalized over H.
 
     Attributes:
-        values: [R, M, H], float16, or int8 where a token is `values * scale`.
+        values: [R, M, H], float16, or int8 where a token is `values * scale`; M is at most the encoder's.
         scales: [R, M] for int8, else `None`.
         first: For each requested span, the row of `values` at which it begins.
     """

@@ -29,7 +29,6 @@ from indexes.build import build_index
 from indexes.manifest import Candidates
 from indexes.store import Index
 from indexes.summarizers import ExtractiveSummarizer, Summarizer
-from indexes.tokens import TokenType
 from retriever.maxsim import ScoreMode
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, QueryRetriever, Step, TextReranker
@@ -58,7 +57,7 @@ class Components:
     alpha: float
     beta: float
     mode: ScoreMode
-    tokens: TokenType
+    tokens: str
     candidates: Candidates
     image_weight: float
     device: str = "cpu"
@@ -164,6 +163,8 @@ class TableRuns:
         if kind == "compares":
             if variant == "compat":
                 return self._steps(index, FusionRerank(parts.fusion, index, 0.0, "compat")), None
+            if index.manifest.inputs.codec.pooled is not None:  # the first tokens are merged with others
+                index = self._index(parts.candidates, "IT", "float16")
             return self._steps(index, FirstTokenRerank(parts.fusion, index, _SIMILARITIES[variant])), None
         if kind == "beta":
             return self._replay(partial(_by_beta, beta=float(variant))), generator
@@ -185,21 +186,24 @@ class TableRuns:
         fusion = self.components.fusion
         return fusion if what == "IT" else BlindedEncoder(fusion, image="I" in what, text="T" in what)
 
-    def _index(self, candidates: Candidates, sees: str) -> Index:
-        """Returns the index with these candidates, and tokens made from what `sees` names ("none": no tokens)."""
+    def _index(self, candidates: Candidates, sees: str, tokens: str | None = None) -> Index:
+        """Returns the index with these candidates, and tokens made from what `sees` names ("none": no tokens).
+
+        Tokens are stored as the profile says, or as `tokens`.
+        """
         parts, given = self.components, self.questions
         if sees == "none" and candidates == parts.candidates:
             sees = "IT"  # the profile's own index serves as well
-        key = candidates, sees
+        key = candidates, sees if tokens is None else f"{sees}-{tokens}"
         if key in self._indexes:
             return self._indexes[key]
         fusion = None if sees == "none" else self._seeing(sees)
         own = key == (parts.candidates, "IT")
-        folder = given.index if own and given.index is not None else self._out / "indexes" / f"{candidates}-{sees}"
+        folder = given.index if own and given.index is not None else self._out / "indexes" / "-".join(key)
         if folder != given.index:
             if given.kb is None:
                 raise ValueError(
-                    f"this table needs an index of candidates {candidates!r} with tokens of {sees!r}: "
+                    f"this table needs an index of candidates {candidates!r} with tokens of {key[1]!r}: "
                     "name the knowledge base (--kb)"
                 )
             build_index(
@@ -213,7 +217,7 @@ class TableRuns:
                 kb_format=given.kb_format,
                 drop_sections=parts.drop_sections,
                 candidates=candidates,
-                tokens=parts.tokens,
+                tokens=tokens or parts.tokens,
                 progress=self._progress,
             )
         self._indexes[key] = Index.open(

@@ -35,6 +35,7 @@ FLAGS = {
     "compare": "--out --resamples --seed --json RUN",
     "sweep": "--profile --set --index --dataset --queries --query-images --out --json --alphas --betas",
     "calibrate": "--profile --set --index --dataset --queries --query-images --out --json --threshold",
+    "tokens": "measure",
     "tables": "--profile --set --kb --images --index --dataset --queries --query-images --tuned-on --runs --out",
     "ask": "--profile --set --index --json IMAGE QUESTION",
     "serve": "--profile --set --index --host --port --examples",

@@ -29,6 +29,7 @@ from evaluation.tables.variants import (
 from evaluation.tables.write import as_json, as_markdown, write
 from generators.reader.reader import ExtractiveReader
 from indexes.build import build_index
+from indexes.manifest import read_manifest
 from indexes.store import Index
 from omgm.__main__ import main
 from retriever.models.bm25 import BM25
@@ -67,7 +68,9 @@ def write_questions(folder: Path, name: str, wordings: list[str]) -> Path:
     return path
 
 
-def runs_of(folder: Path, questions: str = "test", out: str = "out", dataset: str = "evqa") -> TableRuns:
+def runs_of(
+    folder: Path, questions: str = "test", out: str = "out", dataset: str = "evqa", tokens: str = "float16"
+) -> TableRuns:
     components = Components(
         profile="colors",
         settings={"k": 20},
@@ -80,7 +83,7 @@ def runs_of(folder: Path, questions: str = "test", out: str = "out", dataset: st
         alpha=0.9,
         beta=0.2,
         mode="cosine",
-        tokens="float16",
+        tokens=tokens,
         candidates="summary",
         image_weight=0.5,
     )
@@ -264,6 +267,14 @@ def test_tables_of_a_small_world(world: Path) -> None:
     assert "| OMGM w. reranking | 42.8 | 55.7 | 58.1 | 58.7 |" in as_markdown(table2)
     assert json.loads(path.with_suffix(".json").read_text(encoding="utf-8")) == as_json(table2)
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_first_tokens_are_compared_where_no_token_is_merged(world: Path) -> None:
+    pooled = runs_of(world, out="pooled", tokens="pool4+int4")
+    ours, exact = (runs.metrics("compares-clip") for runs in (pooled, runs_of(world, out="exact")))
+    assert pooled.main.manifest.inputs.tokens == "pool4+int4"
+    assert read_manifest(world / "pooled" / "indexes" / "summary-IT-float16").inputs.tokens == "float16"
+    assert ours["step2"] == exact["step2"]
 
 
 def test_a_finished_run_is_not_made_again(world: Path) -> None:

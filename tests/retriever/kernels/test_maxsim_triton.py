@@ -17,8 +17,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from retriever.codecs import encode_tokens
 from retriever.kernels import max_sim_pairs, maxsim_torch
-from retriever.quantize import quantize_tokens
+from retriever.token_codec import TokenCodec
 from tests.paths import ROOT
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -72,7 +73,9 @@ def problem(case: Case, dtype: torch.dtype, change: Callable[[torch.Tensor], tor
     exact = change(torch.nn.functional.normalize(torch.randn(case.rows, case.m, case.h, generator=generator), dim=-1))
     scales = None
     if dtype == torch.int8:
-        tokens, scales = quantize_tokens(exact)
+        encoded = encode_tokens(exact, TokenCodec("int8"))
+        tokens, scales = encoded.values, encoded.scales
+        assert scales is not None
         factors = scales.double().numpy()
     else:
         tokens, factors = exact.to(dtype), np.ones((case.rows, case.m))

@@ -1,0 +1,253 @@
+"""Measures what token codecs cost (`omgm tokens measure`): every codec from one float16 index, without rebuilding it.
+
+Steps 1 and 2 encode every question once. For each codec the tokens of its candidates are encoded again in memory and
+steps 2 and 3 repeated, so that only sections that the questions reach are touched, however many the index holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from evaluation.datasets import Question, find_query_image
+from evaluation.metrics import Outcome, percent
+from evaluation.recording import make_record
+from evaluation.records import outcome_of
+from evaluation.replayed import ReencodedIndex, replayed
+from evaluation.significance import difference, figure
+from indexes.progress import progress_bar
+from indexes.store import Index
+from retriever.codecs import decode_tokens, encode_tokens
+from retriever.images import load_image
+from retriever.pipeline import Retriever
+from retriever.token_codec import TokenCodec
+from retriever.types import Query
+
+EXACT = "float16"
+CODECS = (
+    *(EXACT, "int8", "int4", "bit1"),
+    *(f"pool{count}+{kind}" for count in (16, 8, 4) for kind in ("int8", "int4", "bit1")),
+)
+LOSS = 0.5
+_SAMPLE = 4096
+"""Sections of which the reconstruction error is measured."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """A codec with the outcome of every question so far."""
+
+    index: ReencodedIndex
+    outcomes: list[Outcome] = field(default_factory=list)
+
+
+def measure_codecs(
+    retriever: Retriever[Index],
+    questions: Sequence[Question],
+    query_images: Path,
+    *,
+    codecs: Sequence[str] = CODECS,
+    loss: float = LOSS,
+    batch_size: int = 16,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Measures codecs on questions.
+
+    A question whose image is missing or unreadable counts as wrong for every codec.
+
+    Args:
+        retriever: The three steps, on an index that stores float16 tokens.
+        questions: Questions that name their entities or sections.
+        query_images: The folder of their images.
+        codecs: Names of codecs; float16 is always measured.
+        loss: The most points of Recall@1 and of section recall that the chosen codec loses.
+        batch_size: Queries per batch.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        A row per codec in `codecs`, the name of the smallest within `loss` in `chosen`, and what was measured. Shares
+        are 0 to 1, losses in points.
+
+    Raises:
+        ValueError: The index stores other tokens or none, the pipeline is another one, a codec is unknown, or there are
+            no questions that name entities or sections.
+    """
+    _check(retriever, questions)
+    parsed = {codec.name: codec for codec in map(TokenCodec.parse, (EXACT, *codecs))}
+    runs = {name: _Run(ReencodedIndex(retriever.index, codec)) for name, codec in parsed.items()}
+    reached: dict[int, None] = {}
+    bar = progress_bar(total=len(questions), desc="queries", unit="query", shown=progress)
+    for start in range(0, len(questions), batch_size):
+        batch = questions[start : start + batch_size]
+        reached |= dict.fromkeys(_ask(retriever, batch, query_images, runs))
+        bar.update(len(batch))
+    bar.close()
+    shape, exact = retriever.index.manifest.token_shape, runs[EXACT].outcomes
+    sample = _sample(retriever.index, list(reached))
+    rows = [
+        {
+            "codec": name,
+            "bytes_per_section": codec.bytes_per_section(shape),
+            **reconstruction_error(sample, codec),
+            "recall@1": _compared(map(_entity, exact), map(_entity, runs[name].outcomes)),
+            "section_recall@1": _compared(map(_section, exact), map(_section, runs[name].outcomes)),
+        }
+        for name, codec in parsed.items()
+    ]
+    return {
+        "n_queries": len(questions),
+        "n_failed": sum(outcome.failed is not None for outcome in exact),
+        "n_sections": sum(len(block) for block in sample),
+        "token_shape": list(shape),
+        "loss": loss,
+        "chosen": choose(rows, loss),
+        "codecs": rows,
+    }
+
+
+def choose(rows: Sequence[Mapping[str, Any]], loss: float) -> str:
+    """Returns the codec with the fewest bytes among those that lose at most `loss` points of either recall."""
+    within = [
+        row
+        for row in rows
+        if all(row[key] is None or row[key]["loss"] <= loss + 1e-9 for key in ("recall@1", "section_recall@1"))
+    ]
+    return str(min(within, key=lambda row: row["bytes_per_section"])["codec"])
+
+
+def reconstruction_error(tokens: Iterable[Tensor], codec: TokenCodec) -> dict[str, float | None]:
+    """Returns the mean relative L2 error and the mean cosine of tokens that were encoded and decoded.
+
+    With a pooled codec, a token is compared with the nearest of those that are left.
+
+    Args:
+        tokens: Blocks of float32 tokens [R, M, H], normalized over H.
+        codec: The codec.
+    """
+    errors, cosines = [], []
+    for exact in tokens:
+        decoded = decode_tokens(encode_tokens(exact, codec), codec)
+        if decoded.shape != exact.shape:
+            nearest = (exact @ decoded.mT).argmax(dim=2)
+            decoded = decoded.gather(1, nearest[..., None].expand_as(exact))
+        length = exact.norm(dim=-1).clamp_min(1e-12)
+        errors.append(((decoded - exact).norm(dim=-1) / length).flatten())
+        cosines.append(functional.cosine_similarity(decoded, exact, dim=-1).flatten())
+    if not errors:
+        return {"error": None, "cosine": None}
+    return {"error": float(torch.cat(errors).mean()), "cosine": float(torch.cat(cosines).mean())}
+
+
+def as_markdown(measured: Mapping[str, Any]) -> str:
+    """Returns the table in Markdown: recalls in percent, losses in points with the p-value of a paired test."""
+    tokens, length = measured["token_shape"]
+    lines = [
+        f"{measured['n_queries']:,} questions, sections of {tokens} tokens of length {length}; error and cosine over "
+        f"{measured['n_sections']:,} sections",
+        "",
+        "| codec | bytes a section | error | cosine | Recall@1 | lost | p | section recall | lost | p |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in measured["codecs"]:
+        cells = [f"`{row['codec']}`", f"{row['bytes_per_section']:,}", _number(row["error"]), _number(row["cosine"])]
+        for key in ("recall@1", "section_recall@1"):
+            found = row[key]
+            if found is None:
+                cells += ["-"] * 3
+            else:
+                cells += [percent(found["value"]), f"{found['loss']:.2f}", f"{found['p']:.3f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", f"The smallest that loses at most {measured['loss']:g} points: `{measured['chosen']}`"]
+    return "\n".join(lines) + "\n"
+
+
+def _check(retriever: Retriever[Index], questions: Sequence[Question]) -> None:
+    index = retriever.index
+    stored = index.manifest.inputs.tokens
+    if stored != EXACT or not index.manifest.counts.token_sections:
+        found = f"stores tokens as {stored}" if index.manifest.counts.token_sections else "has no tokens"
+        raise ValueError(
+            f"{index.folder}: {found}, but codecs are measured from float16; build an index for it with "
+            "`omgm build-index --set fusion.tokens=float16` and another --out"
+        )
+    if not any(question.entity_ids or question.section_index is not None for question in questions):
+        raise ValueError("there are no questions that name entities or sections, so there is no recall to measure")
+
+
+def _ask(retriever: Retriever[Index], batch: Sequence[Question], folder: Path, runs: Mapping[str, _Run]) -> list[int]:
+    """Adds the outcomes of a batch to every run, and returns the rows of all its candidates."""
+    queries = {question.id: query for question in batch if (query := _query(question, folder)) is not None}
+    asked = list(queries.values())
+    replay = replayed(retriever, asked)
+    for run in runs.values():
+        results = dict(zip(queries, replay.retriever(run.index).retrieve(asked), strict=True)) if asked else {}
+        run.outcomes += [
+            outcome_of(
+                make_record(
+                    question,
+                    retriever.index,
+                    results.get(question.id),
+                    None,
+                    with_generator=False,
+                    failed=None if question.id in results else "image",
+                    timings_ms={},
+                )
+            )
+            for question in batch
+        ]
+    return [candidate.row for candidates in replay.candidates for candidate in candidates]
+
+
+def _query(question: Question, folder: Path) -> Query | None:
+    path = find_query_image(folder, question.image_id)
+    try:
+        return None if path is None else Query(load_image(path), question.question, question.id)
+    except ValueError:
+        return None
+
+
+def _sample(index: Index, rows: Sequence[int]) -> list[Tensor]:
+    """Returns the tokens of entities evenly spaced among `rows`, as stored, up to `_SAMPLE` sections."""
+    blocks: list[Tensor] = []
+    total = sum(len(index.section_rows(row)) for row in rows)
+    for row in sorted(rows)[:: max(1, -(-total // _SAMPLE))]:
+        if len(span := index.section_rows(row)):
+            blocks.append(index.tokens(np.asarray(span)))
+    return blocks
+
+
+def _entity(outcome: Outcome) -> float | None:
+    return float(outcome.ranks.get("step2") == 1) if outcome.entity_known else None
+
+
+def _section(outcome: Outcome) -> float | None:
+    return None if outcome.section_correct is None else float(outcome.section_correct)
+
+
+def _compared(exact: Iterable[float | None], coded: Iterable[float | None]) -> dict[str, Any] | None:
+    """Compares the scores of the same questions with those of float16; `None` if no question has one."""
+    pairs = [(a, b) for a, b in zip(exact, coded, strict=True) if a is not None and b is not None]
+    if not pairs:
+        return None
+    first, second = [a for a, _ in pairs], [b for _, b in pairs]
+    tested, own = difference(first, second), figure(second)
+    return {
+        "value": own.value,
+        "interval": [own.low, own.high],
+        "loss": -100 * tested.value + 0.0,
+        "loss_interval": [-100 * tested.high, -100 * tested.low],
+        "p": tested.p_value,
+        "n": len(pairs),
+        "n_differing": tested.n_differing,
+    }
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

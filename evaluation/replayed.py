@@ -1,0 +1,182 @@
+"""The three steps again with other tokens of the same sections: what does not depend on those is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from indexes.store import Index
+from retriever.codecs import EncodedTokens, encode_tokens, unpack_tokens
+from retriever.pipeline import Retriever
+from retriever.protocols import Finish, FusionEncoder, TextReranker
+from retriever.step2_rerank import FusionRerank
+from retriever.step3_sections import SectionRerank
+from retriever.token_codec import TokenCodec
+from retriever.types import Candidate, Entity, FloatArray, IntArray, Query, StoredTokens
+
+_CACHED_ENTITIES = 512
+
+
+class ReencodedIndex:
+    """An index whose tokens are encoded by another codec when they are asked for; an `EntityIndex`.
+
+    Args:
+        index: An index of float16 tokens.
+        codec: The codec.
+    """
+
+    def __init__(self, index: Index, codec: TokenCodec) -> None:
+        self._index, self._codec = index, codec
+        self._encoded = lru_cache(_CACHED_ENTITIES)(self._encode)
+
+    @property
+    def name(self) -> str:
+        """Name of the index."""
+        return self._index.name
+
+    def __len__(self) -> int:
+        """Number of entities."""
+        return len(self._index)
+
+    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        """Searches the index."""
+        return self._index.search(vectors, k)
+
+    def entity(self, row: int) -> Entity:
+        """Returns the article at `row`."""
+        return self._index.entity(row)
+
+    def row_of(self, entity_id: str) -> int | None:
+        """Returns the row of an entity."""
+        return self._index.row_of(entity_id)
+
+    def image_path(self, row: int) -> Path | None:
+        """Returns the thumbnail of an entity."""
+        return self._index.image_path(row)
+
+    def section_rows(self, row: int) -> range:
+        """Returns the rows of an entity's tokens."""
+        return self._index.section_rows(row)
+
+    def gather(self, spans: Sequence[range]) -> StoredTokens:
+        """Returns the tokens of spans, encoded and unpacked as an index of the codec would."""
+        found = [self._encoded(span) for span in spans or [range(0)]]
+        scales = [part.scales for part in found if part.scales is not None]
+        encoded = EncodedTokens(torch.cat([part.values for part in found]), torch.cat(scales) if scales else None)
+        unpacked = unpack_tokens(encoded, self._codec)
+        first = np.cumsum([0, *(len(span) for span in spans)], dtype=np.int64)[:-1]
+        return StoredTokens(unpacked.values, unpacked.scales, first)
+
+    def _encode(self, span: range) -> EncodedTokens:
+        return encode_tokens(self._index.tokens(np.asarray(span, np.int64)), self._codec)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a batch of queries needs of steps 1 and 2 and of the text reranker, whatever the tokens.
+
+    Attributes:
+        candidates: The candidates of step 1.
+        fusion: Returns the queries' tokens.
+        reranker: Scores each passage once.
+        step2: The step whose settings are used.
+        step3: The same of step 3.
+    """
+
+    candidates: list[list[Candidate]]
+    fusion: FusionEncoder
+    reranker: TextReranker
+    step2: FusionRerank
+    step3: SectionRerank
+
+    def retriever(self, index: ReencodedIndex) -> Retriever[ReencodedIndex]:
+        """Returns the pipeline on other tokens, for the same queries only."""
+        second = FusionRerank(self.fusion, index, self.step2.alpha, self.step2.mode)
+        third = SectionRerank(self.reranker, index, self.step3.beta)
+        return Retriever([_Known(self.candidates), second, third], index)
+
+
+def replayed(retriever: Retriever[Index], queries: Sequence[Query]) -> Replay:
+    """Runs step 1, and returns what the other steps need to run several times.
+
+    Raises:
+        ValueError: The pipeline is not made of steps 1, 2 and 3.
+    """
+    wrong = ValueError("only a pipeline of steps 1, 2 and 3 can be replayed with other tokens")
+    if len(retriever.steps) != 3:
+        raise wrong
+    step1, step2, step3 = retriever.steps
+    if not isinstance(step2, FusionRerank) or not isinstance(step3, SectionRerank):
+        raise wrong
+    candidates = step1.start(queries)([[] for _ in queries]) if queries else []
+    return Replay(candidates, _EncodedOnce(step2.fusion), _ScoredOnce(step3.reranker), step2, step3)
+
+
+class _Known:
+    """Step 1 with its result known."""
+
+    name = "step1"
+
+    def __init__(self, candidates: Sequence[Sequence[Candidate]]) -> None:
+        self._candidates = candidates
+
+    def start(self, queries: Sequence[Query]) -> Finish:
+        """Returns a function that returns copies, since later steps change them."""
+        return lambda _: [[replace(candidate, sections=[]) for candidate in found] for found in self._candidates]
+
+
+class _EncodedOnce:
+    """A fusion encoder that returns the tokens of its first batch whenever it is called."""
+
+    def __init__(self, fusion: FusionEncoder) -> None:
+        self._fusion = fusion
+        self._tokens: Tensor | None = None
+
+    @property
+    def token_shape(self) -> tuple[int, int]:
+        """Number of tokens and their length."""
+        return self._fusion.token_shape
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of weights and settings."""
+        return self._fusion.fingerprint
+
+    def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> Tensor:
+        """Encodes the first time."""
+        if self._tokens is None:
+            self._tokens = self._fusion.encode(images, texts)
+        return self._tokens
+
+    def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> Tensor:
+        """Encodes sections, which are not remembered."""
+        return self._fusion.encode_sections(images, texts)
+
+
+class _ScoredOnce:
+    """A text reranker that scores the passages of an article once per question, in whatever order they come later."""
+
+    def __init__(self, reranker: TextReranker) -> None:
+        self._reranker = reranker
+        self._scores: dict[tuple[str, frozenset[str]], dict[str, float]] = {}
+
+    def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
+        """Returns the scores of each question's passages."""
+        pairs = list(zip(questions, passages, strict=True))
+        new = [pair for pair in pairs if (pair[0], frozenset(pair[1])) not in self._scores]
+        if new:
+            scored = self._reranker.score([question for question, _ in new], [texts for _, texts in new])
+            for (question, texts), scores in zip(new, scored, strict=True):
+                found = dict(zip(texts, scores.tolist(), strict=True))
+                self._scores[question, frozenset(texts)] = found
+        return [
+            np.array([self._scores[question, frozenset(texts)][text] for text in texts], np.float32)
+            for question, texts in pairs
+        ]

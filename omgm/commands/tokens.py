@@ -1,0 +1,53 @@
+"""Measure ways to store section tokens: bytes, error and recall of each, and the smallest that is good enough."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from omgm.commands.common import describe, existing, positive, print_json, profile_of
+from omgm.commands.evaluate import add_inputs, selected_questions
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds `measure` with its arguments."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    about = "Measure codecs from one index of float16 tokens, and write codecs.md and codecs.json."
+    measure = actions.add_parser("measure", help=about.rstrip("."), description=about)
+    add_inputs(measure)
+    measure.add_argument(
+        "--codecs",
+        type=lambda text: text.split(","),
+        metavar="A,B",
+        help="float16, int8, int4, bit1, each also with poolN+ before it (by default a choice of these)",
+    )
+    measure.add_argument("--loss", type=float, default=0.5, metavar="POINTS", help="the most to lose (%(default)s)")
+    measure.add_argument("--batch-size", type=positive, default=16, metavar="N", help="queries per batch (%(default)s)")
+    measure.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help="log more")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Measures codecs, writes the table and prints it."""
+    profile = profile_of(args)
+    questions = selected_questions(args)
+    images = existing(args.query_images, "--query-images")
+
+    from evaluation.codecs import CODECS, as_markdown, measure_codecs
+    from evaluation.run import commit
+    from omgm.parts import open_retriever
+    from retriever.files import write_whole
+
+    retriever = open_retriever(profile, args.index)
+    measured = measure_codecs(
+        retriever, questions, images, codecs=args.codecs or CODECS, loss=args.loss, batch_size=args.batch_size
+    )
+    report = {"dataset": args.dataset, "profile": profile.name, **measured, "settings": profile.model_dump(mode="json")}
+    report |= {"index": describe(retriever.index), "commit": commit()}
+    table = as_markdown(measured)
+    args.out.mkdir(parents=True, exist_ok=True)
+    write_whole(args.out / "codecs.json", json.dumps(report, indent=2, ensure_ascii=False).encode() + b"\n")
+    write_whole(args.out / "codecs.md", table.encode())
+    if args.json:
+        print_json(report)
+    else:
+        print(f"{table}\nSet it as fusion.tokens and build the index again.")

@@ -1,0 +1,136 @@
+"""Encodes section tokens as a `TokenCodec` says, and decodes them; queries always stay floating point.
+
+MaxSim reads float16 values, or int8 values with a scale per token. `int4` and `bit1` become such int8 values by a few
+integer operations on the sections at hand, on whatever device these are.
+
+A trained projection needs no codec: it belongs to the fusion encoder, whose tokens are then shorter on both sides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from retriever.pooling import pool_tokens
+from retriever.token_codec import TokenCodec
+
+_LEVELS = {"int8": 127, "int4": 7}
+_STEP = 2.0**-24
+"""The spacing of float16's subnormal numbers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedTokens:
+    """Tokens of sections, as stored or as MaxSim reads them.
+
+    Attributes:
+        values: [R, M, W].
+        scales: [R, M], `None` for a codec without.
+    """
+
+    values: Tensor
+    scales: Tensor | None
+
+
+def encode_tokens(tokens: Tensor, codec: TokenCodec) -> EncodedTokens:
+    """Encodes the tokens of sections.
+
+    Args:
+        tokens: Floating point, [R, M, H], normalized over H.
+        codec: How.
+
+    Returns:
+        Values of `codec.dtype`, [R, *codec.stored_shape((M, H))], and float16 scales, on the device of `tokens`.
+
+    Raises:
+        ValueError: A value is not finite, or the codec cannot pack tokens of this length.
+    """
+    _, size, length = tokens.shape
+    codec.stored_shape((size, length))
+    exact = tokens.float()
+    if not torch.isfinite(exact).all():
+        raise ValueError("tokens have values that are not finite; check the fusion encoder's weights")
+    if codec.pooled is not None:
+        exact = pool_tokens(exact, codec.pooled)
+    if codec.kind == "float16":
+        return EncodedTokens(exact.half(), None)
+    if codec.kind == "bit1":
+        return EncodedTokens(_pack_bits(exact >= 0), None)
+    values, scales = _round(exact, _LEVELS[codec.kind])
+    return EncodedTokens(values if codec.kind == "int8" else _pack_halves(values), scales)
+
+
+def unpack_tokens(stored: EncodedTokens, codec: TokenCodec) -> EncodedTokens:
+    """Returns stored tokens as MaxSim reads them: float16 values, or int8 values [R, M, H] with scales [R, M]."""
+    if codec.kind == "int4":
+        return EncodedTokens(_unpack_halves(stored.values), stored.scales)
+    if codec.kind == "bit1":
+        signs = _unpack_bits(stored.values)
+        scale = signs.shape[-1] ** -0.5  # a token has length 1
+        return EncodedTokens(signs, torch.full(signs.shape[:2], scale, dtype=torch.float16, device=signs.device))
+    return stored
+
+
+def decode_tokens(stored: EncodedTokens, codec: TokenCodec) -> Tensor:
+    """Returns float32 tokens [R, M, H] close to those encoded; of a pooled codec, M is the number of its tokens.
+
+    A value of `int8` or `int4` is off by at most half of its token's scale, which is the token's largest magnitude over
+    127 or 7. `bit1` keeps the signs, each worth 1 / sqrt(H), so that a token's length is 1.
+    """
+    unpacked = unpack_tokens(stored, codec)
+    tokens = unpacked.values.float()
+    if unpacked.scales is not None:
+        tokens *= unpacked.scales.float()[..., None]
+    return tokens
+
+
+def _round(exact: Tensor, levels: int) -> tuple[Tensor, Tensor]:
+    """Rounds tokens to int8 values of at most `levels` and float16 scales; a token is about `values * scale`.
+
+    Quantization is symmetric: the largest magnitude of a token becomes `levels` or its negative. Values are rounded
+    with the scale as stored, so the error of an element is at most half a scale. A token of zeros has scale 0.
+
+    Raises:
+        ValueError: A value exceeds `levels` * 65504, the largest that a float16 scale can represent.
+    """
+    largest = exact.abs().amax(dim=-1)
+    scales = (largest / levels).half()
+    if not torch.isfinite(scales).all():
+        raise ValueError("tokens have values that are too large for a float16 scale; normalize them")
+    # A subnormal scale may be rounded down so far that the levels do not reach the largest value.
+    scales = torch.where(scales.float() * (levels + 0.5) < largest, (scales.float() + _STEP).half(), scales)
+    values = (exact / scales.float().clamp_min(_STEP)[..., None]).round().clamp(-levels, levels)
+    return values.to(torch.int8), scales
+
+
+def _pack_halves(values: Tensor) -> Tensor:
+    """Packs values of -7 to 7 two to a byte, the first in the high half, each plus 8."""
+    halves = (values + 8).to(torch.uint8).unflatten(-1, (-1, 2))
+    packed: Tensor = (halves[..., 0] << 4) | halves[..., 1]
+    return packed
+
+
+def _pack_bits(bits: Tensor) -> Tensor:
+    """Packs booleans eight to a byte, the first in the highest bit, like `numpy.packbits`."""
+    weights = 1 << torch.arange(7, -1, -1, dtype=torch.uint8, device=bits.device)
+    packed: Tensor = (bits.unflatten(-1, (-1, 8)) * weights).sum(dim=-1, dtype=torch.uint8)
+    return packed
+
+
+def _unpack_halves(packed: Tensor) -> Tensor:
+    return torch.stack([packed >> 4, packed & 15], dim=-1).flatten(-2).view(torch.int8) - 8
+
+
+def _unpack_bits(packed: Tensor) -> Tensor:
+    """Returns 1 where a bit is set and -1 elsewhere, int8 [..., 8 W]; four times as fast as arithmetic on every bit."""
+    return _signs(packed.device)[packed.int()].view(torch.int8)
+
+
+@cache
+def _signs(device: torch.device) -> Tensor:
+    """Returns the eight signs of every byte, int64 [256] for int8 [256, 8]."""
+    bits = torch.arange(256)[:, None] >> torch.arange(7, -1, -1) & 1
+    return (bits * 2 - 1).to(torch.int8).view(torch.int64).flatten().to(device)

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from retriever.codecs import EncodedTokens, decode_tokens, encode_tokens, unpack_tokens
+from retriever.maxsim import max_sim_spans
+from retriever.token_codec import TokenCodec
+from retriever.types import StoredTokens
+
+NAMES = ["float16", "int8", "int4", "bit1", "pool3+float16", "pool3+int8", "pool3+int4", "pool3+bit1"]
+
+
+def unit(*shape: int, seed: int = 2) -> torch.Tensor:
+    return functional.normalize(torch.randn(*shape, generator=torch.Generator().manual_seed(seed)), dim=-1)
+
+
+def encode(tokens: torch.Tensor, name: str) -> EncodedTokens:
+    return encode_tokens(tokens, TokenCodec.parse(name))
+
+
+def test_int8_by_hand() -> None:
+    # the largest, 127 / 64, is 127 steps of 1 / 64; 0.5 is 32 of them, -1 is 64; 0.03 is 1.92
+    found = encode(torch.tensor([[[127 / 64, 0.5, -1.0, 0.0], [0.0, -127 / 64, 0.03, 1 / 64]]]), "int8")
+    assert found.values.dtype == torch.int8 and found.values.tolist() == [[[127, 32, -64, 0], [0, -127, 2, 1]]]
+    assert found.scales is not None and found.scales.dtype == torch.float16
+    assert found.scales.tolist() == [[1 / 64, 1 / 64]]
+    assert decode_tokens(found, TokenCodec("int8"))[0, 0].tolist() == [127 / 64, 0.5, -1.0, 0.0]
+
+
+def test_int4_by_hand() -> None:
+    # the largest, -7 / 8, is 7 steps of 1 / 8; 0.3 is 2.4 of them; a byte has the first value plus 8 in its high half
+    found = encode(torch.tensor([[[-7 / 8, 0.3, 0.0, 0.25]]]), "int4")
+    assert found.values.dtype == torch.uint8 and found.values.tolist() == [[[(1 << 4) + 10, (8 << 4) + 10]]]
+    assert found.scales is not None and found.scales.tolist() == [[1 / 8]]
+    assert unpack_tokens(found, TokenCodec("int4")).values.tolist() == [[[-7, 2, 0, 2]]]
+    assert decode_tokens(found, TokenCodec("int4")).tolist() == [[[-7 / 8, 0.25, 0.0, 0.25]]]
+
+
+def test_int4_holds_every_value() -> None:
+    values = torch.arange(-7, 8).repeat(2)[None, None].float()
+    found = encode(values, "int4")
+    assert decode_tokens(found, TokenCodec("int4")).tolist() == values.tolist()
+
+
+def test_bits_equal_those_of_numpy() -> None:
+    tokens = unit(5, 4, 64)
+    tokens[0, 0, 0] = 0.0  # counts as positive
+    found = encode(tokens, "bit1")
+    assert found.scales is None
+    np.testing.assert_array_equal(found.values.numpy(), np.packbits(tokens.numpy() >= 0, axis=-1))
+    signs = np.unpackbits(found.values.numpy(), axis=-1).astype(np.float32) * 2 - 1
+    np.testing.assert_array_equal(decode_tokens(found, TokenCodec("bit1")).numpy(), signs / 8)
+
+
+@pytest.mark.parametrize(("name", "levels"), [("int8", 127), ("int4", 7)])
+@pytest.mark.parametrize("size", [1e4, 1.0, 1e-2, 1e-4, 3e-6, 1e-7, 1e-9, 0.0])
+def test_every_element_is_within_half_a_scale(size: float, name: str, levels: int) -> None:
+    # down to 1e-3 * levels scales are float16's normal numbers, below that its smallest ones, then less than those
+    tokens = torch.randn(5, 32, 48, generator=torch.Generator().manual_seed(2)) * size
+    found = encode(tokens, name)
+    assert found.scales is not None and found.scales.shape == (5, 32) and torch.isfinite(found.scales).all()
+    scales = found.scales.double().numpy()[..., None]
+    largest = np.abs(tokens.double().numpy()).max(-1, keepdims=True)
+    assert (scales <= largest / levels * 1.001 + 2.0**-24).all()  # no coarser than it has to be
+    error = np.abs(decode_tokens(found, TokenCodec.parse(name)).double().numpy() - tokens.double().numpy())
+    assert (error <= scales * (0.5 + 1e-4)).all()
+
+
+def test_a_scale_that_rounds_down_is_raised() -> None:
+    # 127 * 2^-24 * 1.4: the scale would round to 2^-24, whose 127 steps end at 0.71 of the value
+    found = encode(torch.tensor([[[127 * 2.0**-24 * 1.4, 0.0]]]), "int8")
+    assert found.scales is not None and found.scales.tolist() == [[2.0**-23]]
+    assert found.values.tolist() == [[[round(127 * 1.4 / 2), 0]]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shapes_types_and_bytes_are_those_that_the_codec_says(name: str) -> None:
+    codec = TokenCodec.parse(name)
+    for tokens in (unit(5, 6, 16), unit(5, 6, 16).double(), unit(0, 6, 16)):
+        found = encode(tokens, name)
+        assert tuple(found.values.shape) == (len(tokens), *codec.stored_shape((6, 16)))
+        assert found.values.dtype == getattr(torch, codec.dtype)
+        assert (found.scales is not None) == codec.scaled
+        stored = found.values.nbytes + (0 if found.scales is None else found.scales.nbytes)
+        assert stored == len(tokens) * codec.bytes_per_section((6, 16))
+        assert decode_tokens(found, codec).shape == (len(tokens), 6 if codec.pooled is None else 3, 16)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_batch_equals_its_sections_one_by_one(name: str) -> None:
+    tokens = unit(7, 12, 24)
+    whole = encode(tokens, name)
+    for row in range(len(tokens)):
+        alone = encode(tokens[row : row + 1], name)
+        assert torch.equal(whole.values[row : row + 1], alone.values)
+        assert (whole.scales is None) == (alone.scales is None)
+        if whole.scales is not None and alone.scales is not None:
+            assert torch.equal(whole.scales[row : row + 1], alone.scales)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_max_sim_of_what_is_unpacked_is_that_of_what_is_decoded(name: str) -> None:
+    codec, queries = TokenCodec.parse(name), unit(1, 5, 24, seed=3)
+    found = encode(unit(6, 12, 24), name)
+    unpacked, decoded = unpack_tokens(found, codec), decode_tokens(found, codec)
+    [scores] = max_sim_spans(queries, StoredTokens(unpacked.values, unpacked.scales, np.array([0])), [0], [range(6)])
+    expected = np.einsum("nh,rmh->rnm", queries[0].double().numpy(), decoded.double().numpy()).max(-1).mean(-1)
+    assert scores == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf, 127 * 65600.0])
+def test_what_no_scale_fits_is_refused(wrong: float) -> None:
+    with pytest.raises(ValueError, match="tokens have values that are"):
+        encode(torch.tensor([[[1.0, wrong]]]), "int8")
+
+
+def test_nothing_that_is_not_finite_gets_a_sign() -> None:
+    with pytest.raises(ValueError, match="not finite"):
+        encode(torch.full((1, 1, 8), math.nan), "bit1")
