@@ -1,12 +1,10 @@
-"""Step 1's training batches, made by another process ahead of the steps that need them."""
+"""Step 1's training batches: flags with their descriptions, and designs."""
 
 from __future__ import annotations
 
 import functools
-import sys
-from collections.abc import Iterator
 
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
 
 from demo.pretraining.camera import Camera
 from demo.pretraining.design_batches import DesignBatch, DesignBatches
@@ -14,7 +12,6 @@ from demo.pretraining.flag_batches import FlagBatch, FlagBatches
 
 KNOWN, MADE_UP, CLEAN = 28, 52, 40  # flags per batch: of the knowledge base, random, and those with a clean drawing too
 DESIGNS = 96
-AHEAD = 4  # batches
 
 Batch = tuple[FlagBatch, DesignBatch]
 
@@ -41,31 +38,3 @@ class EncoderBatches(Dataset[Batch]):
         """The generators, made in the process that uses them: their scenes take 90 MB."""
         camera = Camera(self.size, self.seed)
         return FlagBatches(camera, KNOWN, MADE_UP, self.summaries, self.seed), DesignBatches(camera, DESIGNS, self.seed)
-
-
-class BatchStream:
-    """Batches by step, which must be asked for in order, from any first one.
-
-    Args:
-        batches: Makes them.
-        workers: Processes that make them; 0 makes each when it is asked for.
-    """
-
-    def __init__(self, batches: EncoderBatches, workers: int = 1):
-        self.batches, self.workers = batches, workers
-        self._made: Iterator[Batch] | None = None
-
-    def __call__(self, step: int) -> Batch:
-        """Returns the batch of `step`."""
-        if self._made is None:
-            self._made = iter(
-                DataLoader(
-                    self.batches,
-                    batch_size=None,
-                    sampler=range(step, sys.maxsize),
-                    num_workers=self.workers,
-                    prefetch_factor=AHEAD if self.workers else None,
-                    multiprocessing_context="spawn" if self.workers else None,
-                )
-            )
-        return next(self._made)

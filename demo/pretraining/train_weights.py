@@ -26,13 +26,13 @@ from demo.flags import load_flags
 from demo.photo import photograph
 from demo.pretraining.camera import Camera
 from demo.pretraining.design_batches import DesignBatches
-from demo.pretraining.encoder_batches import CLEAN, DESIGNS, KNOWN, MADE_UP, BatchStream, EncoderBatches
+from demo.pretraining.encoder_batches import CLEAN, DESIGNS, KNOWN, MADE_UP, EncoderBatches
 from demo.pretraining.flag_batches import corpus
+from demo.pretraining.fusion_batches import FusionBatches
+from demo.pretraining.fusion_model import FusionPretraining
 from demo.pretraining.generate import random_flag, similar_flag
-from demo.pretraining.imagined import write_world
+from demo.pretraining.stream import BatchStream
 from demo.questions import questions
-from evaluation.datasets import find_query_image, load
-from indexes.build import build_index
 from indexes.formats import read_knowledge_base
 from indexes.summarizers import ExtractiveSummarizer
 from retriever.models.encoder import ClipEncoder
@@ -42,10 +42,6 @@ from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 from training.config import Optimization
 from training.loop import train
 from training.losses import clip_loss, same_pairs
-from training.mine import mine_negatives
-from training.reranker.config import RerankerTrainingConfig
-from training.reranker.prepare import RerankerData
-from training.reranker.train import train_reranker
 from training.tokenizer import train_tokenizer
 
 VOCABULARY = 6000
@@ -109,35 +105,35 @@ def train_encoder(
     return out / "encoder"
 
 
-def train_fusion(out: Path, steps: int | None, minutes: float | None, seed: int = 0) -> Path:
-    """Trains a fusion encoder with the image tower of `out/encoder`; returns its folder, `out/fusion-run/fusion`."""
-    world = out / "world"
-    write_world(world, IMAGINED, PHOTOGRAPHS, QUESTIONS, seed)
+def train_fusion(out: Path, steps: int, seed: int = 0, learning_rate: float = 1e-3) -> Path:
+    """Trains a fusion encoder with the image tower of `out/encoder`; returns its folder, `out/fusion`."""
     encoder = ClipEncoder.load(out / "encoder")
-    kb, images = world / "kb_wiki.json", world / "images"
-    index = build_index(
-        kb, images, out / "index", summarizer=ExtractiveSummarizer(), encoder=encoder, fusion=None, name="world"
-    )
-    rows = load("evqa", world / "train.csv")
-
-    def query_image_of(image_id: str) -> Path | None:
-        return find_query_image(world / "queries", image_id)
-
-    mine_negatives(encoder, index, rows, query_image_of, out / "negatives.json")
     torch.manual_seed(seed)
-    start = QFormerFusion.create(encoder.model.vision_model, encoder.model.config, encoder.tokenizer, encoder.pixels)
-    start.save(out / "start")
-    data = RerankerData(
-        kb=kb, images=images, questions=rows, query_image_of=query_image_of, negatives=out / "negatives.json"
+    fusion = QFormerFusion.create(encoder.model.vision_model, encoder.model.config, encoder.tokenizer, encoder.pixels)
+    model = FusionPretraining(fusion)
+    batches = BatchStream(FusionBatches(encoder.pixels.size, seed))
+    unseen = FusionBatches(encoder.pixels.size, seed=-1)
+    held_out = [unseen[number] for number in range(2)]
+    metrics = train(
+        model,
+        lambda step, part: model.loss(batches(step), step),
+        out=out / "fusion-run",
+        optimization=Optimization(steps=steps, learning_rate=learning_rate, seed=seed),
+        validate=lambda: model.metrics(held_out),
+        validate_every=50,
+        save_every=50,
+        settings={"encoder": encoder.fingerprint},
     )
-    config = RerankerTrainingConfig(steps=steps, minutes=minutes, seed=seed)
-    return train_reranker(out / "start", data, out / "fusion-run", config).folder
+    model.center([unseen[number] for number in range(2, 10)])
+    fusion.save(out / "fusion")
+    (out / "fusion-run" / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+    return out / "fusion"
 
 
 def publish(out: Path, weights: Path) -> None:
     """Copies the models trained in `out` to `weights`, in half precision (docs/log.md says what that costs)."""
     ClipEncoder.load(out / "encoder").save(weights / "encoder", torch.float16)
-    QFormerFusion.load(out / "fusion-run" / "fusion").save(weights / "fusion", torch.float16)
+    QFormerFusion.load(out / "fusion").save(weights / "fusion", torch.float16)
     for part in ("encoder", "fusion"):
         shutil.copy(out / f"{part}-run" / "curve.png", weights / f"{part}-curve.png")
 

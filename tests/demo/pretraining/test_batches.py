@@ -6,8 +6,9 @@ import torch
 
 from demo.flags import load_flags
 from demo.pretraining import encoder_batches, fusion_batches
-from demo.pretraining.encoder_batches import BatchStream, EncoderBatches
+from demo.pretraining.encoder_batches import EncoderBatches
 from demo.pretraining.fusion_batches import DESIGNS, KNOWN, MADE_UP, SECTIONS, FusionBatches
+from demo.pretraining.stream import BatchStream
 
 
 def test_a_stream_begins_anywhere_and_equals_single_batches() -> None:

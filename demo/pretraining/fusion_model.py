@@ -1,0 +1,118 @@
+"""The model that the pretraining of step 2 optimizes: every question against the sections of the whole batch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from demo.pretraining.fusion_batches import KNOWN, MADE_UP, SECTIONS, FusionBatch
+from retriever.models.qformer import QFormerFusion
+
+TEMPERATURE = 0.05
+DIVERSITY = 1.0
+QUESTION_TOKENS = 32
+SECTION_TOKENS = (32, 32, 64, 64, 96)
+"""Longest section by step, in turn: a step takes as long as its longest text, and most of what there is to learn is in
+images."""
+
+
+class FusionPretraining(nn.Module):
+    """A fusion encoder whose tokens are centered by the batch while it trains.
+
+    Args:
+        fusion: The encoder; its image tower is frozen.
+    """
+
+    def __init__(self, fusion: QFormerFusion):
+        super().__init__()
+        self.fusion = fusion
+        self.fusion.vision.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> FusionPretraining:
+        """Sets training mode for all but the image tower, which is frozen; returns itself."""
+        super().train(mode)
+        self.fusion.vision.eval()
+        return self
+
+    def tokens(self, batch: FusionBatch, section_tokens: int) -> tuple[Tensor, Tensor]:
+        """Fuses questions [N, 32, H] and sections [N * SECTIONS, 32, H], not normalized."""
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            with torch.no_grad():
+                shown = self.fusion.pixels.normalize(torch.cat([batch.photographs, batch.keys]))
+                photographs, keys = self.fusion.vision(shown).last_hidden_state.float().chunk(2)
+            asked = self.fusion.fuse_tokens(photographs, *self.fusion.tokenize(batch.questions, QUESTION_TOKENS))
+            keys = keys.repeat_interleave(SECTIONS, dim=0)
+            told = self.fusion.fuse_tokens(keys, *self.fusion.tokenize(batch.sections, section_tokens))
+        return asked.float(), told.float()
+
+    def loss(self, batch: FusionBatch, step: int) -> Tensor:
+        """Returns equation 6's loss over the sections of the whole batch, and over its questions for each evidence.
+
+        The mean of each token over the batch is subtracted first: what all images and texts share would otherwise make
+        up most of every cosine. Tokens of a pair that are alike cost something, since MaxSim can do without
+        different ones: a vector of the whole image in all of them would tell images apart nearly as well.
+        """
+        asked, told = centered(*self.tokens(batch, SECTION_TOKENS[step % len(SECTION_TOKENS)]))
+        logits = max_sim(asked, told) / TEMPERATURE
+        logits = logits.masked_fill(batch.alike.repeat_interleave(SECTIONS, dim=1), -torch.inf)
+        every = torch.arange(len(logits))
+        evidence = every * SECTIONS
+        contrast = functional.cross_entropy(logits, evidence) + functional.cross_entropy(logits[:, evidence].T, every)
+        return contrast + DIVERSITY * (squared_within(asked) + squared_within(told)) / 2
+
+    @torch.no_grad()
+    def center(self, batches: list[FusionBatch]) -> None:
+        """Sets the means that the encoder subtracts from its tokens."""
+        assert self.fusion.token_mean is not None  # encoders made by `create` are centered
+        self.eval()
+        found = [torch.cat(self.tokens(batch, SECTION_TOKENS[-1])) for batch in batches]
+        self.fusion.token_mean += torch.cat(found).mean(dim=0, keepdim=True)
+
+    @torch.no_grad()
+    def metrics(self, batches: list[FusionBatch]) -> dict[str, float]:
+        """Returns shares of right entities, by kind, and of right sections, and the mean cosine within a pair."""
+        hits, evidence, cosines = [], [], []
+        for batch in batches:
+            asked, told = self.tokens(batch, SECTION_TOKENS[-1])
+            asked, told = centered(asked, told)
+            count = len(asked)
+            similarities = max_sim(asked, told).view(count, count, SECTIONS)
+            every = torch.arange(count)
+            hits.append(similarities.amax(-1).argmax(1) == every)
+            evidence.append(similarities[every, every].argmax(-1) == 0)
+            cosines.append(within(asked))
+        right = torch.stack(hits).float().mean(0)
+        known, flags = KNOWN, KNOWN + MADE_UP
+        return {
+            "known": float(right[:known].mean()),
+            "unknown": float(right[known:flags].mean()),
+            "designs": float(right[flags:].mean()),
+            "evidence": float(torch.stack(evidence).float().mean()),
+            "within": float(torch.stack(cosines).mean()),
+        }
+
+
+def centered(asked: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:
+    """Subtracts from each of the tokens [_, 32, H] its mean over both, and normalizes."""
+    mean = torch.cat([asked, told]).mean(dim=0, keepdim=True)
+    return functional.normalize(asked - mean, dim=-1), functional.normalize(told - mean, dim=-1)
+
+
+def max_sim(asked: Tensor, told: Tensor) -> Tensor:
+    """Returns equation 4's similarity of unit tokens [B, 32, H] and [N, 32, H], float32 [B, N]."""
+    return torch.einsum("bqh,nch->bnqc", asked, told).amax(-1).mean(-1)
+
+
+def squared_within(tokens: Tensor) -> Tensor:
+    """Returns the mean squared cosine of different unit tokens [N, 32, H] of the same pair, a scalar."""
+    count = tokens.shape[1]
+    cosines = tokens @ tokens.transpose(1, 2)
+    return (cosines.square().sum((1, 2)).mean() - count) / (count * (count - 1))
+
+
+def within(tokens: Tensor) -> Tensor:
+    """Returns the mean cosine of different unit tokens [N, 32, H] of the same pair, a scalar."""
+    count = tokens.shape[1]
+    cosines = tokens @ tokens.transpose(1, 2)
+    return (cosines.sum((1, 2)).mean() - count) / (count * (count - 1))

@@ -1,0 +1,41 @@
+"""Training batches made by another process ahead of the steps that need them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from torch.utils.data import DataLoader, Dataset
+
+Batch = TypeVar("Batch", covariant=True)
+
+AHEAD = 4  # batches
+
+
+class BatchStream(Generic[Batch]):
+    """Batches by step, which must be asked for in order, from any first one.
+
+    Args:
+        batches: Makes the batch of a step from the step alone.
+        workers: Processes that make them; 0 makes each when it is asked for.
+    """
+
+    def __init__(self, batches: Dataset[Batch], workers: int = 1):
+        self.batches, self.workers = batches, workers
+        self._made: Iterator[Batch] | None = None
+
+    def __call__(self, step: int) -> Batch:
+        """Returns the batch of `step`."""
+        if self._made is None:
+            self._made = iter(
+                DataLoader(
+                    self.batches,
+                    batch_size=None,
+                    sampler=range(step, sys.maxsize),
+                    num_workers=self.workers,
+                    prefetch_factor=AHEAD if self.workers else None,
+                    multiprocessing_context="spawn" if self.workers else None,
+                )
+            )
+        return next(self._made)
