@@ -89,3 +89,27 @@ def words(text: str) -> list[str]:
 def tokenize(text: str) -> tuple[str, ...]:
     """Splits `text` into stems, stop words removed."""
     return tuple(word for word in words(text) if word not in STOP_WORDS)
+
+
+_IMPLIED = tuple(
+    (re.compile(rf"\b(?:{cue})\b", re.IGNORECASE), tokenize(words))
+    for cue, words in {
+        r"how (?:long|wide|broad)": "length width long wide",
+        r"how (?:tall|high)": "height elevation tall high",
+        r"how (?:big|large)": "area size",
+        r"how (?:heavy|much .* weigh)": "weight mass",
+        r"how old": "age",
+        r"how many (?:people|inhabitants)": "population",
+        r"(?:who|company|brand) (?:makes?|made|produces?)": "manufacturer maker producer",
+    }.items()
+)
+
+
+def implied(question: str) -> list[str]:
+    """Returns the stems of what a question asks for without naming it.
+
+    Example:
+        >>> implied("How heavy is it?")
+        ['weight', 'mass']
+    """
+    return [word for cue, words in _IMPLIED if cue.search(question) for word in words]

@@ -105,10 +105,10 @@ class SpanModel:
             null += float(candidates.overview @ a["null"][i] + a["null_bias"][i])
         return total / len(a["classes"]), null / len(a["classes"])
 
-    def confidence(self, signs: Floats) -> float:
-        """Returns the probability that an answer is right, from what `outcome` says of it."""
+    def confidence(self, signs: Floats, surer: float = 0.0) -> float:
+        """Returns the probability that an answer is right, from what `outcome` says of it; `surer` adds log-odds."""
         a = self._arrays
-        return float(1 / (1 + np.exp(-(signs @ a["confidence"] + a["confidence_bias"][0]))))
+        return float(1 / (1 + np.exp(-(signs @ a["confidence"] + a["confidence_bias"][0] + surer))))
 
     @property
     def threshold(self) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from generators.reader.tokens import tokenize_text, word_set
 from retriever.deixis import without_deixis
-from retriever.lexical import STOP_WORDS
+from retriever.lexical import STOP_WORDS, implied
 
 _BE = word_set("is are was were be been 's")
 _DO = word_set("do does did has have had can could will would should may might must")
@@ -35,12 +35,13 @@ class AnalyzedQuestion:
     exact: frozenset[str]
 
 
-def analyze(question: str, rarity: Mapping[str, float]) -> AnalyzedQuestion:
+def analyze(question: str, rarity: Mapping[str, float], known: frozenset[str] = frozenset()) -> AnalyzedQuestion:
     """Analyzes a question.
 
     Args:
         question: The question.
         rarity: Stem -> inverse document frequency; a word that is missing is as rare as `rarity[""]`.
+        known: Stems of the evidence; words of it that the question implies are added to the question's.
     """
     tokens = tokenize_text(without_deixis(question))
     lower = tokens.lower
@@ -51,6 +52,7 @@ def analyze(question: str, rarity: Mapping[str, float]) -> AnalyzedQuestion:
         for word, low in zip(tokens.stems, lower, strict=True)
         if word and word not in STOP_WORDS and low not in _BE and low not in _DO
     }
+    words |= {word: rarity.get(word, rarity.get("", 1.0)) for word in implied(question) if word in known}
     return AnalyzedQuestion(
         kind,
         tokens.classes[focus] if focus >= 0 else "",

@@ -13,9 +13,12 @@ from pathlib import Path
 from generators.reader.features import candidates
 from generators.reader.model import WEIGHTS_FILE, SpanModel, outcome
 from generators.reader.question import analyze
-from generators.reader.rules import adjustments
+from generators.reader.rules import adjustments, follows_its_label
 from generators.reader.tokens import stems_of, tokenize_text
 from retriever.types import Evidence, Generation, GenerationRequest
+
+LABELED = 1.5
+"""Log-odds added for a value after its label: the confidence was fitted on prose, where such answers are rare."""
 
 
 class ExtractiveReader:
@@ -48,14 +51,15 @@ class ExtractiveReader:
         if evidence is None:
             return Generation(None, 0.0)
         tokens = tokenize_text(evidence.text)
-        asked = analyze(question, self._model.rarity)
+        asked = analyze(question, self._model.rarity, frozenset(tokens.stems))
         found = candidates(tokens, asked, self._model.rarity, stems_of(evidence.entity_title))
         if not len(found.first) or not asked.words or asked.kind == "yes/no":
             return Generation(None, 0.0)
         scores, null = self._model.scores(tokens, asked, found)
         scores = scores + adjustments(tokens, asked, found)
         best = int(scores.argmax())
-        confidence = self._model.confidence(outcome(scores, null, best, found))
+        surer = LABELED if follows_its_label(tokens, asked, int(found.first[best])) else 0.0
+        confidence = self._model.confidence(outcome(scores, null, best, found), surer)
         start, end = int(tokens.starts[found.first[best]]), int(tokens.ends[found.last[best]])
         if confidence < self.threshold:
             return Generation(None, confidence)

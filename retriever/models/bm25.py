@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -12,23 +11,10 @@ from itertools import pairwise
 import numpy as np
 
 from retriever.deixis import without_deixis
-from retriever.lexical import tokenize
+from retriever.lexical import implied, tokenize
 from retriever.types import FloatArray
 
 Term = str | tuple[str, str]
-
-_IMPLIED = tuple(  # what a question asks for without naming it
-    (re.compile(rf"\b(?:{cue})\b", re.IGNORECASE), tokenize(words))
-    for cue, words in {
-        r"how (?:long|wide|broad)": "length width long wide",
-        r"how (?:tall|high)": "height elevation tall high",
-        r"how (?:big|large)": "area size",
-        r"how (?:heavy|much .* weigh)": "weight mass",
-        r"how old": "age",
-        r"how many (?:people|inhabitants)": "population",
-        r"(?:who|company|brand) (?:makes?|made|produces?)": "manufacturer maker producer",
-    }.items()
-)
 
 
 class BM25:
@@ -72,8 +58,7 @@ class BM25:
         norms = self.k1 * (1 - self.b + self.b * lengths / max(float(lengths.mean()), 1.0))
         reachable = 0.0
         core = without_deixis(question)
-        implied = [word for cue, words in _IMPLIED if cue.search(core) for word in words]
-        for term in dict.fromkeys([*_terms(core), *implied]):
+        for term in dict.fromkeys([*_terms(core), *implied(core)]):
             frequency = np.array([count.get(term, 0) for count in counts], np.float32)
             containing = int(np.count_nonzero(frequency))
             if containing:

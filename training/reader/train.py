@@ -26,7 +26,7 @@ from training.reader.weights import Numbers, numbers_of, save
 
 FOLDS = 2
 """Parts of the articles in turn left out to fit the confidence."""
-SILENCE = 0.12
+SILENCE = 0.05
 """Share of the answerable questions that the threshold leaves unanswered."""
 
 
@@ -150,7 +150,7 @@ def main() -> None:
     confidence = 1 / (1 + np.exp(-(signs @ weights + bias)))
     print(report(f1, exact, answerable, confidence), flush=True)
     networks = [train(data, numbers, args.seed + i, args.epochs) for i in range(args.networks)]
-    threshold = float(np.quantile(confidence[answerable], SILENCE))
+    threshold = round(float(np.quantile(confidence[answerable], SILENCE)), 3)
     save(args.out, networks, numbers, weights, bias, threshold)
     print(f"{args.out}: {args.out.stat().st_size / 1024:.0f} KiB, {time.perf_counter() - start:.0f} s")
 
