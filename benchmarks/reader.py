@@ -77,7 +77,7 @@ def by_overlap(questions: Sequence[SpanQuestion], reader: ExtractiveReader) -> N
         exact.append(float(answer is not None and text in references))
         f1.append(max(overlap(text, reference) for reference in references))
     print(f"{len(exact)} answerable questions: exact match {np.mean(exact):.3f}, F1 {np.mean(f1):.3f}")
-    print(f"unanswered: {np.mean(silent):.3f} of them, {np.mean(other or [0.0]):.3f} of {len(other)} others")
+    print(f"unanswered: {np.mean(silent):.3f} of them, {np.mean(other or [False]):.3f} of {len(other)} others")
     print(f"{np.median(times):.2f} ms a question (median), {np.quantile(times, 0.95):.2f} ms (p95)")
 
 
@@ -93,7 +93,7 @@ def section_recall(questions: Sequence[SpanQuestion], reranker: BM25) -> None:
             texts = [section_passage(question.article, "", passage) for passage in passages]
             [scores] = reranker.score([question.question], [texts])
             found.append(passages[int(scores.argmax())] == question.passage)
-    print(f"section recall@1 within the article: {np.mean(found or [0.0]):.3f} of {len(found)}")
+    print(f"section recall@1 within the article: {np.mean(found or [False]):.3f} of {len(found)}")
 
 
 def main() -> None:

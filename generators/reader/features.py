@@ -270,7 +270,8 @@ def _rest(
     contents = np.maximum(spans.sum(flags["content"]), 1)
 
     def per_clause(values: Floats | Flags) -> NDArray[np.float64]:
-        return np.bincount(tokens.clause, tokens.label * values, minlength=len(matched.clauses))[clause]
+        counts = np.bincount(tokens.clause, tokens.label * values, minlength=len(matched.clauses))
+        return np.asarray(counts[clause], np.float64)
 
     labels, cover = per_clause(tokens.label), per_clause(matched.weight)
     opens = spans.has_before & _are(tokens, frozenset(":"))[spans.before]

@@ -103,7 +103,7 @@ class SpanModel:
             hidden = np.maximum(np.maximum(hidden, 0) @ a["second"][i].T + a["second_bias"][i], 0)
             total += hidden @ a["last"][i] + a["last_bias"][i]
             null += float(candidates.overview @ a["null"][i] + a["null_bias"][i])
-        return total / len(a["classes"]), null / len(a["classes"])
+        return np.asarray(total / len(a["classes"]), np.float32), null / len(a["classes"])
 
     def confidence(self, signs: Floats, surer: float = 0.0) -> float:
         """Returns the probability that an answer is right, from what `outcome` says of it; `surer` adds log-odds."""
@@ -118,7 +118,7 @@ class SpanModel:
 
 @lru_cache(maxsize=4)
 def _load(path: Path) -> SpanModel:
-    with safe_open(path, framework="numpy") as file:  # type: ignore[no-untyped-call]
+    with safe_open(path, framework="numpy") as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
         names = {name: json.loads(text) for name, text in file.metadata().items() if text[:1] == "["}
     rarity = dict(zip(names["words"], arrays.pop("rarity").tolist(), strict=True))

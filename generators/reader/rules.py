@@ -44,7 +44,7 @@ def _narrowed(allowed: Flags, wanted: Flags) -> Flags:
     return both if both.any() else allowed
 
 
-def _count(flags: Flags, found: Candidates) -> np.ndarray:  # type: ignore[type-arg]
+def _count(flags: Flags, found: Candidates) -> np.ndarray:
     total = np.concatenate([[0], np.cumsum(flags)])
     return np.asarray(total[found.last + 1] - total[found.first])
 

@@ -39,7 +39,7 @@ class Example(NamedTuple):
     part: int
     answerable: bool
     candidates: Candidates
-    features: np.ndarray  # type: ignore[type-arg]
+    features: np.ndarray
     around: Ints
     asked: tuple[int, int]
     f1: Floats
@@ -101,7 +101,7 @@ def _worth_comparing(tokens: Tokens, found: Candidates, references: Sequence[str
 
 def joined(chosen: Sequence[Example], rng: np.random.Generator | None = None) -> Batch:
     """Joins examples to a batch; with `rng`, only good candidates and a draw of the others."""
-    columns: list[list[np.ndarray]] = [[] for _ in range(5)]  # type: ignore[type-arg]
+    columns: list[list[np.ndarray]] = [[] for _ in range(5)]
     for number, example in enumerate(chosen):
         rows, stands_for = np.arange(len(example.f1)), np.ones(len(example.f1), np.float32)
         if rng is not None and len(rows) > DRAWN:
@@ -114,9 +114,13 @@ def joined(chosen: Sequence[Example], rng: np.random.Generator | None = None) ->
         parts = (example.features[rows].astype(np.float32), example.around[rows], np.full(len(rows), number))
         for column, part in zip(columns, (*parts, example.quality[rows], stands_for), strict=True):
             column.append(part)
-    tensors = [torch.from_numpy(np.concatenate(column)) for column in columns]
+    features, around, question, quality, stands = (torch.from_numpy(np.concatenate(column)) for column in columns)
     return Batch(
-        *tensors,
+        features,
+        around,
+        question,
+        quality,
+        stands,
         torch.tensor([example.asked[0] for example in chosen]),
         torch.tensor([example.asked[1] for example in chosen]),
         torch.from_numpy(np.stack([example.candidates.overview for example in chosen])),

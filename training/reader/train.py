@@ -66,7 +66,7 @@ def train(data: Sequence[Example], numbers: Numbers, seed: int, epochs: int) -> 
             chosen += [none[i] for i in rng.integers(len(none), size=extra)] if none else []
             loss = _loss(network, joined(chosen, rng))
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimizer.step()
             schedule.step()
@@ -89,7 +89,7 @@ def _logsumexp(values: torch.Tensor, group: torch.Tensor, groups: int) -> torch.
 
 
 @torch.no_grad()
-def signs_of(networks: Sequence[Network], example: Example) -> tuple[np.ndarray, float, bool]:  # type: ignore[type-arg]
+def signs_of(networks: Sequence[Network], example: Example) -> tuple[np.ndarray, float, bool]:
     """Returns what the confidence is computed from, the quality of the answer, and whether it is an exact match."""
     results = [network(joined([example])) for network in networks]
     scores = np.mean([result[0].numpy() for result in results], 0)
@@ -98,7 +98,7 @@ def signs_of(networks: Sequence[Network], example: Example) -> tuple[np.ndarray,
     return outcome(scores, null, best, example.candidates), float(example.f1[best]), bool(example.exact[best])
 
 
-def fit_confidence(signs: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:  # type: ignore[type-arg]
+def fit_confidence(signs: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
     """Fits a logistic regression with a small ridge by Newton's method; returns weights and bias."""
     mean, scale = signs.mean(0), signs.std(0) + 1e-3
     inputs = np.hstack([(signs - mean) / scale, np.ones((len(signs), 1))])
@@ -110,7 +110,7 @@ def fit_confidence(signs: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, fl
     return weights[:-1] / scale, float(weights[-1] - (weights[:-1] * mean / scale).sum())
 
 
-def report(f1: np.ndarray, exact: np.ndarray, answerable: np.ndarray, confidence: np.ndarray) -> str:  # type: ignore[type-arg]
+def report(f1: np.ndarray, exact: np.ndarray, answerable: np.ndarray, confidence: np.ndarray) -> str:
     """Returns a line per threshold: what is left unanswered of both kinds of questions, and the scores."""
     lines = [f"always: EM {exact[answerable].mean():.3f} F1 {f1[answerable].mean():.3f}"]
     for share in (0.05, 0.1, 0.12, 0.15, 0.2, 0.3):

@@ -73,7 +73,7 @@ def test_numpy_computes_what_torch_does(tmp_path: Path) -> None:
     [example] = examples(source[:1], numbers)
     with torch.no_grad():
         results = [network(joined([example])) for network in networks]
-    save(tmp_path / "w.safetensors", networks, numbers, np.zeros(17), 0.0, 0.5)
+    save(tmp_path / "w.safetensors", networks, numbers, np.zeros(17, np.float32), 0.0, 0.5)
     model = SpanModel.load(tmp_path / "w.safetensors")
     tokens, question = tokenize_text(passage(0)), analyze("Who built it?", model.rarity)
     found = candidates(tokens, question, model.rarity, stems_of("Tower"))
