@@ -1,38 +1,38 @@
-"""Measures the extractive reader on the gold evidence, per wording, by rules like InfoSeek's.
+"""Measures the extractive reader on the right section, and how often BM25 finds that section.
 
-    python -m benchmarks.reader --evqa questions.csv [--half seen|unseen] [--errors 3]
+    python -m benchmarks.reader --evqa questions.csv [--errors 3]
+    python -m benchmarks.reader --squad dev-v2.0.json xquad.en.json [--blind]
 
 `questions.csv` has the columns of Encyclopedic-VQA with `evidence` filled. An answer is right if it equals a reference
-after normalization or, for a reference that is a number, if its first number is within 10 % of it.
+after normalization or, for a reference that is a number, if its first number is within 10 % of it. Files in SQuAD's
+format are measured by exact match and F1, an abstention counting 0, and by the share of questions left unanswered,
+among those with an answer and among the others. `--blind` keeps the articles that the weights were not trained on.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import re
-import string
 import time
-import zlib
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from generators.reader.reader import ExtractiveReader
+from retriever.models.bm25 import BM25
+from retriever.texts import section_passage
 from retriever.types import Evidence
+from training.reader.questions import SpanQuestion, normalize, overlap, read_evqa, read_squad, share_of
+
+FEW = 10
+"""Articles with fewer paragraphs are not searched: XQuAD has five of each."""
 
 
-def normalize(text: str) -> str:
-    text = "".join(letter for letter in text.lower() if letter not in string.punctuation)
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
-
-
-def is_number(text: str) -> bool:
-    return re.fullmatch(r"-?\d+(\.\d+)?", text) is not None
-
-
-def correct(answer: str | None, references: list[str]) -> bool:
+def correct(answer: str | None, references: Sequence[str]) -> bool:
     for reference in references:
-        if is_number(reference):
+        if re.fullmatch(r"-?\d+(\.\d+)?", reference):
             found = re.search(r"-?\d+(?:\.\d+)?", (answer or "0").replace(",", ""))
             if found and abs(float(found[0]) - float(reference)) <= 0.1 * abs(float(reference)):
                 return True
@@ -41,42 +41,82 @@ def correct(answer: str | None, references: list[str]) -> bool:
     return False
 
 
-def half_of(wording: str) -> str:
-    return "seen" if zlib.crc32(wording.encode()) % 2 else "unseen"
+def by_wording(questions: Sequence[SpanQuestion], reader: ExtractiveReader, errors: int) -> None:
+    asked, right, silent = Counter[str](), Counter[str](), Counter[str]()
+    wrong = defaultdict[str, dict[tuple[str, str], str]](dict)
+    cache = dict[tuple[str, str], str | None]()
+    for question in questions:
+        key, wording = (question.question, question.passage), question.question
+        if key not in cache:
+            cache[key] = reader.read(wording, Evidence("", question.article, "", question.passage)).answer
+        asked[wording] += 1
+        silent[wording] += cache[key] is None
+        if correct(cache[key], [answer.text for answer in question.answers]):
+            right[wording] += 1
+        else:
+            wrong[wording][question.article, question.answers[0].text] = str(cache[key])
+    for wording, count in sorted(asked.items(), key=lambda item: right[item[0]] / item[1]):
+        print(f"{right[wording] / count:5.2f} {count:5d} silent {silent[wording]:4d}  {wording}")
+        for (title, gold), answer in list(wrong[wording].items())[:errors]:
+            print(f"             {title}: {answer!r} for {gold!r}")
+    print(f"{right.total() / max(len(questions), 1):.3f} of {len(questions)}")
+
+
+def by_overlap(questions: Sequence[SpanQuestion], reader: ExtractiveReader) -> None:
+    exact, f1, silent, other, times = list[float](), list[float](), list[bool](), list[bool](), list[float]()
+    for question in questions:
+        start = time.perf_counter()
+        answer = reader.read(question.question, Evidence("", question.article, "", question.passage)).answer
+        times.append(1e3 * (time.perf_counter() - start))
+        if not question.answers:
+            other.append(answer is None)
+            continue
+        text = normalize(answer or "")
+        references = [normalize(reference.text) for reference in question.answers]
+        silent.append(answer is None)
+        exact.append(float(answer is not None and text in references))
+        f1.append(max(overlap(text, reference) for reference in references))
+    print(f"{len(exact)} answerable questions: exact match {np.mean(exact):.3f}, F1 {np.mean(f1):.3f}")
+    print(f"unanswered: {np.mean(silent):.3f} of them, {np.mean(other or [False]):.3f} of {len(other)} others")
+    print(f"{np.median(times):.2f} ms a question (median), {np.quantile(times, 0.95):.2f} ms (p95)")
+
+
+def section_recall(questions: Sequence[SpanQuestion], reranker: BM25) -> None:
+    articles: dict[str, list[str]] = {}
+    for question in questions:
+        articles.setdefault(question.article, []).append(question.passage)
+    sections = {title: list(dict.fromkeys(passages)) for title, passages in articles.items()}
+    found = list[bool]()
+    for question in questions:
+        passages = sections[question.article]
+        if question.answers and len(passages) >= FEW:
+            texts = [section_passage(question.article, "", passage) for passage in passages]
+            [scores] = reranker.score([question.question], [texts])
+            found.append(passages[int(scores.argmax())] == question.passage)
+    print(f"section recall@1 within the article: {np.mean(found or [False]):.3f} of {len(found)}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--evqa", type=Path, required=True, help="question file with evidence")
-    parser.add_argument("--half", choices=["seen", "unseen"], help="only the wordings of one half")
-    parser.add_argument("--errors", type=int, default=0, help="wrong answers to print per wording")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--evqa", type=Path, help="question file with evidence")
+    source.add_argument(
+        "--squad", type=Path, nargs="+", help="files in SQuAD's format; the first one counts for an article"
+    )
+    parser.add_argument("--blind", action="store_true", help="only articles that the weights were not trained on")
+    parser.add_argument("--weights", type=Path, help="other weights than the shipped ones")
+    parser.add_argument("--errors", type=int, default=0, help="wrong answers to print per wording (--evqa)")
     args = parser.parse_args()
-    with args.evqa.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["evidence"]]
-    rows = [row for row in rows if args.half in (None, half_of(row["question"]))]
-    reader, cache = ExtractiveReader(), dict[tuple[str, str], str | None]()
-    asked, right, silent = Counter[str](), Counter[str](), Counter[str]()
-    wrong = defaultdict[str, dict[tuple[str, str], str]](dict)
-    start = time.perf_counter()
-    for row in rows:
-        key, wording = (row["question"], row["evidence"]), row["question"]
-        if key not in cache:
-            evidence = Evidence("", row["wikipedia_title"], row["evidence_section_title"], row["evidence"])
-            cache[key] = reader.read(wording, evidence).answer
-        answer, references = cache[key], row["answer"].split("|")
-        asked[wording] += 1
-        silent[wording] += answer is None
-        if correct(answer, references):
-            right[wording] += 1
-        else:
-            wrong[wording][row["wikipedia_title"], row["answer"]] = str(answer)
-    seconds = time.perf_counter() - start
-    for wording, count in sorted(asked.items(), key=lambda item: right[item[0]] / item[1]):
-        print(f"{right[wording] / count:5.2f} {count:5d} silent {silent[wording]:4d}  {wording}")
-        for (title, gold), answer in list(wrong[wording].items())[: args.errors]:
-            print(f"             {title}: {answer!r} for {gold!r}")
-    accuracy = sum(right.values()) / max(len(rows), 1)
-    print(f"{accuracy:.3f} of {len(rows)}; {1e3 * seconds / max(len(cache), 1):.2f} ms each")
+    reader = ExtractiveReader(weights=args.weights) if args.weights else ExtractiveReader()
+    if args.evqa:
+        by_wording(list(read_evqa(args.evqa)), reader, args.errors)
+        return
+    questions, seen = list[SpanQuestion](), dict[str, int]()
+    for number, path in enumerate(args.squad):
+        questions += [question for question in read_squad(path) if seen.setdefault(question.article, number) == number]
+    questions = [question for question in questions if not (args.blind and share_of(question.article))]
+    by_overlap(questions, reader)
+    section_recall(questions, BM25())
 
 
 if __name__ == "__main__":

@@ -23,7 +23,6 @@ from llm.chat import ChatClient
 from llm.context import Cut, cut_characters, token_cut
 from omgm.downloads.hub import local_folder
 from omgm.profile import GeneratorSettings, Profile, SummarizerSettings
-from retriever.lexical import load_synonyms
 from retriever.models.bm25 import BM25
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
 from retriever.models.encoder import ClipEncoder
@@ -61,7 +60,7 @@ def build_fusion(profile: Profile) -> FusionEncoder:
 def build_text_reranker(profile: Profile) -> TextReranker:
     """Loads the model of step 3."""
     if profile.sections.kind == "bm25":
-        return BM25(synonyms=load_synonyms())
+        return BM25()
     load = CrossEncoderReranker.load if profile.sections.kind == "cross_encoder" else FlagReranker.load
     return load(model_folder(profile, "sections"), *placement(profile), profile.sections.max_tokens)
 

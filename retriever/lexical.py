@@ -1,21 +1,10 @@
-"""Words as the lexical models see them: stems, stop words, synonyms, and the concepts of a question."""
+"""Words as the lexical models see them: folded, stemmed, stop words marked."""
 
 from __future__ import annotations
 
 import re
-import tomllib
 import unicodedata
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-
-Phrase = tuple[str, ...]
-Synonyms = Mapping[str, tuple[str, ...]]
-
-SYNONYMS_FILE = Path(__file__).with_name("models") / "synonyms.toml"
-MAX_PHRASE = 5
-"""Longest phrase that is looked up in a synonym table, in words."""
 
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?:'[^\W\d_]+)?", re.UNICODE)
 _SUFFIXES = (  # (suffix, replacement, shortest stem); the first match is applied
@@ -25,19 +14,23 @@ _SUFFIXES = (  # (suffix, replacement, shortest stem); the first match is applie
     ("ings", "", 3), ("ing", "", 3), ("edly", "", 4), ("ed", "", 3), ("ions", "", 5), ("ion", "", 5), ("ers", "", 5),
     ("er", "", 5), ("ous", "", 5), ("ily", "y", 3), ("ly", "", 4),
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Concept:
-    """A concept of a question with the phrases that express it, as stems.
-
-    Attributes:
-        phrases: Equivalent phrases, stop words removed.
-        literal: How many of them, counted from the first, are the question's own words (0 or 1).
-    """
-
-    phrases: tuple[Phrase, ...]
-    literal: int = 1
+_SAME = {  # irregular forms, and units by their symbols
+    form: stem
+    for line in (
+        "km kilometer kilometers kilometre kilometres|m meter meters metre metres|cm centimeter centimeters centimetre",
+        "cm centimetres|mm millimeter millimeters millimetre millimetres|kg kilogram kilograms kilo kilos|g gram grams",
+        "mi mile miles|ft foot feet|l liter liters litre litres|ml milliliter millilitre milliliters",
+        "write wrote written|build built|found founded|begin began begun|give gave given|take took taken|know knew",
+        "know known|make made makes|win won|lead led|sell sold|lay laid lays|grow grew grown|speak spoke spoken",
+        "sing sang sung",
+        "eat ate eaten|hold held|become became|come came|fight fought|find finds|lose lost|draw drew drawn|say said",
+        "choose chose chosen|die died death|child children|man men|woman women|person people",
+        "teach taught|buy bought|bring brought|think thought|fall fell fallen|rise rose risen|run ran|wear wore worn",
+    )
+    for group in line.split("|")
+    for stem, *forms in [group.split()]
+    for form in (stem, *forms)
+}
 
 
 def fold(text: str) -> str:
@@ -55,6 +48,8 @@ def stem(word: str) -> str:
         ['govern', 'govern', 'city', 'manufactur']
     """
     word = word.removesuffix("'s").replace("'", "")
+    if word in _SAME:
+        return _SAME[word]
     if len(word) <= 3 or word[0].isdigit():
         return word
     if word.endswith("ies"):
@@ -96,69 +91,25 @@ def tokenize(text: str) -> tuple[str, ...]:
     return tuple(word for word in words(text) if word not in STOP_WORDS)
 
 
-@lru_cache(maxsize=8)
-def load_synonyms(path: Path = SYNONYMS_FILE) -> dict[str, tuple[str, ...]]:
-    """Loads a synonyms file as a table: phrase -> phrases that may replace it in a text.
+_IMPLIED = tuple(
+    (re.compile(rf"\b(?:{cue})\b", re.IGNORECASE), tokenize(words))
+    for cue, words in {
+        r"how (?:long|wide|broad)": "length width long wide",
+        r"how (?:tall|high)": "height elevation tall high",
+        r"how (?:big|large)": "area size",
+        r"how (?:heavy|much .* weigh)": "weight mass",
+        r"how old": "age",
+        r"how many (?:people|inhabitants)": "population",
+        r"(?:who|company|brand) (?:makes?|made|produces?)": "manufacturer maker producer",
+    }.items()
+)
 
-    The file has `groups` of interchangeable phrases and a table of `cues`, which map a phrase of a question to phrases
-    of a text, one way. A cue's key ends in "?" in the returned table: its own words are not searched for in a text.
 
-    Raises:
-        ValueError: The file does not have this form.
+def implied(question: str) -> list[str]:
+    """Returns the stems of what a question asks for without naming it.
+
+    Example:
+        >>> implied("How heavy is it?")
+        ['weight', 'mass']
     """
-    with path.open("rb") as file:
-        data = tomllib.load(file)
-    table: dict[str, tuple[str, ...]] = {}
-    try:
-        entries = [(phrase, group.split("|")) for group in data["groups"] for phrase in group.split("|")]
-        entries += [(f"{cue}?", phrases.split("|")) for cue, phrases in data["cues"].items()]
-    except (KeyError, AttributeError, TypeError) as error:
-        raise ValueError(
-            f"{path}: must have a list 'groups' and a table 'cues' of strings, their phrases separated by '|'"
-        ) from error
-    for phrase, others in entries:
-        known = table.get(phrase, ())
-        table[phrase] = known + tuple(other for other in others if other != phrase and other not in known)
-    return table
-
-
-class Lexicon:
-    """Finds the concepts of questions, using a synonym table (phrase -> phrases that may replace it)."""
-
-    def __init__(self, synonyms: Synonyms | None = None) -> None:
-        self._table: dict[Phrase, Concept] = {}
-        for phrase, others in (synonyms or {}).items():
-            key = tuple(words(phrase))
-            own = () if phrase.endswith("?") else tokenize(phrase)
-            phrases = dict.fromkeys(([own] if own else []) + [tokenize(other) for other in others])
-            if known := self._table.get(key):
-                phrases = dict.fromkeys((*known.phrases, *phrases))
-            phrases.pop((), None)
-            self._table[key] = Concept(tuple(phrases), known.literal if known else int(bool(own)))
-
-    def concepts(self, text: str) -> tuple[Concept, ...]:
-        """Returns the concepts of `text`: its longest known phrases, and every other word that is not a stop word."""
-        return _concepts(self, text)
-
-    def find(self, text: str) -> tuple[Concept, ...]:
-        """Computes `concepts` without the cache."""
-        stems = words(text)
-        found: dict[Concept, None] = {}
-        start = 0
-        while start < len(stems):
-            for length in range(min(MAX_PHRASE, len(stems) - start), 0, -1):
-                concept = self._table.get(tuple(stems[start : start + length]))
-                if concept is not None:
-                    break
-            else:
-                length, word = 1, stems[start]
-                concept = None if word in STOP_WORDS else Concept(((word,),))
-            if concept is not None:
-                found[concept] = None
-            start += length
-        return tuple(found)
-
-
-@lru_cache(maxsize=4096)
-def _concepts(lexicon: Lexicon, text: str) -> tuple[Concept, ...]:
-    return lexicon.find(text)
+    return [word for cue, words in _IMPLIED if cue.search(question) for word in words]

@@ -1,55 +1,39 @@
 """The extractive reader, the generator of the embedded profile: answers with a short span of the evidence.
 
-The evidence is split into fields (`fields.py`), the question is analyzed (`question.py`), every relevant field yields
-candidate answers (`answers.py`), and the best one is the answer unless it scores below the threshold.
+Every span of up to twelve words is a candidate (`features.py`); a small trained model scores them (`model.py`,
+`training/reader`), a few rules bind numbers and colors (`rules.py`), and the best one is the answer unless the model is
+not confident enough.
 """
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
-from generators.reader.answers import AnswerSpan, labeled_answers, prose_answers
-from generators.reader.fields import Field, fields
-from generators.reader.question import AnalyzedQuestion, analyze
-from generators.reader.spans import UNITS, numbers
-from retriever.lexical import Lexicon, Synonyms, load_synonyms, tokenize
+from generators.reader.features import candidates
+from generators.reader.model import WEIGHTS_FILE, SpanModel, outcome
+from generators.reader.question import analyze
+from generators.reader.rules import adjustments, follows_its_label
+from generators.reader.tokens import stems_of, tokenize_text
 from retriever.types import Evidence, Generation, GenerationRequest
 
-NEUTRAL = frozenset(
-    tokenize("total name title overall number description noun conventional short form average type note year rate")
-)
-"""Words of a label that cost nothing when the question lacks them."""
-SYNONYM = 0.85
-"""Weight of a synonym relative to the question's own word."""
-MENTION = 0.35
-"""Weight of a word in a field's value relative to the same word in its label."""
-IN_SENTENCE = 0.95
-"""Weight of a word in a sentence relative to the same word in a label."""
-IMPLIED = 0.75
-"""Weight of a unit that implies the dimension asked for ("446,550 square kilometres": an area)."""
-LEAST_RELEVANCE = 0.3
-"""Fields below it yield no candidates."""
-RANK_PENALTY = 0.002
-"""Subtracted per field, so the earlier of two equal answers wins."""
-_MEASURES = {"area": "area", "length": "length", "mass": "mass", "time": "ag", "count": "popul", "share": "percentag"}
+LABELED = 1.5
+"""Log-odds added for a value after its label: the confidence was fitted on prose, where such answers are rare."""
 
 
 class ExtractiveReader:
-    """Answers with a span of the evidence; a `Generator` without weights.
+    """Answers with a span of the evidence; a `Generator` that needs no language model.
 
     Args:
-        threshold: Score below which it abstains; good answers score 1.2 to 1.8.
-        synonyms: Phrase -> phrases that may replace it in a text; the shipped table by default.
+        threshold: Confidence below which it abstains; by default that of the weights.
+        weights: The model's weights.
     """
 
     name = "extractive-reader"
 
-    def __init__(self, threshold: float = 0.8, synonyms: Synonyms | None = None) -> None:
-        self.threshold = threshold
-        self._lexicon = Lexicon(load_synonyms() if synonyms is None else synonyms)
+    def __init__(self, threshold: float | None = None, weights: Path = WEIGHTS_FILE) -> None:
+        self._model = SpanModel.load(weights)
+        self.threshold = self._model.threshold if threshold is None else threshold
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Returns one answer per request."""
@@ -63,66 +47,20 @@ class ExtractiveReader:
         yield generation
 
     def read(self, question: str, evidence: Evidence | None) -> Generation:
-        """Returns the best span of the evidence, or an abstention with its (low) confidence."""
-        if evidence is None or not evidence.text.strip():
+        """Returns the best span of the evidence, or an abstention; the confidence estimates that the span is right."""
+        if evidence is None:
             return Generation(None, 0.0)
-        analyzed = analyze(question, self._lexicon)
-        candidates = [
-            replace(answer, score=answer.score - RANK_PENALTY * rank)
-            for rank, field in enumerate(fields(evidence.text))
-            for answer in _answers(evidence, field, analyzed)
-        ]
-        best = max(candidates, key=lambda answer: answer.score, default=None)
-        if best is None:
+        tokens = tokenize_text(evidence.text)
+        asked = analyze(question, self._model.rarity, frozenset(tokens.stems))
+        found = candidates(tokens, asked, self._model.rarity, stems_of(evidence.entity_title))
+        if not len(found.first) or not asked.words or asked.kind == "yes/no":
             return Generation(None, 0.0)
-        confidence = 1 / (1 + math.exp(-5 * (best.score - self.threshold)))
-        if best.score < self.threshold:
+        scores, null = self._model.scores(tokens, asked, found)
+        scores = scores + adjustments(tokens, asked, found)
+        best = int(scores.argmax())
+        surer = LABELED if follows_its_label(tokens, asked, int(found.first[best])) else 0.0
+        confidence = self._model.confidence(outcome(scores, null, best, found), surer)
+        start, end = int(tokens.starts[found.first[best]]), int(tokens.ends[found.last[best]])
+        if confidence < self.threshold:
             return Generation(None, confidence)
-        return Generation(best.text, confidence, (best.span.start, best.span.end))
-
-
-def _answers(evidence: Evidence, field: Field, question: AnalyzedQuestion) -> Iterator[AnswerSpan]:
-    """Yields the candidate answers of a field, the field's relevance included in their scores."""
-    relevance = _relevance(evidence.text, field, question)
-    if relevance > LEAST_RELEVANCE:
-        candidates = prose_answers if field.prose else labeled_answers
-        for answer in candidates(evidence, field, question):
-            yield replace(answer, score=answer.score + relevance)
-
-
-def _relevance(text: str, field: Field, question: AnalyzedQuestion) -> float:
-    """Scores how much of the question a field covers, 0 to 1, plus up to 0.5 if its labels say nothing else."""
-    value = frozenset(tokenize(text[field.span.start : field.span.end]))
-    measured = {UNITS[number.unit][0] for number in numbers(text, field.span) if number.unit} & _MEASURES.keys()
-    labels = [frozenset(tokenize(label)) for label in field.labels]
-    path = frozenset().union(*labels)
-    covered, whole, used = 0.0, 0.0, set[str]()
-    for concept, weight in question.concepts:
-        best = 0.0
-        for i, phrase in enumerate(concept.phrases):
-            quality = 1.0 if i < concept.literal else SYNONYM
-            if path.issuperset(phrase):
-                used.update(phrase)
-                best = max(best, quality)
-            elif (path | value).issuperset(phrase):
-                best = max(best, quality * (IN_SENTENCE if field.prose else MENTION))
-        if question.dimension in measured and (_MEASURES[question.dimension],) in concept.phrases:
-            best = max(best, IMPLIED)
-        covered += weight * best
-        whole += weight
-    if not whole:
-        return 0.0
-    return covered / whole + (0.0 if field.prose else 0.5 * _precision(field.labels, used))
-
-
-def _precision(labels: Sequence[str], used: set[str]) -> float:
-    """Returns the share of the labels' words that the question used; of "Manufacturer and volume", the better half."""
-    matched = spare = 0.0
-    for depth, label in enumerate(labels):
-        parts = [
-            frozenset(tokenize(part)) for part in re.split(r"\s+(?:and|or)\s+|/|,", re.sub(r"\([^)]*\)", "", label))
-        ]
-        part = max(parts, key=lambda words: len(words & used) / (len(words) or 1))
-        matched += len(part & used)
-        spare += len(part - used - NEUTRAL) * (1.0 if depth == len(labels) - 1 else 0.7)
-    return matched / (matched + spare) if matched else 0.0
+        return Generation(evidence.text[start:end], confidence, (start, end))

@@ -38,7 +38,7 @@ def test_contents(unpacked: Path) -> None:
         "serving/page.html",
         "evaluation/report.html",
         "evaluation/tables/paper.toml",
-        "retriever/models/synonyms.toml",
+        "generators/reader/weights.safetensors",
         "demo/flags.toml",
         "demo/countries.csv",
     ):

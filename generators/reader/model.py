@@ -1,0 +1,129 @@
+"""The reader's trained model: small networks that score candidate spans, and a calibrated confidence (numpy)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from safetensors import safe_open
+
+from generators.reader.features import Candidates, Floats
+from generators.reader.question import AnalyzedQuestion
+from generators.reader.tokens import Ints, Tokens, suffix_class
+
+WEIGHTS_FILE = Path(__file__).with_name("weights.safetensors")
+AROUND = (-2, -1, 0, 0, 1, 2)
+"""Tokens of which the model sees the class: the two before a span, its first and last one, the two after it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """What the model knows by name: word classes, kinds of questions, and nouns that are asked for."""
+
+    classes: Mapping[str, int]
+    kinds: Mapping[str, int]
+    focuses: Mapping[str, int]
+
+    def around(self, tokens: Tokens, candidates: Candidates) -> Ints:
+        """Returns the classes around each candidate, [n, 6]."""
+        edge, count = len(self.classes), len(tokens.classes)
+        ids = np.array([self._of(self.classes, word) for word in tokens.classes] + [edge], np.int64)
+        columns = []
+        for i, shift in enumerate(AROUND):
+            place = (candidates.first if i < 3 else candidates.last) + shift
+            columns.append(ids[np.where((place < 0) | (place >= count), count, place)])
+        return np.stack(columns, 1)
+
+    def asked(self, question: AnalyzedQuestion) -> tuple[int, int]:
+        """Returns the numbers of a question's kind and focus; an unknown one has the number after the last."""
+        return self.kinds.get(question.kind, len(self.kinds)), self._of(self.focuses, question.focus)
+
+    @staticmethod
+    def _of(table: Mapping[str, int], word: str) -> int:
+        number = table.get(word)
+        return table.get(suffix_class(word), len(table)) if number is None else number
+
+
+def outcome(scores: Floats, null: float, best: int, candidates: Candidates) -> Floats:
+    """Returns what the confidence is computed from: how far the best candidate leads, and the overview.
+
+    Args:
+        scores: Scores of the candidates.
+        null: Score of there being no answer.
+        best: The best candidate.
+        candidates: The candidates.
+    """
+    top = float(scores[best])
+    shares = np.exp(scores - top) / np.exp(scores - top).sum()
+    apart = (candidates.first > candidates.last[best]) | (candidates.last < candidates.first[best])
+    rival = float(scores[apart].max()) if apart.any() else top - 20
+    lead = [np.log(shares[best]), min(top - rival, 20.0), shares[~apart].sum(), top, null]
+    lead += [top + np.log(1 / shares[best]) - null]
+    return np.concatenate([np.array(lead, np.float32), candidates.overview])
+
+
+class SpanModel:
+    """Scores candidates by the mean of several networks of two hidden layers.
+
+    Args:
+        arrays: The weights by name (see `training/reader.py`).
+        vocabulary: Numbers of the classes, kinds and focuses.
+        rarity: Stem -> inverse document frequency; "" for any other word.
+    """
+
+    def __init__(self, arrays: Mapping[str, Floats], vocabulary: Vocabulary, rarity: Mapping[str, float]) -> None:
+        self.vocabulary, self.rarity = vocabulary, rarity
+        self._arrays = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
+
+    @classmethod
+    def load(cls, path: Path = WEIGHTS_FILE) -> SpanModel:
+        """Loads weights with their vocabulary."""
+        return _load(path)
+
+    def scores(self, tokens: Tokens, question: AnalyzedQuestion, candidates: Candidates) -> tuple[Floats, float]:
+        """Returns the scores of the candidates, [n], and that of there being no answer."""
+        a = self._arrays
+        inputs = (candidates.features - a["mean"]) / a["scale"]
+        around = self.vocabulary.around(tokens, candidates)
+        kind, focus = self.vocabulary.asked(question)
+        total, null = np.zeros(len(inputs), np.float32), 0.0
+        for i in range(len(a["classes"])):
+            size, width = a["classes"].shape[2], inputs.shape[1]
+            first = a["first"][i].T
+            hidden = inputs @ first[:width]
+            for j in range(len(AROUND)):
+                part = first[width + j * size : width + (j + 1) * size]
+                hidden += (a["classes"][i] @ part)[around[:, j]]
+            asked = np.concatenate([a["kinds"][i][kind], a["focuses"][i][focus]])
+            hidden += asked @ first[width + len(AROUND) * size :] + a["first_bias"][i]
+            hidden = np.maximum(np.maximum(hidden, 0) @ a["second"][i].T + a["second_bias"][i], 0)
+            total += hidden @ a["last"][i] + a["last_bias"][i]
+            null += float(candidates.overview @ a["null"][i] + a["null_bias"][i])
+        return np.asarray(total / len(a["classes"]), np.float32), null / len(a["classes"])
+
+    def confidence(self, signs: Floats, surer: float = 0.0) -> float:
+        """Returns the probability that an answer is right, from what `outcome` says of it; `surer` adds log-odds."""
+        a = self._arrays
+        return float(1 / (1 + np.exp(-(signs @ a["confidence"] + a["confidence_bias"][0] + surer))))
+
+    @property
+    def threshold(self) -> float:
+        """The confidence below which the reader should abstain."""
+        return float(self._arrays["threshold"][0])
+
+
+@lru_cache(maxsize=4)
+def _load(path: Path) -> SpanModel:
+    with safe_open(path, framework="numpy") as file:
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+        names = {name: json.loads(text) for name, text in file.metadata().items() if text[:1] == "["}
+    rarity = dict(zip(names["words"], arrays.pop("rarity").tolist(), strict=True))
+    return SpanModel(arrays, Vocabulary(*(_numbered(names[key]) for key in ("classes", "kinds", "focuses"))), rarity)
+
+
+def _numbered(words: Sequence[str]) -> dict[str, int]:
+    return {word: i for i, word in enumerate(words)}

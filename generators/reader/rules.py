@@ -1,0 +1,80 @@
+"""What a training on few colors and measures does not learn: ranges and units stay whole, kinds of answers fit."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from generators.reader.features import Candidates, Floats
+from generators.reader.question import AnalyzedQuestion
+from generators.reader.tokens import COLORS, UNITS, Flags, Tokens
+
+_JOINS = frozenset(("to", "or", "-", "\u2013", "\u2014"))
+_NUMERIC = frozenset(("how many", "how high", "how long", "how old", "how much"))
+CLAUSE = 2.0
+"""Score of a number whose clause has all of the question's words."""
+
+
+def adjustments(tokens: Tokens, question: AnalyzedQuestion, found: Candidates) -> Floats:
+    """Returns what to add to each candidate's score; -inf rules a candidate out."""
+    color = np.array([low in COLORS for low in tokens.lower], np.bool_)
+    number = _count(tokens.number, found) > 0
+    allowed = ~_cuts_range(tokens, found)
+    bonus = np.zeros(len(allowed), np.float32)
+    if question.focus_stem in ("color", "colour"):
+        allowed = _narrowed(allowed, color[found.first] & color[found.last])
+    elif question.kind in _NUMERIC:
+        allowed = _narrowed(allowed, number)
+        if question.kind != "how many":  # which says what is counted
+            allowed = _narrowed(allowed, ~_cuts_unit(tokens, found))
+        bonus += CLAUSE * _clause_cover(tokens, question)[tokens.clause[found.first]] * number
+    return np.where(allowed, bonus, -np.inf).astype(np.float32)
+
+
+def follows_its_label(tokens: Tokens, question: AnalyzedQuestion, first: int) -> bool:
+    """Returns whether a span follows a label with words of the question: "Region: total area: 26 km"."""
+    if not first or tokens.lower[first - 1] != ":":
+        return False
+    same = np.flatnonzero(tokens.label & (tokens.clause == tokens.clause[first]))
+    return any(tokens.stems[i] in question.words for i in same)
+
+
+def _narrowed(allowed: Flags, wanted: Flags) -> Flags:
+    """Returns the allowed candidates that are wanted, or all allowed ones if there are none."""
+    both = allowed & wanted
+    return both if both.any() else allowed
+
+
+def _count(flags: Flags, found: Candidates) -> np.ndarray:
+    total = np.concatenate([[0], np.cumsum(flags)])
+    return np.asarray(total[found.last + 1] - total[found.first])
+
+
+def _cuts_range(tokens: Tokens, found: Candidates) -> Flags:
+    """Says which candidates hold one end of a range: "six" of "four to six"."""
+    number, size = tokens.number, len(tokens.lower)
+    joins = np.array([low in _JOINS for low in tokens.lower], np.bool_)
+    joins[1:-1] &= number[:-2] & number[2:]
+    if size:
+        joins[0] = joins[-1] = False
+    outside_left = joins[np.maximum(found.first - 1, 0)] & (found.first > 0)
+    outside_right = joins[np.minimum(found.last + 1, size - 1)] & (found.last < size - 1)
+    return np.asarray(outside_left | outside_right, np.bool_)
+
+
+def _cuts_unit(tokens: Tokens, found: Candidates) -> Flags:
+    """Says which candidates end with a number whose unit follows."""
+    after = np.minimum(found.last + 1, len(tokens.lower) - 1)
+    unit = np.array([low in UNITS for low in tokens.lower], np.bool_)
+    return np.asarray(tokens.number[found.last] & unit[after], np.bool_)
+
+
+def _clause_cover(tokens: Tokens, question: AnalyzedQuestion) -> Floats:
+    """Returns the share of the question's words that each clause has."""
+    clauses: dict[int, set[str]] = {}
+    for stem, clause in zip(tokens.stems, tokens.clause.tolist(), strict=True):
+        clauses.setdefault(clause, set()).add(stem)
+    total = sum(question.words.values()) or 1.0
+    cover = np.zeros(int(tokens.clause.max(initial=0)) + 1, np.float32)
+    for clause, stems in clauses.items():
+        cover[clause] = sum(weight for word, weight in question.words.items() if word in stems) / total
+    return cover

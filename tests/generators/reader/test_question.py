@@ -1,0 +1,34 @@
+"""What questions ask for."""
+
+from __future__ import annotations
+
+import pytest
+
+from generators.reader.question import analyze
+
+
+@pytest.mark.parametrize(
+    ("question", "kind", "focus"),
+    [
+        ("When was it built?", "when", ""),
+        ("In what year was it built?", "which", "year"),
+        ("Whom did it feed?", "who", ""),
+        ("How many eggs does this bird lay?", "how many", "egg"),
+        ("How tall is this tower?", "how high", ""),
+        ("What is the national bird of this country?", "what is", "bird"),
+        ("What did the architect design?", "what did", ""),
+        ("Which city hosted the games?", "which", "city"),
+        ("Name the capital.", "other", "capital"),
+        ("Is it old?", "yes/no", ""),
+        ("", "other", ""),
+    ],
+)
+def test_kind_and_focus(question: str, kind: str, focus: str) -> None:
+    analyzed = analyze(question, {})
+    assert (analyzed.kind, analyzed.focus_stem) == (kind, focus)
+
+
+def test_words_are_weighted_by_rarity_without_those_that_point_at_the_image() -> None:
+    analyzed = analyze("When was this tower in Paris built?", {"": 5.0, "build": 2.0})
+    assert analyzed.words == {"paris": 5.0, "build": 2.0}
+    assert analyzed.exact == {"paris"}

@@ -1,0 +1,44 @@
+"""SQuAD's and E-VQA's files, and SQuAD's measures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from training.reader.questions import Answer, SpanQuestion, normalize, overlap, read_evqa, read_squad, share_of
+
+
+def test_squad(tmp_path: Path) -> None:
+    answers = [{"text": "red", "answer_start": 6}, {"text": "red", "answer_start": 6}]
+    rows = [{"question": "What color?", "answers": answers}, {"question": "Why?", "answers": [], "is_impossible": True}]
+    data = [{"title": "Old_Tower", "paragraphs": [{"context": "It is red.", "qas": rows}]}]
+    path = tmp_path / "squad.json"
+    path.write_text(json.dumps({"data": data}))
+    assert list(read_squad(path)) == [
+        SpanQuestion("What color?", "It is red.", "Old Tower", (Answer("red", 6),)),
+        SpanQuestion("Why?", "It is red.", "Old Tower", ()),
+    ]
+    path.write_text('{"data": [{"title": "A"}]}')
+    with pytest.raises(ValueError, match=r"squad\.json: must be in SQuAD's format"):
+        list(read_squad(path))
+
+
+def test_evqa(tmp_path: Path) -> None:
+    path = tmp_path / "questions.csv"
+    path.write_text(
+        "question,answer,evidence,wikipedia_title\nWhich?,A&&B&&C|D,A B C,T\nNo evidence?,x,,T\n", encoding="utf-8"
+    )
+    assert list(read_evqa(path)) == [SpanQuestion("Which?", "A B C", "T", (Answer("A, B and C"), Answer("D")))]
+
+
+def test_measures() -> None:
+    assert normalize("The  U.S., an Answer") == "us answer"
+    assert overlap("a b c", "b c d") == pytest.approx(2 * 2 / 6)
+    assert overlap("a", "b") == 0
+
+
+def test_a_title_has_one_share_however_it_is_written() -> None:
+    assert share_of("Old_Tower") == share_of("Old Tower")
+    assert {share_of(f"Article {i}") for i in range(50)} == {0, 1, 2, 3, 4}

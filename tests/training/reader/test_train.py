@@ -1,0 +1,91 @@
+"""A training on made-up articles: it learns, repeats itself, and numpy computes what torch does."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from generators.reader.features import candidates
+from generators.reader.model import SpanModel
+from generators.reader.question import analyze
+from generators.reader.reader import ExtractiveReader
+from generators.reader.tokens import stems_of, tokenize_text
+from retriever.types import Evidence
+from training.reader.examples import examples, joined
+from training.reader.network import Network
+from training.reader.questions import Answer, SpanQuestion
+from training.reader.train import fit_confidence, main, signs_of, train
+from training.reader.weights import numbers_of, save
+
+NAMES = ["Ada", "Bo", "Cora", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jo", "Kim", "Lou", "Mia", "Ned", "Ola", "Pia"]
+
+
+def passage(i: int) -> str:
+    name, year = NAMES[i], 1800 + 7 * i
+    return f"The tower was built in {year} by {name} Stone. It has {i + 3} bells. It stands near the river."
+
+
+def asked(i: int) -> list[SpanQuestion]:
+    answers = {"Who built the tower?": f"{NAMES[i]} Stone", "When was it built?": str(1800 + 7 * i)}
+    found = [(question, (Answer(answer, passage(i).index(answer)),)) for question, answer in answers.items()]
+    return [SpanQuestion(q, passage(i), f"Tower {i}", a) for q, a in [*found, ("Who painted the ceiling?", ())]]
+
+
+def test_it_learns_and_the_same_seed_gives_the_same_weights() -> None:
+    questions = [question for i in range(len(NAMES)) for question in asked(i)]
+    numbers = numbers_of(questions)
+    data = examples(questions, numbers)
+    network = train(data[:36], numbers, seed=0, epochs=240)
+    quality = [signs_of([network], example)[1] for example in data[36:] if example.answerable]
+    assert len(quality) == 8 and np.mean(quality) > 0.8
+    first, second = (train(data[:36], numbers, seed=1, epochs=1).state_dict() for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_the_command_writes_weights_that_the_reader_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = []
+    for i in range(len(NAMES)):
+        rows = [
+            {"question": q, "answers": [{"text": text, "answer_start": start} for text, start in answers]}
+            for q, _, _, answers in asked(i)
+        ]
+        data.append({"title": f"Tower {i}", "paragraphs": [{"context": passage(i), "qas": rows}]})
+    source, out = tmp_path / "squad.json", tmp_path / "weights.safetensors"
+    source.write_text(json.dumps({"data": data}))
+    command = ["train", "--squad", str(source), "--out", str(out), "--networks", "1", "--epochs", "1"]
+    monkeypatch.setattr(sys, "argv", command)
+    main()
+    reader = ExtractiveReader(threshold=0.0, weights=out)
+    answer = reader.read("Who built the tower?", Evidence("e", "Tower", "History", passage(0)))
+    assert answer.answer is not None and answer.answer in passage(0)
+
+
+def test_numpy_computes_what_torch_does(tmp_path: Path) -> None:
+    source = [SpanQuestion("Who built it?", passage(i), "Tower", (Answer(f"{NAMES[i]} Stone"),)) for i in range(16)]
+    numbers = numbers_of(source)
+    torch.manual_seed(0)
+    networks = [Network(numbers).eval() for _ in range(2)]
+    [example] = examples(source[:1], numbers)
+    with torch.no_grad():
+        results = [network(joined([example])) for network in networks]
+    save(tmp_path / "w.safetensors", networks, numbers, np.zeros(17, np.float32), 0.0, 0.5)
+    model = SpanModel.load(tmp_path / "w.safetensors")
+    tokens, question = tokenize_text(passage(0)), analyze("Who built it?", model.rarity)
+    found = candidates(tokens, question, model.rarity, stems_of("Tower"))
+    scores, null = model.scores(tokens, question, found)
+    np.testing.assert_allclose(scores, np.mean([r[0].numpy() for r in results], 0), atol=0.02)  # float16 on disk
+    assert null == pytest.approx(np.mean([r[1].item() for r in results]), abs=0.01)
+    assert model.threshold == 0.5 and model.confidence(np.zeros(17, np.float32)) == 0.5
+
+
+def test_a_confidence_is_a_probability() -> None:
+    rng = np.random.default_rng(0)
+    signs = rng.normal(size=(4000, 2))
+    right = rng.random(4000) < 1 / (1 + np.exp(-(2 * signs[:, 0] - 1)))
+    weights, bias = fit_confidence(signs, right)
+    np.testing.assert_allclose([*weights, bias], [2, 0, -1], atol=0.15)

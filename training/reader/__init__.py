@@ -1,0 +1,1 @@
+"""Trains the model of the extractive reader. Start at `train.py`."""

@@ -1,0 +1,87 @@
+"""Questions with their passages from SQuAD's and E-VQA's files, and SQuAD's measures of an answer."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+import string
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Answer(NamedTuple):
+    """A right answer.
+
+    Attributes:
+        text: The answer.
+        start: Its first character in the passage, or `None` if it may stand anywhere.
+    """
+
+    text: str
+    start: int | None = None
+
+
+class SpanQuestion(NamedTuple):
+    """A question about a passage; without answers, the passage has none."""
+
+    question: str
+    passage: str
+    article: str
+    answers: tuple[Answer, ...]
+
+
+def read_squad(path: Path) -> Iterator[SpanQuestion]:
+    """Yields the questions of a file in SQuAD's format, version 1.1 or 2.0.
+
+    Raises:
+        ValueError: The file does not have this format.
+    """
+    try:
+        for article in json.loads(path.read_text(encoding="utf-8"))["data"]:
+            for paragraph in article["paragraphs"]:
+                for row in paragraph["qas"]:
+                    answers = dict.fromkeys(Answer(answer["text"], answer["answer_start"]) for answer in row["answers"])
+                    title = article["title"].replace("_", " ")
+                    yield SpanQuestion(row["question"], paragraph["context"], title, tuple(answers))
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path}: must be in SQuAD's format, with data, paragraphs and qas: {error!r}") from error
+
+
+def read_evqa(path: Path) -> Iterator[SpanQuestion]:
+    """Yields the questions of a file with the columns of E-VQA that have their evidence."""
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["evidence"]:
+                answers = tuple(Answer(_listed(text.split("&&"))) for text in row["answer"].split("|"))
+                yield SpanQuestion(row["question"], row["evidence"], row["wikipedia_title"], answers)
+
+
+def _listed(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
+
+
+def share_of(article: str) -> int:
+    """Returns 0 to 4 by the hash of an article's title; questions about articles of share 0 are kept blind."""
+    return int(hashlib.sha256(article.replace(" ", "_").encode()).hexdigest()[:8], 16) % 5
+
+
+def normalize(text: str) -> str:
+    """Lowercases and drops punctuation and articles, as SQuAD's evaluation does."""
+    text = "".join(letter for letter in text.lower() if letter not in string.punctuation)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
+
+
+def overlap(answer: str, reference: str) -> float:
+    """Returns SQuAD's F1 of two normalized texts.
+
+    Example:
+        >>> overlap("in may 1996", "may 1996")
+        0.8
+    """
+    mine, theirs = Counter(answer.split()), Counter(reference.split())
+    common = (mine & theirs).total()
+    return 2 * common / (mine.total() + theirs.total()) if common else 0.0

@@ -1,0 +1,159 @@
+"""Trains the extractive reader's model on questions with their passages.
+
+    python -m training.reader.train --squad dev-v2.0.json xquad.en.json --evqa questions.csv --out weights.safetensors
+
+A question is unanswerable if SQuAD says so, or with another paragraph of its article. Articles of share 0
+(`training.reader.questions.share_of`) are left out, so that `benchmarks/reader.py --blind` can measure on them. The
+confidence is fitted on articles that a network was not trained on. The same files and seed give the same weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from generators.reader.model import outcome
+from training.reader.examples import Batch, Example, examples, joined
+from training.reader.network import Network
+from training.reader.questions import SpanQuestion, read_evqa, read_squad, share_of
+from training.reader.weights import Numbers, numbers_of, save
+
+FOLDS = 2
+"""Parts of the articles in turn left out to fit the confidence."""
+SILENCE = 0.05
+"""Share of the answerable questions that the threshold leaves unanswered."""
+
+
+def collect(squad: Sequence[Path], evqa: Sequence[Path], seed: int) -> list[SpanQuestion]:
+    """Reads the questions, blind articles left out, and adds questions with a paragraph that does not answer them."""
+    found, seen = list[SpanQuestion](), dict[str, int]()
+    for number, path in enumerate(squad):  # XQuAD repeats articles of SQuAD
+        kept = [question for question in read_squad(path) if seen.setdefault(question.article, number) == number]
+        found += [question for question in kept if share_of(question.article)]
+    rng = random.Random(seed)
+    by_article: dict[str, list[str]] = {}
+    for question in found:
+        by_article.setdefault(question.article, []).append(question.passage)
+    for question in [question for question in found if question.answers]:
+        other = rng.choice(by_article[question.article])
+        if rng.random() < 0.5 and not any(answer.text in other for answer in question.answers):
+            found.append(question._replace(passage=other, answers=()))
+    return found + [question for path in evqa for question in read_evqa(path)]
+
+
+def train(data: Sequence[Example], numbers: Numbers, seed: int, epochs: int) -> Network:
+    """Trains one network: the right span against all others, and an answer against none."""
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    network = Network(numbers)
+    right = [example for example in data if example.quality.max(initial=0) > 0.5]
+    none = [example for example in data if not example.answerable]
+    size, extra = 16, 4
+    steps = epochs * (len(right) // size)
+    optimizer = torch.optim.AdamW(network.parameters(), weight_decay=0.1)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=steps + 1)
+    network.train()
+    for _ in range(epochs):
+        order = rng.permutation(len(right))
+        for step in range(len(right) // size):
+            chosen = [right[i] for i in order[step * size : (step + 1) * size]]
+            chosen += [none[i] for i in rng.integers(len(none), size=extra)] if none else []
+            loss = _loss(network, joined(chosen, rng))
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+    return network.eval()
+
+
+def _loss(network: Network, batch: Batch) -> torch.Tensor:
+    scores, null = network(batch)
+    shifted = scores + batch.stands_for.log()  # a drawn candidate stands for those that were not drawn
+    everything = _logsumexp(shifted, batch.question, len(null))
+    credit = torch.where(batch.quality >= 0.98, 1.0, torch.where(batch.quality > 0.5, 0.25 * batch.quality**2, 0.0))
+    right = _logsumexp(scores + (credit + 1e-9).log(), batch.question, len(null))
+    answered = torch.nn.functional.binary_cross_entropy_with_logits(everything - null, batch.answerable)
+    return ((everything - right) * batch.answerable).sum() / batch.answerable.sum() + 0.5 * answered
+
+
+def _logsumexp(values: torch.Tensor, group: torch.Tensor, groups: int) -> torch.Tensor:
+    top = torch.full((groups,), -1e9).scatter_reduce(0, group, values.detach(), "amax")
+    return top + torch.zeros(groups).index_add(0, group, (values - top[group]).exp()).log()
+
+
+@torch.no_grad()
+def signs_of(networks: Sequence[Network], example: Example) -> tuple[np.ndarray, float, bool]:
+    """Returns what the confidence is computed from, the quality of the answer, and whether it is an exact match."""
+    results = [network(joined([example])) for network in networks]
+    scores = np.mean([result[0].numpy() for result in results], 0)
+    null = float(np.mean([result[1].item() for result in results]))
+    best = int(scores.argmax())
+    return outcome(scores, null, best, example.candidates), float(example.f1[best]), bool(example.exact[best])
+
+
+def fit_confidence(signs: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
+    """Fits a logistic regression with a small ridge by Newton's method; returns weights and bias."""
+    mean, scale = signs.mean(0), signs.std(0) + 1e-3
+    inputs = np.hstack([(signs - mean) / scale, np.ones((len(signs), 1))])
+    weights, ridge = np.zeros(inputs.shape[1]), np.full(inputs.shape[1], 3.0)
+    for _ in range(20):
+        guess = 1 / (1 + np.exp(-inputs @ weights))
+        hessian = (inputs * (guess * (1 - guess))[:, None]).T @ inputs + np.diag(ridge)
+        weights += np.linalg.solve(hessian, inputs.T @ (right - guess) - ridge * weights)
+    return weights[:-1] / scale, float(weights[-1] - (weights[:-1] * mean / scale).sum())
+
+
+def report(f1: np.ndarray, exact: np.ndarray, answerable: np.ndarray, confidence: np.ndarray) -> str:
+    """Returns a line per threshold: what is left unanswered of both kinds of questions, and the scores."""
+    lines = [f"always: EM {exact[answerable].mean():.3f} F1 {f1[answerable].mean():.3f}"]
+    for share in (0.05, 0.1, 0.12, 0.15, 0.2, 0.3):
+        threshold = np.quantile(confidence[answerable], share)
+        said = confidence >= threshold
+        lines.append(
+            f"silent on {share:.2f} of the answerable, {1 - said[~answerable].mean():.3f} of the others: "
+            f"EM {(exact & said)[answerable].mean():.3f} F1 {(f1 * said)[answerable].mean():.3f} at {threshold:.3f}"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Trains, fits the confidence, and writes the weights."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--squad", type=Path, nargs="+", required=True, help="files in SQuAD's format")
+    parser.add_argument("--evqa", type=Path, nargs="*", default=[], help="files with E-VQA's columns and evidence")
+    parser.add_argument("--out", type=Path, required=True, help="weights to write (.safetensors)")
+    parser.add_argument("--networks", type=int, default=2)
+    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    start = time.perf_counter()
+    questions = collect(args.squad, args.evqa, args.seed)
+    numbers = numbers_of(questions)
+    data = examples(questions, numbers)
+    print(f"{len(data)} questions, {time.perf_counter() - start:.0f} s", flush=True)
+    prose = {question.article for path in args.squad for question in read_squad(path)}
+    rows = []
+    for fold in range(FOLDS):
+        network = train([e for e in data if e.part % FOLDS != fold], numbers, args.seed + fold, args.epochs)
+        held_out = [e for e in data if e.part % FOLDS == fold and e.article in prose]
+        rows += [(*signs_of([network], example), example.answerable) for example in held_out]
+        print(f"part {fold} left out, {time.perf_counter() - start:.0f} s", flush=True)
+    signs, f1, exact, answerable = (np.array(column) for column in zip(*rows, strict=True))
+    weights, bias = fit_confidence(signs, f1 >= 0.5)
+    confidence = 1 / (1 + np.exp(-(signs @ weights + bias)))
+    print(report(f1, exact, answerable, confidence), flush=True)
+    networks = [train(data, numbers, args.seed + i, args.epochs) for i in range(args.networks)]
+    threshold = round(float(np.quantile(confidence[answerable], SILENCE)), 3)
+    save(args.out, networks, numbers, weights, bias, threshold)
+    print(f"{args.out}: {args.out.stat().st_size / 1024:.0f} KiB, {time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""What a training counts before it starts, and the file of weights that it ends with."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from generators.reader.features import Floats, candidates
+from generators.reader.model import Vocabulary
+from generators.reader.question import analyze
+from generators.reader.tokens import stems_of, suffix_class, tokenize_text
+from retriever.files import replacing
+from training.reader.questions import SpanQuestion
+
+if TYPE_CHECKING:
+    from training.reader.network import Network
+
+FREQUENT_CLASS, FREQUENT_FOCUS, FREQUENT_WORD = 15, 6, 5
+"""How often something must occur to be known by name: a word class, a noun asked for, a stem (by passages)."""
+SAMPLE = 400
+"""Questions from which mean and scale of the features are computed."""
+
+
+class Numbers(NamedTuple):
+    """Vocabulary, word frequencies, and mean and scale of the features; `overview` counts the overview's numbers."""
+
+    vocabulary: Vocabulary
+    rarity: Mapping[str, float]
+    mean: Floats
+    scale: Floats
+    overview: int
+
+
+def numbers_of(questions: Sequence[SpanQuestion]) -> Numbers:
+    """Counts words over the passages, and measures the features of some questions."""
+    passages = list(dict.fromkeys(question.passage for question in questions))
+    stems, classes = Counter[str](), Counter[str]()
+    for passage in passages:
+        tokens = tokenize_text(passage)
+        stems.update({stem for stem in tokens.stems if stem})
+        classes.update(tokens.classes)
+    rarity = {word: math.log(len(passages) / count) for word, count in stems.items() if count >= FREQUENT_WORD}
+    rarity[""] = math.log(len(passages) / 2)
+    analyzed = [analyze(question.question, rarity) for question in questions]
+    focuses = Counter(question.focus for question in analyzed)
+    vocabulary = Vocabulary(
+        _numbered(classes, FREQUENT_CLASS),
+        _numbered(Counter(question.kind for question in analyzed), 1),
+        _numbered(focuses, FREQUENT_FOCUS),
+    )
+    step = max(len(questions) // SAMPLE, 1)
+    found = [
+        candidates(tokenize_text(question.passage), asked, rarity, stems_of(question.article))
+        for question, asked in zip(questions[::step], analyzed[::step], strict=True)
+    ]
+    features = np.concatenate([each.features[::5] for each in found])
+    return Numbers(vocabulary, rarity, features.mean(0), features.std(0) + 1e-3, len(found[0].overview))
+
+
+def _numbered(counts: Counter[str], least: int) -> dict[str, int]:
+    known = {word for word, count in counts.items() if count >= least}
+    return {word: i for i, word in enumerate(sorted(known | {suffix_class(word) for word in counts}))}
+
+
+def save(
+    path: Path,
+    networks: Sequence[Network],
+    numbers: Numbers,
+    confidence: Floats,
+    bias: float,
+    threshold: float,
+) -> None:
+    """Writes the weights as `SpanModel.load` reads them, the networks in float16."""
+    states = [network.state_dict() for network in networks]
+    arrays = {
+        name.removesuffix(".weight").replace(".bias", "_bias"): np.stack([state[name].numpy() for state in states])
+        for name in states[0]
+    }
+    for name in ("last", "null"):  # one output each
+        arrays |= {name: arrays[name][:, 0], f"{name}_bias": arrays[f"{name}_bias"][:, 0]}
+    arrays = {name: array.astype(np.float16) for name, array in arrays.items()}
+    exact = {"mean": numbers.mean, "scale": numbers.scale, "rarity": np.array(list(numbers.rarity.values()))}
+    exact |= {"confidence": confidence, "confidence_bias": np.array([bias]), "threshold": np.array([threshold])}
+    arrays |= {name: array.astype(np.float32) for name, array in exact.items()}
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    names = {"words": list(numbers.rarity)} | {
+        key: list(getattr(numbers.vocabulary, key)) for key in ("classes", "kinds", "focuses")
+    }
+    metadata = {key: json.dumps(value, ensure_ascii=False) for key, value in names.items()}
+    with replacing(path) as temporary:
+        save_file(arrays, temporary, metadata)
