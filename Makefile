@@ -120,9 +120,10 @@ bench-train: .venv/base.stamp  ## time step 2's training against the published l
 bench-maxsim: .venv/base.stamp  ## time MaxSim against padded products, and on a CPU against maxsim-cpu if it is installed
 	$(BIN)/python benchmarks/maxsim.py --out artifacts/$@.json $(ARGS)
 
-weights: .venv/base.stamp  ## train the embedded weights anew: 22 and 12 minutes
-	$(BIN)/python -m demo.pretraining.train_weights encoder --minutes 22
-	$(BIN)/python -m demo.pretraining.train_weights fusion --minutes 12
+weights: export OMP_NUM_THREADS = 1
+weights: .venv/base.stamp  ## train the embedded weights anew, in about an hour and a half
+	$(BIN)/python -m demo.pretraining.train_weights encoder
+	$(BIN)/python -m demo.pretraining.train_weights fusion
 	$(BIN)/python -m demo.pretraining.train_weights publish
 
 $(DATA)/kb_wiki.json: .venv/base.stamp

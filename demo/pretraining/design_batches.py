@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -54,37 +55,71 @@ class DesignBatches:
         """Returns the batch of `step`."""
         rng = random.Random(f"designs {self.seed} {step}")
         generator = torch.Generator().manual_seed(rng.getrandbits(62))
-        designs: list[Design] = []
-        for number in range(self.count):
-            designs.append(similar_design(designs[-1], rng) if number % 2 else random_design(rng))
+        designs = random_designs(self.count, rng)
         clean = torch.stack([_square(design) for design in designs])
-        shown, scenes = clean.clone(), self._scenes(self.count, generator)
-        for number, design in enumerate(designs):
-            if rng.random() < CUT_OUT:
-                seamless = rng.random() < SEAMLESS
-                ground = one_color(rng) if seamless else random_ground(rng)
-                shown[number] = _square(replace(design, layers=(ground, *design.layers[1:])))
-                if seamless:
-                    scenes[number] = torch.tensor(ground.colors[0], dtype=torch.uint8).view(3, 1, 1)
+        shown, scenes = _shown(self.camera, designs, clean, rng, generator)
         ratios = torch.tensor([design.ratio for design in designs])
         keys = vary(clean, self.camera.size, generator, strength=0.3)
         again = torch.rand(self.count, generator=generator) < self.photographed
         if again.any():
-            keys[again] = self._photographs(
-                clean[again], ratios[again], self._scenes(int(again.sum()), generator), generator
-            )
-        return DesignBatch(keys, self._photographs(shown, ratios, scenes, generator), alike(clean))
+            behind = _scenes(self.camera, int(again.sum()), generator)
+            keys[again] = _photographs(self.camera, clean[again], ratios[again], behind, generator)
+        return DesignBatch(keys, _photographs(self.camera, shown, ratios, scenes, generator), alike(clean))
 
-    def _scenes(self, count: int, generator: torch.Generator) -> Tensor:
-        scenes = self.camera.scenes(count, generator)
-        colors = torch.randint(256, (count, 3, 1, 1), generator=generator, dtype=torch.uint8)
-        return torch.where(torch.rand(count, 1, 1, 1, generator=generator) < ONE_COLOR, colors, scenes)
 
-    def _photographs(self, drawings: Tensor, ratios: Tensor, scenes: Tensor, generator: torch.Generator) -> Tensor:
-        squeezed = torch.rand(len(ratios), generator=generator) < SQUEEZED
-        others = torch.empty(len(ratios)).uniform_(0.8, 1.8, generator=generator)
-        ratios = torch.where(squeezed, others, ratios)
-        return self.camera.photograph(drawings, ratios, generator, scenes=scenes, flat=PRINTED)
+def random_designs(count: int, rng: random.Random) -> list[Design]:
+    """Returns random designs, each second one a near twin of the one before."""
+    designs: list[Design] = []
+    for number in range(count):
+        designs.append(similar_design(designs[-1], rng) if number % 2 else random_design(rng))
+    return designs
+
+
+def photograph_designs(camera: Camera, designs: Sequence[Design], rng: random.Random) -> Tensor:
+    """Returns one photograph of each design, on its own ground or another, float32 [N, 3, S, S] in 0..1."""
+    generator = torch.Generator().manual_seed(rng.getrandbits(62))
+    clean = torch.stack([_square(design) for design in designs])
+    shown, scenes = _shown(camera, designs, clean, rng, generator)
+    ratios = torch.tensor([design.ratio for design in designs])
+    return _photographs(camera, shown, ratios, scenes, generator)
+
+
+def _shown(
+    camera: Camera, designs: Sequence[Design], clean: Tensor, rng: random.Random, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Returns designs, some of them on another ground, and what is behind them: uint8 [N, 3, h, h] and [N, 3, S, S].
+
+    Args:
+        camera: Has the scenes.
+        designs: N designs.
+        clean: As painted, uint8 [N, 3, h, h].
+        rng: Source of randomness for what is painted.
+        generator: Source of randomness for what is photographed.
+    """
+    shown, scenes = clean.clone(), _scenes(camera, len(designs), generator)
+    for number, design in enumerate(designs):
+        if rng.random() < CUT_OUT:
+            seamless = rng.random() < SEAMLESS
+            ground = one_color(rng) if seamless else random_ground(rng)
+            shown[number] = _square(replace(design, layers=(ground, *design.layers[1:])))
+            if seamless:
+                scenes[number] = torch.tensor(ground.colors[0], dtype=torch.uint8).view(3, 1, 1)
+    return shown, scenes
+
+
+def _scenes(camera: Camera, count: int, generator: torch.Generator) -> Tensor:
+    scenes = camera.scenes(count, generator)
+    colors = torch.randint(256, (count, 3, 1, 1), generator=generator, dtype=torch.uint8)
+    return torch.where(torch.rand(count, 1, 1, 1, generator=generator) < ONE_COLOR, colors, scenes)
+
+
+def _photographs(
+    camera: Camera, drawings: Tensor, ratios: Tensor, scenes: Tensor, generator: torch.Generator
+) -> Tensor:
+    squeezed = torch.rand(len(ratios), generator=generator) < SQUEEZED
+    others = torch.empty(len(ratios)).uniform_(0.8, 1.8, generator=generator)
+    ratios = torch.where(squeezed, others, ratios)
+    return camera.photograph(drawings, ratios, generator, scenes=scenes, flat=PRINTED)
 
 
 def alike(drawings: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from demo.pretraining.fusion_batches import KNOWN, MADE_UP, SECTIONS, FusionBatc
 from retriever.models.qformer import QFormerFusion
 
 TEMPERATURE = 0.05
-DIVERSITY = 1.0
+DIVERSITY = 0.5
 QUESTION_TOKENS = 32
 SECTION_TOKENS = (32, 32, 64, 64, 96)
 """Longest section by step, in turn: a step takes as long as its longest text, and most of what there is to learn is in

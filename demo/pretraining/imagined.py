@@ -1,7 +1,13 @@
-"""Imagined countries beside the real ones: random flags with real facts, to learn to look rather than to name."""
+"""Imagined entities beside the real countries, to choose settings on: what is seen decides, not what is known.
+
+    python -m demo.pretraining.imagined --out DIR [--flags 300] [--designs 300] [--seed 1]
+
+Settings of the embedded profile that training does not find are chosen on such a world (docs/log.md).
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 from pathlib import Path
@@ -16,50 +22,64 @@ from demo.draw import draw
 from demo.facts import Country, countries
 from demo.flags import Flag, load_flags
 from demo.pretraining.camera import Camera
+from demo.pretraining.design_batches import photograph_designs, random_designs
+from demo.pretraining.designs import Design, paint
 from demo.pretraining.flag_batches import made_up_name, photograph_flags
 from demo.pretraining.generate import random_flag, similar_flag
 from demo.questions import questions
 
 SIDE = 144  # of a photograph, resized to a square as the models see it
+HEIGHT = 160  # of a main image
+
+Picture = Flag | Design
 
 
-def imagined_world(count: int, seed: int = 0) -> tuple[dict[str, Country], dict[str, Flag]]:
-    """Returns the real countries followed by `count` imagined ones, and all their flags, by code.
+def imagined_world(flags: int, designs: int, seed: int = 0) -> tuple[dict[str, Country], dict[str, Picture]]:
+    """Returns the real countries followed by imagined ones, and what their main images show, by code.
 
-    An imagined country has an invented name, the other facts of a real one, and a random flag or a near twin of the
-    previous flag.
+    An imagined country has an invented name, the other facts of a real one, and a random flag or design, of which every
+    second one is a near twin of the one before. Real countries have a flag each.
     """
     rng = random.Random(f"imagined {seed}")
-    world, flags = dict(countries()), load_flags()
+    world = dict(countries())
+    pictures: dict[str, Picture] = dict(load_flags())
     real = list(world.values())
     names = {country["name"] for country in real}
     flag = random_flag(rng)
-    for number in range(count):
+    drawn: list[Picture] = []
+    for number in range(flags):
+        flag = similar_flag(flag, rng) if number % 2 else random_flag(rng)
+        drawn.append(flag)
+    for number, picture in enumerate([*drawn, *random_designs(designs, rng)]):
         name = made_up_name(rng)
         while name in names:
             name = made_up_name(rng)
         names.add(name)
         code = f"x{number}"
         world[code] = rng.choice(real) | {"code": code, "name": name, "official_name": f"Republic of {name}"}
-        flag = similar_flag(flag, rng) if number % 2 else random_flag(rng)
-        flags[code] = flag
-    return world, flags
+        pictures[code] = picture
+    return world, pictures
 
 
-def write_world(folder: Path, imagined: int, photographs: int, questions_each: int, seed: int = 0) -> None:
-    """Writes the data set that step 2 is trained on: `kb_wiki.json`, `images/flag`, `queries`, `train.csv`.
+def write_world(
+    folder: Path, flags: int, designs: int, photographs: int = 2, questions_each: int = 4, seed: int = 0
+) -> None:
+    """Writes a data set in E-VQA's format: `kb_wiki.json`, `images/flag`, `queries`, `questions.csv`.
 
     Args:
-        folder: Created if it does not exist; a folder with `train.csv` is complete and left alone.
-        imagined: Number of imagined countries.
-        photographs: Photographs per flag; the questions about it share them.
+        folder: Created if it does not exist.
+        flags: Number of imagined countries with a flag.
+        designs: Number of imagined countries with a design in place of a flag.
+        photographs: Photographs of each; the questions about it share them.
         questions_each: Questions per country.
         seed: Seed of everything random.
     """
-    if (folder / "train.csv").exists():
-        return
-    world, flags = imagined_world(imagined, seed)
-    entries = articles(world, flags)
+    world, pictures = imagined_world(flags, designs, seed)
+    # Articles describe flags; what else an article has does not depend on the image.
+    shown = load_flags()
+    stand_in = shown[next(iter(shown))]
+    described = {code: picture if isinstance(picture, Flag) else stand_in for code, picture in pictures.items()}
+    entries = articles(world, described)
     rows = questions(random.Random(seed), questions_each, world=world, entries=entries)
     for row in rows:
         code, number = row["dataset_image_ids"].rsplit("_", 1)
@@ -67,16 +87,36 @@ def write_world(folder: Path, imagined: int, photographs: int, questions_each: i
     (folder / "images" / "flag").mkdir(parents=True, exist_ok=True)
     (folder / "queries").mkdir(exist_ok=True)
     (folder / "kb_wiki.json").write_text(json.dumps(entries), encoding="utf-8")
-    for code, flag in flags.items():
-        draw(flag, 160).save(folder / "images" / "flag" / f"{code}.png")
-    camera = Camera(SIDE, seed)
-    generator = torch.Generator().manual_seed(seed)
-    everything = [(code, flag) for code, flag in flags.items() for _ in range(photographs)]
-    for start in range(0, len(everything), 128):
-        part = everything[start : start + 128]
-        taken = photograph_flags(camera, [flag for _, flag in part], generator)
-        for offset, photo in enumerate(taken):
+    for code, picture in pictures.items():
+        image = draw(picture, HEIGHT) if isinstance(picture, Flag) else paint(picture, HEIGHT)
+        image.save(folder / "images" / "flag" / f"{code}.png")
+    camera, rng = Camera(SIDE, seed), random.Random(f"photographs {seed}")
+    for code, picture in pictures.items():
+        if isinstance(picture, Flag):
+            generator = torch.Generator().manual_seed(rng.getrandbits(62))
+            taken = photograph_flags(camera, [picture] * photographs, generator)
+        else:
+            taken = photograph_designs(camera, [picture] * photographs, rng)
+        for number, photo in enumerate(taken):
             array = (photo.permute(1, 2, 0).numpy() * 255).round().astype(np.uint8)
-            name = f"{part[offset][0]}_{(start + offset) % photographs}.jpg"
-            Image.fromarray(array).save(folder / "queries" / name, quality=90)
-    write_rows(folder / "train.csv", rows)
+            Image.fromarray(array).save(folder / "queries" / f"{code}_{number}.jpg", quality=90)
+    write_rows(folder / "questions.csv", rows)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Writes a world."""
+    parser = argparse.ArgumentParser(
+        prog="python -m demo.pretraining.imagined",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder to write to")
+    parser.add_argument("--flags", type=int, default=300, help="imagined countries with a flag (%(default)s)")
+    parser.add_argument("--designs", type=int, default=300, help="imagined countries with a design (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args(argv)
+    write_world(args.out, args.flags, args.designs, seed=args.seed)
+
+
+if __name__ == "__main__":
+    main()

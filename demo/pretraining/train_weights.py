@@ -1,8 +1,10 @@
 """Trains the embedded weights from this repository alone: `make weights`.
 
-Step 1's encoder learns from an endless supply of flags with their descriptions, and from the knowledge base's drawings
-and summaries. Step 2's fusion encoder learns from questions about the real countries and imagined ones, with hard
-negatives mined by step 1, in the same way as `omgm train-reranker`.
+Step 1's encoder learns to find flags by their descriptions, and flags and designs of every kind by another image of the
+same one. Step 2's fusion encoder learns to find the section that answers a question about such an image among the
+sections of a whole batch, in which near twins are the hard negatives. All images are drawn anew for every step.
+
+Batches follow from the seed and the step, so one thread on one kind of processor gives the same weights every time.
 """
 
 from __future__ import annotations
@@ -45,13 +47,11 @@ from training.losses import clip_loss, same_pairs
 from training.tokenizer import train_tokenizer
 
 VOCABULARY = 6000
+STEPS = {"encoder": 2000, "fusion": 700}
 WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "embedded"
-IMAGINED, PHOTOGRAPHS, QUESTIONS = 300, 4, 12  # imagined countries; photographs and questions per country
 
 
-def train_encoder(
-    out: Path, steps: int | None, minutes: float | None, seed: int = 0, learning_rate: float = 1.5e-3
-) -> Path:
+def train_encoder(out: Path, steps: int, seed: int = 0, learning_rate: float = 1.5e-3) -> Path:
     """Trains a step 1 encoder; returns its folder, `out/encoder`. A killed run resumes."""
     out.mkdir(parents=True, exist_ok=True)
     texts = summaries(out)
@@ -94,7 +94,7 @@ def train_encoder(
         model,
         loss_of,
         out=out / "encoder-run",
-        optimization=Optimization(steps=steps, minutes=minutes, learning_rate=learning_rate, seed=seed),
+        optimization=Optimization(steps=steps, learning_rate=learning_rate, seed=seed),
         validate=_encoder_validation(encoder, texts),
         validate_every=200,
         save_every=200,
@@ -188,14 +188,13 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m demo.pretraining.train_weights", description=__doc__)
     parser.add_argument("part", choices=["encoder", "fusion", "publish"])
     parser.add_argument("--out", type=Path, default=Path("artifacts/weights"), help="folder of the run")
-    parser.add_argument("--steps", type=int, help="stop after this many steps")
-    parser.add_argument("--minutes", type=float, help="stop after this many minutes")
+    parser.add_argument("--steps", type=int, help="in place of {encoder} and {fusion}".format(**STEPS))
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     if args.part == "encoder":
-        train_encoder(args.out, args.steps, args.minutes, args.seed)
+        train_encoder(args.out, args.steps or STEPS["encoder"], args.seed)
     elif args.part == "fusion":
-        train_fusion(args.out, args.steps, args.minutes, args.seed)
+        train_fusion(args.out, args.steps or STEPS["fusion"], args.seed)
     else:
         publish(args.out, WEIGHTS)
 

@@ -12,6 +12,7 @@ from demo.describe import describe
 from demo.facts import countries
 from demo.flags import load_flags
 from demo.pretraining.camera import Camera
+from demo.pretraining.designs import Design
 from demo.pretraining.flag_batches import FlagBatches
 from demo.pretraining.imagined import imagined_world, write_world
 
@@ -40,8 +41,9 @@ def test_shapes_and_order() -> None:
 
 
 def test_imagined_countries_have_their_own_name_and_flag() -> None:
-    world, flags = imagined_world(10)
-    assert len(world) == len(flags) == len(countries()) + 10
+    world, pictures = imagined_world(6, 4)
+    assert len(world) == len(pictures) == len(countries()) + 10
+    assert [isinstance(pictures[f"x{number}"], Design) for number in range(10)] == [False] * 6 + [True] * 4
     assert list(world)[: len(countries())] == list(countries())
     names = [country["name"] for country in world.values()]
     assert len(set(names)) == len(names)
@@ -51,14 +53,14 @@ def test_imagined_countries_have_their_own_name_and_flag() -> None:
 def test_a_world_on_disk_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import demo.pretraining.imagined as imagined
 
-    few, flags = imagined_world(2)
+    few, pictures = imagined_world(1, 1)
     chosen = ["fr", "jp", "x0", "x1"]
     monkeypatch.setattr(
-        imagined, "imagined_world", lambda *_: ({c: few[c] for c in chosen}, {c: flags[c] for c in chosen})
+        imagined, "imagined_world", lambda *_: ({c: few[c] for c in chosen}, {c: pictures[c] for c in chosen})
     )
     monkeypatch.setattr(imagined, "Camera", functools.partial(Camera, scenes=4))
-    write_world(tmp_path, 2, photographs=2, questions_each=3)
-    rows = list(csv.DictReader((tmp_path / "train.csv").read_text(encoding="utf-8").splitlines()))
+    write_world(tmp_path, 1, 1, photographs=2, questions_each=3)
+    rows = list(csv.DictReader((tmp_path / "questions.csv").read_text(encoding="utf-8").splitlines()))
     assert len(rows) == 12
     assert {row["dataset_image_ids"] for row in rows} == {f"{code}_{i}" for code in chosen for i in range(2)}
     for row in rows:
