@@ -61,7 +61,11 @@ class AnswerResult(_Result):
     """Null if the evidence does not answer the question."""
     abstained: bool
     confidence: float | None
-    """From 0 to 1, null if the generator reports none."""
+    """From 0 to 1, null if nobody reports one."""
+    recognized: float | None
+    """Probability that the image shows `entity`, null if the profile is not calibrated."""
+    declined: bool
+    """Whether no answer was sought, because the image was not recognized."""
     entity: EntityResult | None
     """What the image shows, null if nothing was found."""
     evidence: SectionResult | None
@@ -112,6 +116,8 @@ def answer_result(found: Answer) -> AnswerResult:
         answer=found.answer,
         abstained=found.abstained,
         confidence=found.confidence,
+        recognized=found.recognized,
+        declined=found.declined,
         entity=_best(found),
         evidence=next(iter(sections_result(found, 1).sections), None) if found.evidence else None,
     )

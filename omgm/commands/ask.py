@@ -71,6 +71,8 @@ def _as_dict(answer: Answer) -> dict[str, Any]:
         "span": answer.span,
         "truncated": answer.truncated,
         "abstained": answer.abstained,
+        "recognized": answer.recognized,
+        "declined": answer.declined,
         "evidence": None if answer.evidence is None else asdict(answer.evidence),
         "candidates": [
             {"entity": c.entity, "title": c.title, "sim_c": c.sim_c, "sim_m": c.sim_m, "fused": c.fused}

@@ -90,6 +90,8 @@ def test_tools_are_described(url: str) -> None:
             assert set((tools["answer"].output_schema or {})["properties"]) == {
                 "answer",
                 "abstained",
+                "recognized",
+                "declined",
                 "confidence",
                 "entity",
                 "evidence",
