@@ -67,7 +67,7 @@ class FusionPretraining(nn.Module):
         assert self.fusion.token_mean is not None  # encoders made by `create` are centered
         self.eval()
         found = [torch.cat(self.tokens(batch, SECTION_TOKENS[-1])) for batch in batches]
-        self.fusion.token_mean += torch.cat(found).mean(dim=0, keepdim=True)
+        self.fusion.token_mean.add_(torch.cat(found).mean(dim=0, keepdim=True))
 
     @torch.no_grad()
     def metrics(self, batches: list[FusionBatch]) -> dict[str, float]:

@@ -82,8 +82,8 @@ def write_world(
     entries = articles(world, described)
     rows = questions(random.Random(seed), questions_each, world=world, entries=entries)
     for row in rows:
-        code, number = row["dataset_image_ids"].rsplit("_", 1)
-        row["dataset_image_ids"] = f"{code}_{int(number) % photographs}"
+        code, question = row["dataset_image_ids"].rsplit("_", 1)
+        row["dataset_image_ids"] = f"{code}_{int(question) % photographs}"
     (folder / "images" / "flag").mkdir(parents=True, exist_ok=True)
     (folder / "queries").mkdir(exist_ok=True)
     (folder / "kb_wiki.json").write_text(json.dumps(entries), encoding="utf-8")

@@ -65,8 +65,8 @@ def train_encoder(out: Path, steps: int, seed: int = 0, learning_rate: float = 1
         config.max_text_tokens,
     )
     model.resize_vocabulary(len(tokenizer))
-    model.to(memory_format=torch.channels_last)
     encoder = ClipEncoder(model, tokenizer, PixelPreparation(config.image_size), config.max_text_tokens, "training")
+    encoder.model.to(memory_format=torch.channels_last)
     batches = BatchStream(EncoderBatches(config.image_size, texts, seed))
 
     def loss_of(step: int, part: int) -> Tensor:

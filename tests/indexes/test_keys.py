@@ -76,5 +76,6 @@ def test_without_any_image(tmp_path: Path, candidates: str) -> None:
     index = build_index(kb, tmp_path / "none", tmp_path / "out", candidates="combined", **models)  # type: ignore[arg-type]
     text = build(tmp_path, "text", "summary")
     query = FakeEncoder().encode_images([Image.new("RGB", (8, 8), "blue")])
-    for one, other in zip(index.search(query, 5), text.search(query, 5), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
+    (scores, rows), (expected, expected_rows) = index.search(query, 5), text.search(query, 5)
+    np.testing.assert_allclose(scores, expected, atol=1e-6)
+    np.testing.assert_array_equal(rows, expected_rows)

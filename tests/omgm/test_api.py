@@ -123,7 +123,11 @@ def test_batches_equal_single_questions(omgm: OMGM, images: Path) -> None:
     pairs = [(images / "flag" / f"{name}.png", f"{name}?") for name in ("France", "Ireland", "Plain")]
     together = omgm.retrieve(pairs, batch_size=2)
     alone = [omgm.retrieve([pair])[0] for pair in pairs]
-    assert [one.candidates for one in together] == [one.candidates for one in alone]
+    for batched, single in zip(together, alone, strict=True):
+        assert [row.entity for row in batched.candidates] == [row.entity for row in single.candidates]
+        for name in ("sim_c", "sim_m", "fused"):
+            scores = [[getattr(row, name) for row in found.candidates] for found in (batched, single)]
+            assert scores[0] == pytest.approx(scores[1], abs=1e-6)  # products of other shapes are summed otherwise
     assert omgm.retrieve([]) == []
 
 

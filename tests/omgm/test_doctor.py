@@ -203,6 +203,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
         summarizer=FakeSummarizer(),
         encoder=FakeEncoder(folder_fingerprint(WEIGHTS / "encoder")),
         fusion=FakeFusion(width=128, fingerprint=folder_fingerprint(WEIGHTS / "fusion")),
+        candidates=embedded().search.candidates,
+        tokens=embedded().fusion.tokens,
         progress=False,
     )
     return folder / "index"
@@ -220,7 +222,7 @@ def test_an_index_of_other_models(index: Path) -> None:
     profile = embedded("search.candidates=title", "fusion.tokens=int8", "encoder.model=org/other")
     findings = by_name(doctor.index_findings(profile, index))
     assert {name for name, one in findings.items() if one.status == "fail"} == {"index, search.candidates"}
-    assert findings["index, search.candidates"].found == "built with summary, but the profile has title"
+    assert findings["index, search.candidates"].found == "built with combined, but the profile has title"
     assert findings["index, fusion.tokens"].status == "warn"
     assert "cannot be compared" in findings["index, encoder.model"].found
     swapped = embedded(f"encoder.model={WEIGHTS / 'fusion'}", f"fusion.model={WEIGHTS / 'fusion'}")
