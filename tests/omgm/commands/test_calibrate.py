@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from omgm import OMGM
+from omgm.__main__ import main
+from omgm.profile import load_profile
+from tests.fakes.knowledge_base import write_kb
+
+QUESTION = "How large is the area?"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of the embedded profile, and questions about the three entities of it that have a flag."""
+    folder = tmp_path_factory.mktemp("calibrate")
+    kb, images = write_kb(folder)
+    assert main(["build-index", "--kb", str(kb), "--images", str(images), "--out", str(folder / "index")]) == 0
+    lines = []
+    for name in ("France", "Ireland", "Plain"):
+        with Image.open(images / "flag" / f"{name}.png") as image:
+            for number, side in enumerate((40, 60, 90)):
+                image.convert("RGB").resize((side, 40)).save(folder / f"{name}_{number}.png")
+                entity = f"https://e.example/wiki/{name}"
+                row = {"id": f"{name} {number}", "image": f"{name}_{number}", "question": QUESTION}
+                lines.append(json.dumps(row | {"answers": ["1"], "entity": entity}))
+    (folder / "questions.jsonl").write_text("\n".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def profile(world: Path) -> Path:
+    arguments = ["--dataset", "plain", "--queries", str(world / "questions.jsonl"), "--query-images", str(world)]
+    index = ["--index", str(world / "index")]
+    assert main(["calibrate", *index, *arguments, "--threshold", "0.4", "--out", str(world / "out"), "--json"]) == 0
+    return world / "out" / "profile.toml"
+
+
+def test_the_profile_recognizes_what_the_index_holds(world: Path, profile: Path) -> None:
+    assert load_profile(str(profile)).recognition.threshold == 0.4
+    with OMGM.open(world / "index", profile=profile) as omgm:
+        known = omgm.ask(world / "images" / "flag" / "France.png", QUESTION)
+        assert known.recognized is not None and known.recognized > 0.5 and not known.declined
+    with OMGM.open(world / "index", profile=profile, settings={"recognition.threshold": 1}) as omgm:
+        declined = omgm.ask(world / "images" / "flag" / "France.png", QUESTION)
+        assert declined.declined and declined.answer is None and declined.confidence == declined.recognized
+        assert declined.entity is not None and declined.entity.title == "France"
+
+
+def test_other_weights_need_another_calibration(world: Path, profile: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.WARNING),
+        OMGM.open(world / "index", profile=profile, settings={"fusion.alpha": 0.123}) as omgm,
+    ):
+        assert omgm.ask(world / "images" / "flag" / "France.png", QUESTION).recognized is None
+    assert "omgm calibrate" in caplog.text
+
+
+def test_a_threshold_is_a_probability(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["calibrate", "--index", "i", "--queries", "q", "--query-images", "d", "--out", "o", "--threshold", "2"])
+    assert "not a number between 0 and 1" in capsys.readouterr().err
