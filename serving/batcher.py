@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from retriever.types import Query, RetrievalResult
 from serving.errors import ApiError
@@ -28,19 +28,18 @@ class WorkerError(RuntimeError):
 class _QueueEntry:
     query: Query
     future: asyncio.Future[RetrievalResult]
-    arrived: float = field(default_factory=time.monotonic)
 
 
 class Batcher:
     """A bounded queue in front of `retrieve`, which runs in one thread only.
 
-    A batch starts when the oldest query has waited `max_wait_ms` or when `max_batch` queries are waiting. If a batch
-    fails, its queries are tried one by one, so that only the bad one gets the error. If the worker dies, all waiting
-    queries fail, `problem` says so, and new queries are rejected.
+    A batch starts as soon as the thread is free, with what has gathered meanwhile: a lone query waits for nobody, and
+    batches grow with the load. If a batch fails, its queries are tried one by one, so that only the bad one gets the
+    error. If the worker dies, all waiting queries fail, `problem` says so, and new queries are rejected.
 
     Args:
         retrieve: Returns one result for each query, in order.
-        settings: `max_batch`, `max_wait_ms`, `max_queue` and `timeout_s` are read.
+        settings: `max_batch`, `max_queue` and `timeout_s` are read.
     """
 
     def __init__(self, retrieve: Retrieve, settings: ServingSettings) -> None:
@@ -138,17 +137,8 @@ class Batcher:
                 return []
             self._arrived.clear()
             await self._arrived.wait()
-        deadline = self._pending[0].arrived + self._settings.max_wait_ms / 1000
-        while len(self._pending) < self._settings.max_batch and not self._closing:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                break
-            self._arrived.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._arrived.wait()
         size = min(len(self._pending), self._settings.max_batch)
-        return [self._pending.popleft() for _ in range(size)] or await self._collect()
+        return [self._pending.popleft() for _ in range(size)]
 
     def _outcomes(self, queries: Sequence[Query]) -> list[RetrievalResult | Exception]:
         """Returns a result or an error for each query; runs in the worker thread."""

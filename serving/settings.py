@@ -21,7 +21,6 @@ class ServingSettings(BaseModel):
         max_question_chars: Longest question, in characters.
         max_k: Largest `k` that a request may ask for.
         max_batch: Largest number of queries that are retrieved together.
-        max_wait_ms: Longest time in milliseconds that a query waits for others to join its batch.
         max_queue: Largest number of queries in the queue; further ones are rejected with 429.
         timeout_s: Longest time in seconds from the end of the upload to the answer.
         upload_timeout_s: Longest time in seconds that an upload may take.
@@ -44,7 +43,6 @@ class ServingSettings(BaseModel):
     max_question_chars: int = Field(default=512, ge=1)
     max_k: int = Field(default=100, ge=1)
     max_batch: int = Field(default=16, ge=1)
-    max_wait_ms: float = Field(default=4, ge=0)
     max_queue: int = Field(default=128, ge=1)
     timeout_s: float = Field(default=30, gt=0)
     upload_timeout_s: float = Field(default=60, gt=0)

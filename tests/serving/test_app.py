@@ -459,7 +459,7 @@ def test_time_out(tmp_path: Path) -> None:
 
 
 def test_a_full_service_turns_away_and_forgets_who_left(tmp_path: Path) -> None:
-    settings = ServingSettings(max_queue=1, max_batch=1, max_wait_ms=0)
+    settings = ServingSettings(max_queue=1, max_batch=1)
     with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
         world.retriever.gate.clear()
 

@@ -44,7 +44,7 @@ def query(name: str, width: int = 1, question: str = "?") -> Query:
 async def running(
     retrieve: Callable[[Sequence[Query]], list[RetrievalResult]], **settings: Any
 ) -> AsyncIterator[Batcher]:
-    batcher = Batcher(retrieve, ServingSettings(**{"max_wait_ms": 50, "timeout_s": 5, **settings}))
+    batcher = Batcher(retrieve, ServingSettings(**{"timeout_s": 5, **settings}))
     await batcher.start()
     try:
         yield batcher
@@ -82,7 +82,7 @@ def test_what_gathers_behind_a_batch_goes_together() -> None:
     async def test() -> None:
         widths = Widths()
         widths.gate.clear()
-        async with running(widths, max_wait_ms=0) as batcher:
+        async with running(widths) as batcher:
             first = asyncio.create_task(batcher.submit(query("first")))
             await until(widths.began.is_set)
             rest = [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in range(3)]
@@ -123,7 +123,7 @@ def test_a_full_queue_turns_away() -> None:
     async def test() -> None:
         widths = Widths()
         widths.gate.clear()
-        async with running(widths, max_wait_ms=0, max_batch=1, max_queue=2) as batcher:
+        async with running(widths, max_batch=1, max_queue=2) as batcher:
             tasks = [asyncio.create_task(batcher.submit(query("q0")))]
             await until(widths.began.is_set)
             tasks += [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in (1, 2)]
@@ -143,7 +143,7 @@ def test_a_caller_who_leaves_is_dropped() -> None:
     async def test() -> None:
         widths = Widths()
         widths.gate.clear()
-        async with running(widths, max_wait_ms=0) as batcher:
+        async with running(widths) as batcher:
             running_one = asyncio.create_task(batcher.submit(query("running")))
             await until(widths.began.is_set)
             stays = asyncio.create_task(batcher.submit(query("stays")))
@@ -163,7 +163,7 @@ def test_a_dead_worker_leaves_nobody_waiting() -> None:
     async def test() -> None:
         widths = Widths()
         widths.gate.clear()
-        async with running(widths, max_wait_ms=0) as batcher:
+        async with running(widths) as batcher:
             fatal = asyncio.create_task(batcher.submit(query("q", question="fatal")))
             await until(widths.began.is_set)
             behind = [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in range(3)]
@@ -183,7 +183,7 @@ def test_a_stuck_worker_is_a_problem() -> None:
     async def test() -> None:
         widths = Widths()
         widths.gate.clear()
-        async with running(widths, max_wait_ms=0, timeout_s=0.1) as batcher:
+        async with running(widths, timeout_s=0.1) as batcher:
             task = asyncio.create_task(batcher.submit(query("q")))
             await until(widths.began.is_set)
             assert batcher.problem() is None
@@ -200,7 +200,7 @@ def test_stopping_finishes_what_waits() -> None:
     async def test() -> None:
         widths = Widths()
         widths.gate.clear()
-        async with running(widths, max_wait_ms=0, max_batch=2) as batcher:
+        async with running(widths, max_batch=2) as batcher:
             tasks = [asyncio.create_task(batcher.submit(query("q0")))]
             await until(widths.began.is_set)
             tasks += [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in range(1, 6)]

@@ -235,7 +235,7 @@ def wait_for(world: World, batches: int, waiting: int) -> None:
 
 def test_a_full_queue(tmp_path: Path) -> None:
     with (
-        served(tmp_path, ServingSettings(max_queue=1, max_batch=1, max_wait_ms=0)) as world,
+        served(tmp_path, ServingSettings(max_queue=1, max_batch=1)) as world,
         OpenAI(base_url=f"{world.url}/v1", api_key="none", max_retries=0) as client,
         ThreadPoolExecutor(2) as pool,
     ):
