@@ -1,8 +1,8 @@
 """Adapts step 1 to a knowledge base: trains it on main images and labeled images against the summaries.
 
 Every batch pairs images with the summaries of their entities, among the summaries of others (equation 2's encoders,
-trained contrastively). Some images are paired with their entity's main image too, which makes the image tower useful
-to step 2.
+trained contrastively), and with the main images of their entities, among those of others: step 1 may search both, and
+step 2 looks through the same image tower.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from training.augment import vary
 from training.config import TrainingConfig
 from training.images import ImageLoader, load_images, main_images
 from training.loop import train
-from training.losses import clip_loss
 from training.questions import is_held_out
 from training.record import Origin, TrainingRecord
 
 logger = logging.getLogger(__name__)
 
-IMAGES, TEXTS, CLEAN = 112, 144, 32  # per batch: images, summaries, images paired with a clean main image
+IMAGES, TEXTS, MAIN = 112, 144, 64  # per batch: images, summaries, main images to find
 LEARNING_RATE = 1e-3
+SLIGHT = 0.3  # how much main images vary, of what the other images do: an index holds them as they are
 ROOM = 1.25  # images are kept this much larger than the model's input, so that a crop loses little
 
 
@@ -123,20 +123,15 @@ def train_encoder(
         chosen, texts, generator = batch_of(step)
         views = vary(images[chosen], model.pixels.size, generator)
         owners = torch.tensor([rows[i] for i in chosen.tolist()])
-        clean, clean_rows = _clean_images(owners, batch_of.main_at, images, model.pixels.size)
-        pixels = model.pixels.normalize(torch.cat([views, clean]).to(device))
+        shown = [row for row in dict.fromkeys(owners.tolist()) if row in batch_of.main_at][:MAIN]
+        keys = vary(images[[batch_of.main_at[row] for row in shown]], model.pixels.size, generator, SLIGHT)
+        pixels = model.pixels.normalize(torch.cat([views, keys]).to(device))
         with torch.autocast(device.type, dtype=torch.bfloat16):
             vectors = network.get_image_features(pixels)
             words = network.get_text_features(tokens["input_ids"][texts], tokens["attention_mask"][texts])
-        views_v, clean_v = vectors[: len(views)], vectors[len(views) :]
         scale = network.logit_scale.exp().clamp(max=100)
-        column = {row: number for number, row in enumerate(texts.tolist())}
-        target = torch.tensor([column[row] for row in owners.tolist()], device=device)
-        loss = _classify(views_v, words, target, scale)
-        if len(clean):
-            first = torch.tensor([owners.tolist().index(row) for row in clean_rows], device=device)
-            loss = loss + 0.5 * clip_loss(views_v[first], clean_v, scale)
-        return loss
+        by_text = _find(vectors[: len(views)], owners, words, texts.tolist(), scale)
+        return by_text + _find(vectors[: len(views)], owners, vectors[len(views) :], shown, scale)
 
     optimization = config.optimization(LEARNING_RATE)
     metrics = train(
@@ -144,7 +139,9 @@ def train_encoder(
         loss_of,
         out=out / "encoder-run",
         optimization=optimization,
-        validate=_validation(model, summaries, validation, side, progress) if validation else None,
+        validate=_validation(model, summaries, images[: len(main)], list(main), validation, side, progress)
+        if validation
+        else None,
         validate_every=config.validate_every,
         save_every=config.validate_every,
         settings={"start": model.fingerprint, "images": len(rows), "entities": len(entities)},
@@ -167,16 +164,23 @@ def train_encoder(
     return out / "encoder"
 
 
-def _classify(images: Tensor, texts: Tensor, target: Tensor, scale: Tensor) -> Tensor:
-    logits = scale * functional.normalize(images.float(), dim=-1) @ functional.normalize(texts.float(), dim=-1).T
-    return functional.cross_entropy(logits, target, label_smoothing=0.05)
+def _find(images: Tensor, owners: Tensor, keys: Tensor, rows: list[int], scale: Tensor) -> Tensor:
+    """Returns the loss of finding the key of each image's entity, over the images whose entity has one, a scalar.
 
-
-def _clean_images(owners: Tensor, main_at: dict[int, int], images: Tensor, size: int) -> tuple[Tensor, list[int]]:
-    """Returns the main images of the first entities in the batch that have one, and the rows of those entities."""
-    rows = [row for row in dict.fromkeys(owners.tolist()) if row in main_at][:CLEAN]
-    picked = images[[main_at[row] for row in rows]].float() / 255
-    return functional.interpolate(picked, (size, size), mode="bilinear", antialias=True), rows
+    Args:
+        images: Vectors [B, D], not normalized.
+        owners: The entity of each image, int64 [B].
+        keys: Vectors [K, D], not normalized.
+        rows: The entity of each key, K different ones.
+        scale: Factor on the cosines.
+    """
+    column = {row: number for number, row in enumerate(rows)}
+    asked = [number for number, row in enumerate(owners.tolist()) if row in column]
+    if not asked:
+        return images.sum() * 0
+    target = torch.tensor([column[row] for row in owners[asked].tolist()], device=images.device)
+    found = functional.normalize(images[asked].float(), dim=-1) @ functional.normalize(keys.float(), dim=-1).T
+    return functional.cross_entropy(scale * found, target, label_smoothing=0.05)
 
 
 class _Batches:
@@ -207,19 +211,43 @@ class _Batches:
 
 
 def _validation(
-    model: ClipEncoder, summaries: list[str], held_out: Sequence[tuple[ImageLoader, int]], side: int, progress: bool
+    model: ClipEncoder,
+    summaries: list[str],
+    main: Tensor,
+    rows: Sequence[int],
+    held_out: Sequence[tuple[ImageLoader, int]],
+    side: int,
+    progress: bool,
 ) -> Callable[[], dict[str, float]]:
-    """Returns a function that validates the model: Recall@1 and @20 of the held-out images among all summaries."""
-    images = load_images([load for load, _ in held_out], side, progress)
-    small = functional.interpolate(images.float() / 255, (model.pixels.size,) * 2, mode="bilinear", antialias=True)
-    pixels = model.pixels.normalize(small.to(model.model.device))
-    gold = torch.tensor([row for _, row in held_out], device=pixels.device)
+    """Returns a function that validates the model: Recall@1 of the held-out images among summaries and main images.
+
+    Args:
+        model: The encoder.
+        summaries: Of all entities.
+        main: Main images, uint8 [M, 3, side, side].
+        rows: The entity of each main image.
+        held_out: Images with the row of their entity.
+        side: Side of the images in pixels.
+        progress: Shows progress bars.
+    """
+    images = torch.cat([load_images([load for load, _ in held_out], side, progress), main])
+    gold = torch.tensor([row for _, row in held_out])
+    keyed = torch.tensor(rows)
 
     def validate() -> dict[str, float]:
-        texts = model.encode_texts(summaries)
-        vectors = torch.cat([model.model.get_image_features(part) for part in pixels.split(model.batch_size)])
-        scores = functional.normalize(vectors.float(), dim=-1) @ texts.T
-        rank = (scores > scores.gather(1, gold[:, None])).sum(1)
-        return {f"recall@{k}": float((rank < k).float().mean()) for k in (1, 20)}
+        texts = model.encode_texts(summaries).cpu()
+        vectors = functional.normalize(torch.cat([encoded(part) for part in images.split(model.batch_size)]), dim=-1)
+        queries, keys = vectors.split([len(gold), len(keyed)])
+        by_text, by_image = (queries @ texts.T).argmax(1), keyed[(queries @ keys.T).argmax(1)]
+        return {
+            "recall@1_by_summary": float((by_text == gold).float().mean()),
+            "recall@1_by_image": float((by_image == gold).float().mean()),
+        }
+
+    def encoded(part: Tensor) -> Tensor:
+        size = (model.pixels.size,) * 2
+        small = functional.interpolate(part.float() / 255, size, mode="bilinear", antialias=True)
+        vectors: Tensor = model.model.get_image_features(model.pixels.normalize(small.to(model.model.device)))
+        return vectors.float().cpu()
 
     return validate
