@@ -124,8 +124,11 @@ def train_encoder(
         views = vary(images[chosen], model.pixels.size, generator)
         owners = torch.tensor([rows[i] for i in chosen.tolist()])
         shown = [row for row in dict.fromkeys(owners.tolist()) if row in batch_of.main_at][:MAIN]
-        keys = vary(images[[batch_of.main_at[row] for row in shown]], model.pixels.size, generator, SLIGHT)
-        pixels = model.pixels.normalize(torch.cat([views, keys]).to(device))
+        pixels = views
+        if shown:
+            keys = vary(images[[batch_of.main_at[row] for row in shown]], model.pixels.size, generator, SLIGHT)
+            pixels = torch.cat([views, keys])
+        pixels = model.pixels.normalize(pixels.to(device))
         with torch.autocast(device.type, dtype=torch.bfloat16):
             vectors = network.get_image_features(pixels)
             words = network.get_text_features(tokens["input_ids"][texts], tokens["attention_mask"][texts])
