@@ -19,7 +19,7 @@ from PIL import Image
 from demo.articles import articles
 from demo.build import write_rows
 from demo.draw import draw
-from demo.facts import Country, countries
+from demo.facts import Country, countries, url_of
 from demo.flags import Flag, load_flags
 from demo.pretraining.camera import Camera
 from demo.pretraining.design_batches import photograph_designs, random_designs
@@ -66,6 +66,9 @@ def write_world(
 ) -> None:
     """Writes a data set in E-VQA's format: `kb_wiki.json`, `images/flag`, `queries`, `questions.csv`.
 
+    Questions and articles about designs are in made-up words: what is unlike the training images has texts that are
+    unlike the training texts.
+
     Args:
         folder: Created if it does not exist.
         flags: Number of imagined countries with a flag.
@@ -81,9 +84,17 @@ def write_world(
     described = {code: picture if isinstance(picture, Flag) else stand_in for code, picture in pictures.items()}
     entries = articles(world, described)
     rows = questions(random.Random(seed), questions_each, world=world, entries=entries)
+    words = random.Random(f"words {seed}")
+    for code, picture in pictures.items():
+        if isinstance(picture, Design):
+            entry = entries[url_of(world[code])]
+            entry["section_texts"] = [foreign(text, words) for text in entry["section_texts"]]
     for row in rows:
         code, question = row["dataset_image_ids"].rsplit("_", 1)
         row["dataset_image_ids"] = f"{code}_{int(question) % photographs}"
+        if isinstance(pictures[code], Design):
+            row["question"] = foreign(row["question"], words)
+            row["evidence"] = entries[row["wikipedia_url"]]["section_texts"][int(row["evidence_section_id"])]
     (folder / "images" / "flag").mkdir(parents=True, exist_ok=True)
     (folder / "queries").mkdir(exist_ok=True)
     (folder / "kb_wiki.json").write_text(json.dumps(entries), encoding="utf-8")
@@ -101,6 +112,11 @@ def write_world(
             array = (photo.permute(1, 2, 0).numpy() * 255).round().astype(np.uint8)
             Image.fromarray(array).save(folder / "queries" / f"{code}_{number}.jpg", quality=90)
     write_rows(folder / "questions.csv", rows)
+
+
+def foreign(text: str, rng: random.Random) -> str:
+    """Returns as many made-up words."""
+    return " ".join(made_up_name(rng).lower() for _ in text.split())
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -96,8 +96,8 @@ def test_tools_are_described(url: str) -> None:
                 "entity",
                 "evidence",
             }
-            # this index has vectors of summaries, not of images
-            assert "comparing an image with a summary of each entity's article" in str(
+            # what this index has vectors of
+            assert "comparing an image with each entity's main image and a summary of its article" in str(
                 tools["similar_images"].description
             )
             assert "6 entities" in str(client.instructions)
