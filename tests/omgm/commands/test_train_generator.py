@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from generators.chat import ChatGenerator
+from generators.guard import GuardedGenerator
 from omgm.__main__ import main
 from omgm.parts import build_generator
 from omgm.profile import load_profile
@@ -72,7 +73,8 @@ def test_from_questions_to_a_profile(given: list[str], tmp_path: Path, capsys: p
     asked = profile.generator
     assert (asked.kind, asked.model, asked.base_url) == ("openai", "omgm-adapter", "http://127.0.0.1:8001")
     assert (asked.tokenizer, asked.multimodal) == (str(base), True)
-    assert isinstance(build_generator(profile), ChatGenerator)
+    guard = build_generator(profile)
+    assert isinstance(guard, GuardedGenerator) and isinstance(guard.generator, ChatGenerator)
 
     assert main(command) == 0  # nothing is left to do
     assert json.loads((out / "training.json").read_text()) == report
