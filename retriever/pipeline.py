@@ -77,7 +77,13 @@ class Retriever(Generic[IndexT]):
                 ranked,
                 dict(timings),
                 ranking,
-                None if self.recognition is None else self.recognition.probability(ranked),
+                self._recognized(query, ranked),
             )
             for query, ranked, ranking in zip(queries, candidates, rankings, strict=True)
         ]
+
+    def _recognized(self, query: Query, ranked: Sequence[Candidate]) -> float | None:
+        """Returns the probability that the best candidate is right; unknown for another alpha than it was fitted to."""
+        if self.recognition is None or query.options.alpha is not None:
+            return None
+        return self.recognition.probability(ranked)

@@ -135,7 +135,7 @@ def _are(tokens: Tokens, words: frozenset[str]) -> Flags:
 
 @lru_cache(maxsize=1024)
 def _flags(tokens: Tokens) -> dict[str, Floats]:
-    """Returns what is known of each token without the question."""
+    """Returns the features of each token that do not depend on the question, by name, float32 [T] each."""
     word = np.array([bool(stem) for stem in tokens.stems], np.bool_)
     stop = np.array([stem in STOP_WORDS for stem in tokens.stems], np.bool_)
     verb = np.array([low.endswith(("ed", "ing")) and low.islower() for low in tokens.lower], np.bool_)

@@ -49,7 +49,7 @@ class Vocabulary:
 
 
 def outcome(scores: Floats, null: float, best: int, candidates: Candidates) -> Floats:
-    """Returns what the confidence is computed from: how far the best candidate leads, and the overview.
+    """Returns the inputs of the confidence: the lead of the best candidate over the others, and their overview.
 
     Args:
         scores: Scores of the candidates.

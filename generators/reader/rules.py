@@ -15,7 +15,7 @@ CLAUSE = 2.0
 
 
 def adjustments(tokens: Tokens, question: AnalyzedQuestion, found: Candidates) -> Floats:
-    """Returns what to add to each candidate's score; -inf rules a candidate out."""
+    """Returns a bonus for each candidate's score, float32 [candidates]; -inf rules a candidate out."""
     color = np.array([low in COLORS for low in tokens.lower], np.bool_)
     number = _count(tokens.number, found) > 0
     allowed = ~_cuts_range(tokens, found)

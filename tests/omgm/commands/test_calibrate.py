@@ -46,6 +46,8 @@ def test_the_profile_recognizes_what_the_index_holds(world: Path, profile: Path)
     with OMGM.open(world / "index", profile=profile) as omgm:
         known = omgm.ask(world / "images" / "flag" / "France.png", QUESTION)
         assert known.recognized is not None and known.recognized > 0.5 and not known.declined
+        other = omgm.ask(world / "images" / "flag" / "France.png", QUESTION, alpha=0.1)
+        assert other.recognized is None and not other.declined  # the fit does not hold for other weights
     with OMGM.open(world / "index", profile=profile, settings={"recognition.threshold": 1}) as omgm:
         declined = omgm.ask(world / "images" / "flag" / "France.png", QUESTION)
         assert declined.declined and declined.answer is None and declined.confidence == declined.recognized

@@ -1,0 +1,80 @@
+"""Measures what is declined when a third of the entities are left out of the index.
+
+    python -m benchmarks.left_out --kb kb_wiki.json --images DIR --dataset evqa --queries dev.csv --query-images DIR \
+        --out DIR [--profile P]
+
+Which entities are left out follows from a hash of their ids; every second question is asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from evaluation.datasets import find_query_image, load
+from indexes.formats import guess_format
+from omgm.parts import build, open_retriever
+from omgm.profile import load_profile
+from retriever.files import write_whole
+from retriever.images import load_image
+from retriever.types import Query
+
+BATCH = 32
+
+
+def left_out(entity_id: str) -> bool:
+    """Returns whether an entity is one of the third that the index lacks."""
+    return hashlib.sha256(entity_id.encode()).digest()[1] % 3 == 0
+
+
+def write_rest(kb: Path, out: Path) -> Path:
+    """Writes the knowledge base (E-VQA's JSON, or JSON lines) without what is left out; returns the file."""
+    text = kb.read_text(encoding="utf-8")
+    if guess_format(kb) == "evqa":
+        rest = json.dumps({key: entry for key, entry in json.loads(text).items() if not left_out(key)})
+    else:
+        rest = "".join(line + "\n" for line in text.splitlines() if not left_out(json.loads(line)["id"]))
+    path = out / f"kb{kb.suffix}"
+    write_whole(path, rest.encode())
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", default="embedded", metavar="P", help="a calibrated profile")
+    parser.add_argument("--kb", type=Path, required=True, metavar="FILE", help="the knowledge base")
+    parser.add_argument("--images", type=Path, required=True, metavar="DIR", help="the folder of its images")
+    parser.add_argument("--dataset", default="evqa", metavar="NAME", help="the format of the questions")
+    parser.add_argument("--queries", type=Path, required=True, metavar="FILE", help="the questions")
+    parser.add_argument("--query-images", type=Path, required=True, metavar="DIR", help="the folder of their images")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the index goes")
+    args = parser.parse_args()
+    profile = load_profile(args.profile)
+    args.out.mkdir(parents=True, exist_ok=True)
+    build(profile, write_rest(args.kb, args.out), args.out / "index", images=args.images)
+    retriever = open_retriever(profile, args.out / "index")
+    if retriever.recognition is None:
+        parser.error(f"profile {profile.name} is not calibrated; run omgm calibrate")
+    held, absent = [], []
+    questions = load(args.dataset, args.queries)[::2]
+    for start in range(0, len(questions), BATCH):
+        queries, known = [], []
+        for question in questions[start : start + BATCH]:
+            path = find_query_image(args.query_images, question.image_id)
+            if path is not None:
+                queries.append(Query(load_image(path), question.question, question.id))
+                known.append(not all(left_out(entity) for entity in question.entity_ids))
+        for result, is_held in zip(retriever.retrieve(queries), known, strict=True):
+            answered = (result.recognized or 0.0) >= profile.recognition.threshold
+            (held if is_held else absent).append(answered)
+    print(f"of {len(held)} questions about what the index holds, answered {sum(held) / max(1, len(held)):.3f}")
+    print(f"of {len(absent)} about what it does not, declined {1 - sum(absent) / max(1, len(absent)):.3f}")
+
+
+if __name__ == "__main__":
+    main()
