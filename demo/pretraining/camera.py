@@ -37,6 +37,7 @@ class Camera:
         *,
         scenes: Tensor | None = None,
         flat: float = 0.0,
+        small: float = 0.0,
     ) -> Tensor:
         """Returns one photograph of each drawing, float32 [B, 3, S, S] in 0..1.
 
@@ -46,9 +47,10 @@ class Camera:
             generator: Source of randomness.
             scenes: What is behind each, uint8 [B, 3, S, S]; by default `self.scenes`.
             flat: Share of drawings that are printed on something stiff: they do not wave, and turn farther.
+            small: Share of drawings that take up less of the frame.
         """
         scenes = self.scenes(len(drawings), generator) if scenes is None else scenes
-        return _soften(photograph_batch(drawings, scenes, generator, ratios, flat=flat), generator)
+        return _soften(photograph_batch(drawings, scenes, generator, ratios, flat=flat, small=small), generator)
 
     def scenes(self, count: int, generator: torch.Generator) -> Tensor:
         """Returns scenes, cropped and mirrored at random, uint8 [count, 3, S, S]."""

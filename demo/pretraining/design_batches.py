@@ -15,7 +15,7 @@ from demo.pretraining.designs import Design, one_color, paint, random_design, ra
 from training.augment import vary
 
 SIDE = 128  # of a painted design, squeezed to a square
-CUT_OUT = 0.45  # share of designs that stand on another ground in the photograph, as a logo without a ground may
+CUT_OUT = 0.45  # share of designs on another ground in the photograph
 SEAMLESS = 0.6  # share of these whose ground is one color that goes on behind them
 PRINTED = 0.7  # share of designs that are printed on something stiff; the others wave like a flag
 ONE_COLOR = 0.3  # share of photographs in front of one color
@@ -46,10 +46,21 @@ class DesignBatches:
         count: Designs N per batch; half of them are near twins of the other half.
         seed: Seed of everything random.
         photographed: Share of the keys that are photographs, too.
+        cut_out: Share of designs that stand on another ground in the photograph, as a logo without a ground may.
+        small: Share of photographs in which the design takes up less of the frame.
     """
 
-    def __init__(self, camera: Camera, count: int, seed: int = 0, photographed: float = 0.3):
+    def __init__(
+        self,
+        camera: Camera,
+        count: int,
+        seed: int = 0,
+        photographed: float = 0.3,
+        cut_out: float = CUT_OUT,
+        small: float = 0.0,
+    ):
         self.camera, self.count, self.seed, self.photographed = camera, count, seed, photographed
+        self.cut_out, self.small = cut_out, small
 
     def __call__(self, step: int) -> DesignBatch:
         """Returns the batch of `step`."""
@@ -57,14 +68,15 @@ class DesignBatches:
         generator = torch.Generator().manual_seed(rng.getrandbits(62))
         designs = random_designs(self.count, rng)
         clean = torch.stack([_square(design) for design in designs])
-        shown, scenes = _shown(self.camera, designs, clean, rng, generator)
+        shown, scenes = _shown(self.camera, designs, clean, rng, generator, self.cut_out)
         ratios = torch.tensor([design.ratio for design in designs])
         keys = vary(clean, self.camera.size, generator, strength=0.3)
         again = torch.rand(self.count, generator=generator) < self.photographed
         if again.any():
             behind = _scenes(self.camera, int(again.sum()), generator)
             keys[again] = _photographs(self.camera, clean[again], ratios[again], behind, generator)
-        return DesignBatch(keys, _photographs(self.camera, shown, ratios, scenes, generator), alike(clean))
+        photographs = _photographs(self.camera, shown, ratios, scenes, generator, self.small)
+        return DesignBatch(keys, photographs, alike(clean))
 
 
 def random_designs(count: int, rng: random.Random) -> list[Design]:
@@ -85,7 +97,12 @@ def photograph_designs(camera: Camera, designs: Sequence[Design], rng: random.Ra
 
 
 def _shown(
-    camera: Camera, designs: Sequence[Design], clean: Tensor, rng: random.Random, generator: torch.Generator
+    camera: Camera,
+    designs: Sequence[Design],
+    clean: Tensor,
+    rng: random.Random,
+    generator: torch.Generator,
+    cut_out: float = CUT_OUT,
 ) -> tuple[Tensor, Tensor]:
     """Returns designs, some of them on another ground, and what is behind them: uint8 [N, 3, h, h] and [N, 3, S, S].
 
@@ -95,10 +112,11 @@ def _shown(
         clean: As painted, uint8 [N, 3, h, h].
         rng: Source of randomness for what is painted.
         generator: Source of randomness for what is photographed.
+        cut_out: Share of designs on another ground.
     """
     shown, scenes = clean.clone(), _scenes(camera, len(designs), generator)
     for number, design in enumerate(designs):
-        if rng.random() < CUT_OUT:
+        if rng.random() < cut_out:
             seamless = rng.random() < SEAMLESS
             ground = one_color(rng) if seamless else random_ground(rng)
             shown[number] = _square(replace(design, layers=(ground, *design.layers[1:])))
@@ -114,12 +132,17 @@ def _scenes(camera: Camera, count: int, generator: torch.Generator) -> Tensor:
 
 
 def _photographs(
-    camera: Camera, drawings: Tensor, ratios: Tensor, scenes: Tensor, generator: torch.Generator
+    camera: Camera,
+    drawings: Tensor,
+    ratios: Tensor,
+    scenes: Tensor,
+    generator: torch.Generator,
+    small: float = 0.0,
 ) -> Tensor:
     squeezed = torch.rand(len(ratios), generator=generator) < SQUEEZED
     others = torch.empty(len(ratios)).uniform_(0.8, 1.8, generator=generator)
     ratios = torch.where(squeezed, others, ratios)
-    return camera.photograph(drawings, ratios, generator, scenes=scenes, flat=PRINTED)
+    return camera.photograph(drawings, ratios, generator, scenes=scenes, flat=PRINTED, small=small)
 
 
 def alike(drawings: Tensor) -> Tensor:

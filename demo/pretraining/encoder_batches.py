@@ -7,7 +7,7 @@ import functools
 from torch.utils.data import Dataset
 
 from demo.pretraining.camera import Camera
-from demo.pretraining.design_batches import DesignBatch, DesignBatches
+from demo.pretraining.design_batches import CUT_OUT, DesignBatch, DesignBatches
 from demo.pretraining.flag_batches import FlagBatch, FlagBatches
 
 KNOWN, MADE_UP, CLEAN = 28, 52, 40  # flags per batch: of the knowledge base, random, and those with a clean drawing too
@@ -23,10 +23,15 @@ class EncoderBatches(Dataset[Batch]):
         size: Side of an image in pixels.
         summaries: Summaries of the articles, by country code.
         seed: Seed of everything random.
+        cut_out: Share of designs on another ground in the photograph.
+        small: Share of photographs in which the design takes up less of the frame.
     """
 
-    def __init__(self, size: int, summaries: dict[str, str], seed: int = 0):
+    def __init__(
+        self, size: int, summaries: dict[str, str], seed: int = 0, cut_out: float = CUT_OUT, small: float = 0.0
+    ):
         self.size, self.summaries, self.seed = size, summaries, seed
+        self.cut_out, self.small = cut_out, small
 
     def __getitem__(self, step: int) -> Batch:
         """Returns the batch of `step`."""
@@ -37,4 +42,5 @@ class EncoderBatches(Dataset[Batch]):
     def _sources(self) -> tuple[FlagBatches, DesignBatches]:
         """The generators, made in the process that uses them: their scenes take 90 MB."""
         camera = Camera(self.size, self.seed)
-        return FlagBatches(camera, KNOWN, MADE_UP, self.summaries, self.seed), DesignBatches(camera, DESIGNS, self.seed)
+        designs = DesignBatches(camera, DESIGNS, self.seed, cut_out=self.cut_out, small=self.small)
+        return FlagBatches(camera, KNOWN, MADE_UP, self.summaries, self.seed), designs

@@ -23,6 +23,8 @@ from training.losses import same_pairs
 KNOWN, MADE_UP, DESIGNS = 24, 40, 48  # entities per batch: countries, random flags and designs
 SECTIONS = 2  # per entity: the evidence, then others of its article
 NONSENSE = 0.3  # share of entities whose question and sections are words at random: only the image tells them apart
+CUT_OUT = 0.6  # share of designs on another ground in the photograph
+SMALL = 0.35  # share of photographs in which the design takes up less of the frame
 QUESTIONS = 40  # per country, from which a batch chooses
 
 
@@ -62,7 +64,8 @@ class FusionBatches(Dataset[FusionBatch]):
     @functools.cached_property
     def _sources(self) -> tuple[FlagBatches, DesignBatches]:
         camera = Camera(self.size, self.seed)
-        return FlagBatches(camera, KNOWN, MADE_UP, {}, self.seed), DesignBatches(camera, DESIGNS, self.seed)
+        designs = DesignBatches(camera, DESIGNS, self.seed, cut_out=CUT_OUT, small=SMALL)
+        return FlagBatches(camera, KNOWN, MADE_UP, {}, self.seed), designs
 
     @functools.cached_property
     def _rows(self) -> dict[str, list[Row]]:

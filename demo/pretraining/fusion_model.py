@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -10,6 +12,8 @@ from demo.pretraining.fusion_batches import KNOWN, MADE_UP, SECTIONS, FusionBatc
 from retriever.models.qformer import QFormerFusion
 
 TEMPERATURE = 0.05
+ALPHA = 0.8  # as in the embedded profile
+FUSED_TEMPERATURE = 0.02
 DIVERSITY = 0.5
 QUESTION_TOKENS = 32
 SECTION_TOKENS = (32, 32, 64, 64, 96)
@@ -21,16 +25,20 @@ class FusionPretraining(nn.Module):
     """A fusion encoder whose tokens are centered by the batch while it trains.
 
     Args:
-        fusion: The encoder; its image tower is frozen.
+        fusion: The encoder.
+        first: Step 1's image encoder, from pixel values to vectors. With it, the tower of `fusion` is trained too, and
+            also for the sum of both steps' scores: what step 1 confuses is what step 2 has to tell apart. Without it,
+            the tower is frozen.
     """
 
-    def __init__(self, fusion: QFormerFusion):
+    def __init__(self, fusion: QFormerFusion, first: Callable[[Tensor], Tensor] | None = None):
         super().__init__()
         self.fusion = fusion
-        self.fusion.vision.requires_grad_(False)
+        self.fusion.vision.requires_grad_(first is not None)
+        self.first = first
 
     def train(self, mode: bool = True) -> FusionPretraining:
-        """Sets training mode for all but the image tower, which is frozen; returns itself."""
+        """Sets training mode for all but the image tower, whose norms keep their means; returns itself."""
         super().train(mode)
         self.fusion.vision.eval()
         return self
@@ -38,9 +46,8 @@ class FusionPretraining(nn.Module):
     def tokens(self, batch: FusionBatch, section_tokens: int) -> tuple[Tensor, Tensor]:
         """Fuses questions [N, 32, H] and sections [N * SECTIONS, 32, H], not normalized."""
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            with torch.no_grad():
-                shown = self.fusion.pixels.normalize(torch.cat([batch.photographs, batch.keys]))
-                photographs, keys = self.fusion.vision(shown).last_hidden_state.float().chunk(2)
+            features = self.fusion.vision(self._shown(batch)).last_hidden_state.float()
+            photographs, keys = features.chunk(2)
             asked = self.fusion.fuse_tokens(photographs, *self.fusion.tokenize(batch.questions, QUESTION_TOKENS))
             keys = keys.repeat_interleave(SECTIONS, dim=0)
             told = self.fusion.fuse_tokens(keys, *self.fusion.tokenize(batch.sections, section_tokens))
@@ -54,12 +61,25 @@ class FusionPretraining(nn.Module):
         different ones: a vector of the whole image in all of them would tell images apart nearly as well.
         """
         asked, told = centered(*self.tokens(batch, SECTION_TOKENS[step % len(SECTION_TOKENS)]))
-        logits = max_sim(asked, told) / TEMPERATURE
-        logits = logits.masked_fill(batch.alike.repeat_interleave(SECTIONS, dim=1), -torch.inf)
-        every = torch.arange(len(logits))
-        evidence = every * SECTIONS
-        contrast = functional.cross_entropy(logits, evidence) + functional.cross_entropy(logits[:, evidence].T, every)
+        sim_m = max_sim(asked, told)
+        unlike = batch.alike.repeat_interleave(SECTIONS, dim=1)
+        contrast = _contrast(sim_m / TEMPERATURE, unlike)
+        if self.first is not None:
+            sim_c = self._first_scores(batch).repeat_interleave(SECTIONS, dim=1)
+            contrast = (contrast + _contrast((ALPHA * sim_c + (1 - ALPHA) * sim_m) / FUSED_TEMPERATURE, unlike)) / 2
         return contrast + DIVERSITY * (squared_within(asked) + squared_within(told)) / 2
+
+    def _shown(self, batch: FusionBatch) -> Tensor:
+        return self.fusion.pixels.normalize(torch.cat([batch.photographs, batch.keys]))
+
+    @torch.no_grad()
+    def _first_scores(self, batch: FusionBatch) -> Tensor:
+        """Returns step 1's similarity of photographs and main images, float32 [N, N]."""
+        assert self.first is not None
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            vectors = self.first(self._shown(batch)).float()
+        photographs, keys = functional.normalize(vectors, dim=-1).chunk(2)
+        return photographs @ keys.T
 
     @torch.no_grad()
     def center(self, batches: list[FusionBatch]) -> None:
@@ -72,14 +92,17 @@ class FusionPretraining(nn.Module):
     @torch.no_grad()
     def metrics(self, batches: list[FusionBatch]) -> dict[str, float]:
         """Returns shares of right entities, by kind, and of right sections, and the mean cosine within a pair."""
-        hits, evidence, cosines = [], [], []
+        hits, fused, evidence, cosines = [], [], [], []
         for batch in batches:
             asked, told = self.tokens(batch, SECTION_TOKENS[-1])
             asked, told = centered(asked, told)
             count = len(asked)
             similarities = max_sim(asked, told).view(count, count, SECTIONS)
             every = torch.arange(count)
-            hits.append(similarities.amax(-1).argmax(1) == every)
+            sim_m = similarities.amax(-1)
+            hits.append(sim_m.argmax(1) == every)
+            if self.first is not None:
+                fused.append((ALPHA * self._first_scores(batch) + (1 - ALPHA) * sim_m).argmax(1) == every)
             evidence.append(similarities[every, every].argmax(-1) == 0)
             cosines.append(within(asked))
         right = torch.stack(hits).float().mean(0)
@@ -90,7 +113,16 @@ class FusionPretraining(nn.Module):
             "designs": float(right[flags:].mean()),
             "evidence": float(torch.stack(evidence).float().mean()),
             "within": float(torch.stack(cosines).mean()),
+            **({"fused": float(torch.stack(fused).float().mean())} if fused else {}),
         }
+
+
+def _contrast(logits: Tensor, unlike: Tensor) -> Tensor:
+    """Returns the loss of questions among all sections and of evidence among all questions, both [N, N * SECTIONS]."""
+    logits = logits.masked_fill(unlike, -torch.inf)
+    every = torch.arange(len(logits))
+    evidence = every * SECTIONS
+    return functional.cross_entropy(logits, evidence) + functional.cross_entropy(logits[:, evidence].T, every)
 
 
 def centered(asked: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:

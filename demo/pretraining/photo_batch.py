@@ -7,6 +7,7 @@ import torch
 from demo.photo import compose, draw_poses, light
 
 FRAME = 1.25  # width over height of the photograph
+SMALLEST = 0.45  # of its width otherwise
 STIFF_TILT = 2.0  # what is stiff turns up to this much farther than a flag
 
 
@@ -16,6 +17,7 @@ def photograph_batch(
     generator: torch.Generator,
     ratios: torch.Tensor | None = None,
     flat: float = 0.0,
+    small: float = 0.0,
 ) -> torch.Tensor:
     """Returns a photograph of each drawing, a 5:4 frame resized to a square, float32 [B, 3, S, S] in 0..1.
 
@@ -25,6 +27,7 @@ def photograph_batch(
         generator: Source of randomness.
         ratios: Width over height of each drawing, float [B]; without it they are drawn between 1.4 and 2.
         flat: Share of drawings on something stiff, which does not wave and may turn farther; the others are flags.
+        small: Share of drawings that take up less of the frame, down to a fifth of its width.
 
     Raises:
         ValueError: `drawings` and `backgrounds` are not uint8 [B, 3, _, _] of the same B.
@@ -37,6 +40,10 @@ def photograph_batch(
         stiff = torch.rand(len(drawings), 1, 1, generator=generator) < flat
         for name, factor in {"wave": 0.0, "fold": 0.0, "tilt": STIFF_TILT}.items():
             poses[name] = torch.where(stiff, factor * poses[name], poses[name])
+    if small:
+        shrunk = torch.rand(len(drawings), 1, 1, generator=generator) < small
+        share = torch.empty(len(drawings), 1, 1).uniform_(SMALLEST, 1, generator=generator)
+        poses["scale"] = torch.where(shrunk, share * poses["scale"], poses["scale"])
     scene = compose(drawings, backgrounds, poses, FRAME)
     lit = light(scene, generator)
     return _grain(lit, generator).clamp_(0, 1)

@@ -14,6 +14,7 @@ import json
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -47,15 +48,81 @@ from training.losses import clip_loss, same_pairs
 from training.tokenizer import train_tokenizer
 
 VOCABULARY = 6000
-STEPS = {"encoder": 2000, "fusion": 700}
 WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "embedded"
 
 
-def train_encoder(out: Path, steps: int, seed: int = 0, learning_rate: float = 1.5e-3) -> Path:
-    """Trains a step 1 encoder; returns its folder, `out/encoder`. A killed run resumes."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderStage:
+    """A part of the encoder's training.
+
+    Attributes:
+        name: Of its run's folder.
+        steps: Number of steps.
+        size: Side of an image in pixels.
+        learning_rate: At its peak.
+        cut_out: Share of designs on another ground in the photograph.
+        small: Share of photographs in which the design takes up less of the frame.
+        first_step: Number of its first batch: no stage sees what another one saw.
+    """
+
+    name: str
+    steps: int
+    size: int
+    learning_rate: float
+    cut_out: float
+    small: float
+    first_step: int = 0
+
+
+ENCODER_STAGES = (
+    EncoderStage(name="encoder-run", steps=2000, size=112, learning_rate=1.5e-3, cut_out=0.45, small=0.0),
+    # More pixels for smaller things: they cost time, so first comes what fewer can teach.
+    EncoderStage(
+        name="encoder-large-run",
+        steps=1000,
+        size=128,
+        learning_rate=6e-4,
+        cut_out=0.6,
+        small=0.35,
+        first_step=1_000_000,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusionStage:
+    """A part of the fusion encoder's training.
+
+    Attributes:
+        name: Of its run's folder.
+        steps: Number of steps.
+        learning_rate: At its peak.
+        trains_tower: Whether the image tower is trained too.
+    """
+
+    name: str
+    steps: int
+    learning_rate: float
+    trains_tower: bool
+
+
+FUSION_STAGES = (
+    FusionStage(name="fusion-run", steps=500, learning_rate=1e-3, trains_tower=False),
+    FusionStage(name="fusion-tower-run", steps=500, learning_rate=4e-4, trains_tower=True),
+)
+
+
+def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
+    """Trains a step 1 encoder; returns its folder, `out/encoder`. A killed run resumes.
+
+    Args:
+        out: Folder of the runs and the model.
+        steps: Of every stage, in place of its own.
+        seed: Seed of everything random.
+    """
     out.mkdir(parents=True, exist_ok=True)
     texts = summaries(out)
-    config = SmallCLIPConfig(vocab_size=VOCABULARY)
+    config = SmallCLIPConfig(image_size=ENCODER_STAGES[0].size, vocab_size=VOCABULARY)
     torch.manual_seed(seed)
     model = SmallCLIP(config)
     rows = questions(random.Random(seed), 4)
@@ -65,12 +132,25 @@ def train_encoder(out: Path, steps: int, seed: int = 0, learning_rate: float = 1
         config.max_text_tokens,
     )
     model.resize_vocabulary(len(tokenizer))
-    encoder = ClipEncoder(model, tokenizer, PixelPreparation(config.image_size), config.max_text_tokens, "training")
-    encoder.model.to(memory_format=torch.channels_last)
-    batches = BatchStream(EncoderBatches(config.image_size, texts, seed))
+    for stage in ENCODER_STAGES:
+        model.resize_images(stage.size)
+        encoder = ClipEncoder(model, tokenizer, PixelPreparation(stage.size), config.max_text_tokens, "training")
+        encoder.model.to(memory_format=torch.channels_last)
+        metrics = _train_stage(encoder, stage, out, texts, steps or stage.steps, seed)
+        (out / stage.name / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+    encoder.save(out / "encoder")
+    return out / "encoder"
+
+
+def _train_stage(
+    encoder: ClipEncoder, stage: EncoderStage, out: Path, texts: dict[str, str], steps: int, seed: int
+) -> dict[str, float]:
+    """Trains `encoder` in place; returns the metrics of the run."""
+    model = encoder.model
+    batches = BatchStream(EncoderBatches(stage.size, texts, seed, stage.cut_out, stage.small))
 
     def loss_of(step: int, part: int) -> Tensor:
-        flags, designs = batches(step)
+        flags, designs = batches(stage.first_step + step)
         shown = [flags.photographs, flags.drawings, designs.photographs, designs.keys]
         pixels = encoder.pixels.normalize(torch.cat(shown))
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -90,43 +170,53 @@ def train_encoder(out: Path, steps: int, seed: int = 0, learning_rate: float = 1
             + 0.5 * clip_loss(flag_drawings, words[:clean], scale, same[:clean, :clean])
         )
 
-    metrics = train(
+    return train(
         model,
         loss_of,
-        out=out / "encoder-run",
-        optimization=Optimization(steps=steps, learning_rate=learning_rate, seed=seed),
+        out=out / stage.name,
+        optimization=Optimization(steps=steps, learning_rate=stage.learning_rate, seed=seed),
         validate=_encoder_validation(encoder, texts),
         validate_every=200,
         save_every=200,
         settings={"known": KNOWN, "made_up": MADE_UP, "clean": CLEAN, "designs": DESIGNS},
     )
-    encoder.save(out / "encoder")
-    (out / "encoder-run" / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
-    return out / "encoder"
 
 
-def train_fusion(out: Path, steps: int, seed: int = 0, learning_rate: float = 1e-3) -> Path:
-    """Trains a fusion encoder with the image tower of `out/encoder`; returns its folder, `out/fusion`."""
+def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
+    """Trains a fusion encoder that starts with the image tower of `out/encoder`; returns its folder, `out/fusion`.
+
+    The tower is frozen at first; then everything is trained, with what step 1 confuses in view. A killed run resumes.
+
+    Args:
+        out: Folder of the runs and the models.
+        steps: Of both stages, in place of their own.
+        seed: Seed of everything random.
+    """
+    first = ClipEncoder.load(out / "encoder")
     encoder = ClipEncoder.load(out / "encoder")
     torch.manual_seed(seed)
     fusion = QFormerFusion.create(encoder.model.vision_model, encoder.model.config, encoder.tokenizer, encoder.pixels)
-    model = FusionPretraining(fusion)
-    batches = BatchStream(FusionBatches(encoder.pixels.size, seed))
     unseen = FusionBatches(encoder.pixels.size, seed=-1)
     held_out = [unseen[number] for number in range(2)]
-    metrics = train(
-        model,
-        lambda step, part: model.loss(batches(step), step),
-        out=out / "fusion-run",
-        optimization=Optimization(steps=steps, learning_rate=learning_rate, seed=seed),
-        validate=lambda: model.metrics(held_out),
-        validate_every=50,
-        save_every=50,
-        settings={"encoder": encoder.fingerprint},
-    )
+    batches = BatchStream(FusionBatches(encoder.pixels.size, seed))
+    done = 0
+    for stage in FUSION_STAGES:
+        model = FusionPretraining(fusion, first.model.get_image_features if stage.trains_tower else None)
+        wanted = steps or stage.steps
+        metrics = train(
+            model,
+            lambda step, part: model.loss(batches(done + step), step),  # noqa: B023  called within this round
+            out=out / stage.name,
+            optimization=Optimization(steps=wanted, learning_rate=stage.learning_rate, seed=seed),
+            validate=lambda: model.metrics(held_out),  # noqa: B023
+            validate_every=50,
+            save_every=50,
+            settings={"encoder": encoder.fingerprint, "batches": done},
+        )
+        (out / stage.name / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+        done += wanted
     model.center([unseen[number] for number in range(2, 10)])
     fusion.save(out / "fusion")
-    (out / "fusion-run" / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
     return out / "fusion"
 
 
@@ -188,13 +278,13 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m demo.pretraining.train_weights", description=__doc__)
     parser.add_argument("part", choices=["encoder", "fusion", "publish"])
     parser.add_argument("--out", type=Path, default=Path("artifacts/weights"), help="folder of the run")
-    parser.add_argument("--steps", type=int, help="in place of {encoder} and {fusion}".format(**STEPS))
+    parser.add_argument("--steps", type=int, help="of every stage, in place of its own number")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     if args.part == "encoder":
-        train_encoder(args.out, args.steps or STEPS["encoder"], args.seed)
+        train_encoder(args.out, args.steps, args.seed)
     elif args.part == "fusion":
-        train_fusion(args.out, args.steps or STEPS["fusion"], args.seed)
+        train_fusion(args.out, args.steps, args.seed)
     else:
         publish(args.out, WEIGHTS)
 

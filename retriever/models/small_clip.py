@@ -174,6 +174,23 @@ class SmallCLIP(PreTrainedModel):
         self.text_model.tokens = new
         self.config.vocab_size = size
 
+    def resize_images(self, size: int) -> None:
+        """Makes the image tower read images of `size` x `size` pixels; positions of cells are interpolated.
+
+        Raises:
+            ValueError: `size` is not a positive multiple of the side of a cell.
+        """
+        cell = 2 ** len(self.config.channels)
+        if size < cell or size % cell:
+            raise ValueError(f"size must be a positive multiple of {cell}, got {size}")
+        pool, cells = self.vision_model.positions.data.split([1, (self.config.image_size // cell) ** 2], dim=1)
+        old, new = self.config.image_size // cell, size // cell
+        grid = cells.transpose(1, 2).unflatten(2, (old, old))
+        grid = functional.interpolate(grid, (new, new), mode="bicubic", align_corners=False)
+        positions = torch.cat([pool, grid.flatten(2).transpose(1, 2)], dim=1)
+        self.vision_model.positions = nn.Parameter(positions.contiguous())
+        self.config.image_size = size
+
     def get_image_features(self, pixel_values: Tensor) -> Tensor:
         """Encodes images as vectors [B, projection_dim], not normalized."""
         projected: Tensor = self.visual_projection(self.vision_model(pixel_values).pooler_output)

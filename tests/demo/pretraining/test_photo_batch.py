@@ -55,3 +55,13 @@ def test_wrong_batches_are_refused() -> None:
         photograph_batch(drawings.float(), backgrounds, torch.Generator())
     with pytest.raises(ValueError, match="backgrounds must be uint8"):
         photograph_batch(drawings, backgrounds[:1], torch.Generator())
+
+
+def test_small_drawings_cover_less() -> None:
+    drawings, backgrounds = _batch(64)
+    covered = []
+    for small in (0.0, 1.0):
+        result = photograph_batch(drawings, backgrounds, torch.Generator().manual_seed(3), small=small)
+        covered.append(float(((result[:, 0] - result[:, 2]).abs() > 0.25).float().mean()))
+    # The widths are factors of 0.45 to 1, whose square has a mean of 0.55.
+    assert 0.45 < covered[1] / covered[0] < 0.65

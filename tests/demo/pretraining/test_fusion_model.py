@@ -1,0 +1,76 @@
+"""Step 2's pretraining: what is trained, and what both steps' scores add up to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from demo.pretraining.fusion_batches import FusionBatch
+from demo.pretraining.fusion_model import FusionPretraining
+from retriever.models.encoder import ClipEncoder
+from retriever.models.qformer import QFormerFusion
+
+WEIGHTS = Path(__file__).resolve().parents[3] / "weights" / "embedded"
+
+
+@pytest.fixture(scope="module")
+def encoder() -> ClipEncoder:
+    return ClipEncoder.load(WEIGHTS / "encoder")
+
+
+@pytest.fixture
+def fusion() -> QFormerFusion:
+    return QFormerFusion.load(WEIGHTS / "fusion").requires_grad_(True)
+
+
+@pytest.fixture
+def batch(encoder: ClipEncoder) -> FusionBatch:
+    torch.manual_seed(1)
+    images = torch.rand(8, 3, encoder.pixels.size, encoder.pixels.size)
+    texts = [f"what is number {number}?" for number in range(4)]
+    return FusionBatch(images[:4], images[4:], texts, [*texts, *texts], torch.zeros(4, 4, dtype=torch.bool))
+
+
+def test_the_tower_is_trained_with_step_1_alone(
+    encoder: ClipEncoder, fusion: QFormerFusion, batch: FusionBatch
+) -> None:
+    for first in (None, encoder.model.get_image_features):
+        model = FusionPretraining(fusion, first).train()
+        model.zero_grad()
+        model.loss(batch, 0).backward()
+        assert (fusion.vision.positions.grad is not None) == (first is not None)
+        assert fusion.query_tokens.grad is not None
+        assert not any(module.training for module in fusion.vision.modules())  # norms keep their means
+    assert all(parameter.grad is None for parameter in encoder.model.parameters())
+
+
+def test_images_that_look_alike_are_no_negatives(
+    encoder: ClipEncoder, fusion: QFormerFusion, batch: FusionBatch
+) -> None:
+    """With all others excluded there is nothing to tell apart but an entity's own sections."""
+    alone = replace(
+        batch, alike=~torch.eye(4, dtype=torch.bool), sections=[text for text in batch.questions for _ in (0, 1)]
+    )
+    model = FusionPretraining(fusion, encoder.model.get_image_features).eval()
+    contrast = float(model.loss(alone, 0).detach()) - 0.5 * _diversity(model, alone)
+    # Both sections of an entity are the same text: cross entropy log 2; each evidence has one question left: 0.
+    assert contrast == pytest.approx(0.6931, abs=2e-3)
+
+
+def _diversity(model: FusionPretraining, batch: FusionBatch) -> float:
+    """The mean squared cosine of different tokens of a pair, over both sides, by loops."""
+    both = [tokens.detach() for tokens in model.tokens(batch, 32)]
+    means = []
+    for side in (tokens - torch.cat(both).mean(0) for tokens in both):
+        cosines = [
+            float(torch.cosine_similarity(pair[i], pair[j], dim=0)) ** 2
+            for pair in side
+            for i in range(32)
+            for j in range(32)
+            if i != j
+        ]
+        means.append(sum(cosines) / len(cosines))
+    return sum(means) / 2
