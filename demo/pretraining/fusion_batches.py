@@ -22,7 +22,9 @@ from training.losses import same_pairs
 
 KNOWN, MADE_UP, DESIGNS = 24, 40, 48  # entities per batch: countries, random flags and designs
 SECTIONS = 2  # per entity: the evidence, then others of its article
-NONSENSE = 0.3  # share of entities whose question and sections are words at random: only the image tells them apart
+NONSENSE = 0.4  # share of entities whose question and sections are words at random: only the image tells them apart
+UNKNOWN_WORDS = 0.5  # share of these whose words are letters at random, as those of another language or subject
+VOWELS, CONSONANTS = "aeiouy", "bcdfghjklmnpqrstvwxz"
 CUT_OUT = 0.6  # share of designs on another ground in the photograph
 SMALL = 0.35  # share of photographs in which the design takes up less of the frame
 QUESTIONS = 40  # per country, from which a batch chooses
@@ -107,7 +109,8 @@ class FusionBatches(Dataset[FusionBatch]):
 
     def _texts(self, code: str | None, rng: random.Random) -> tuple[str, list[str]]:
         if rng.random() < NONSENSE:
-            return self._nonsense(rng, 4, 12), [self._nonsense(rng, 8, 80) for _ in range(SECTIONS)]
+            words = self._words if rng.random() >= UNKNOWN_WORDS else [random_word(rng) for _ in range(60)]
+            return _some(words, rng, 4, 12), [_some(words, rng, 8, 80) for _ in range(SECTIONS)]
         country = code or rng.choice(sorted(self._rows))
         row, entry = rng.choice(self._rows[country]), self._articles[country]
         title = entry["title"] if code else made_up_name(rng)
@@ -119,5 +122,15 @@ class FusionBatches(Dataset[FusionBatch]):
         ]
         return blip_caption(row["question"]), passages
 
-    def _nonsense(self, rng: random.Random, fewest: int, most: int) -> str:
-        return " ".join(rng.choices(self._words, k=rng.randint(fewest, most)))
+
+def random_word(rng: random.Random) -> str:
+    """Returns one to four syllables of random letters."""
+    syllables = rng.randint(1, 4)
+    return "".join(
+        rng.choice(["", rng.choice(CONSONANTS)]) + rng.choice(VOWELS) + rng.choice(["", rng.choice(CONSONANTS)])
+        for _ in range(syllables)
+    )
+
+
+def _some(words: list[str], rng: random.Random, fewest: int, most: int) -> str:
+    return " ".join(rng.choices(words, k=rng.randint(fewest, most)))

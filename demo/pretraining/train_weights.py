@@ -96,19 +96,22 @@ class FusionStage:
     Attributes:
         name: Of its run's folder.
         steps: Number of steps.
+        size: Side of an image in pixels.
         learning_rate: At its peak.
         trains_tower: Whether the image tower is trained too.
     """
 
     name: str
     steps: int
+    size: int
     learning_rate: float
     trains_tower: bool
 
 
 FUSION_STAGES = (
-    FusionStage(name="fusion-run", steps=500, learning_rate=1e-3, trains_tower=False),
-    FusionStage(name="fusion-tower-run", steps=500, learning_rate=4e-4, trains_tower=True),
+    FusionStage(name="fusion-run", steps=500, size=128, learning_rate=1e-3, trains_tower=False),
+    # More pixels than step 1 has, because it looks at one image and not at millions.
+    FusionStage(name="fusion-tower-run", steps=400, size=144, learning_rate=3e-4, trains_tower=True),
 )
 
 
@@ -194,30 +197,48 @@ def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
     """
     first = ClipEncoder.load(out / "encoder")
     encoder = ClipEncoder.load(out / "encoder")
+    tower, config = encoder.model.vision_model, encoder.model.config
     torch.manual_seed(seed)
-    fusion = QFormerFusion.create(encoder.model.vision_model, encoder.model.config, encoder.tokenizer, encoder.pixels)
-    unseen = FusionBatches(encoder.pixels.size, seed=-1)
-    held_out = [unseen[number] for number in range(2)]
-    batches = BatchStream(FusionBatches(encoder.pixels.size, seed))
+    fusion = QFormerFusion.create(tower, config, encoder.tokenizer, encoder.pixels)
+
+    def first_vectors(pixels: Tensor) -> Tensor:
+        size = [first.pixels.size] * 2
+        vectors: Tensor = first.model.get_image_features(
+            functional.interpolate(pixels, size, mode="bilinear", antialias=True)
+        )
+        return vectors
+
     done = 0
     for stage in FUSION_STAGES:
-        model = FusionPretraining(fusion, first.model.get_image_features if stage.trains_tower else None)
-        wanted = steps or stage.steps
-        metrics = train(
-            model,
-            lambda step, part: model.loss(batches(done + step), step),  # noqa: B023  called within this round
-            out=out / stage.name,
-            optimization=Optimization(steps=wanted, learning_rate=stage.learning_rate, seed=seed),
-            validate=lambda: model.metrics(held_out),  # noqa: B023
-            validate_every=50,
-            save_every=50,
-            settings={"encoder": encoder.fingerprint, "batches": done},
-        )
+        encoder.model.resize_images(stage.size)
+        fusion.use_vision(tower, config, PixelPreparation(stage.size))
+        model = FusionPretraining(fusion, first_vectors if stage.trains_tower else None)
+        metrics = _train_fusion_stage(model, stage, out, steps or stage.steps, done, seed)
         (out / stage.name / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
-        done += wanted
+        done += steps or stage.steps
+    unseen = FusionBatches(fusion.pixels.size, seed=-1)
     model.center([unseen[number] for number in range(2, 10)])
     fusion.save(out / "fusion")
     return out / "fusion"
+
+
+def _train_fusion_stage(
+    model: FusionPretraining, stage: FusionStage, out: Path, steps: int, done: int, seed: int
+) -> dict[str, float]:
+    """Trains `model` in place with the batches after the first `done`; returns the metrics of the run."""
+    batches = BatchStream(FusionBatches(stage.size, seed))
+    unseen = FusionBatches(stage.size, seed=-1)
+    held_out = [unseen[number] for number in range(2)]
+    return train(
+        model,
+        lambda step, part: model.loss(batches(done + step), step),
+        out=out / stage.name,
+        optimization=Optimization(steps=steps, learning_rate=stage.learning_rate, seed=seed),
+        validate=lambda: model.metrics(held_out),
+        validate_every=50,
+        save_every=50,
+        settings={"size": stage.size, "batches": done},
+    )
 
 
 def publish(out: Path, weights: Path) -> None:
