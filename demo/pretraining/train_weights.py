@@ -111,7 +111,7 @@ class FusionStage:
 FUSION_STAGES = (
     FusionStage(name="fusion-run", steps=500, size=128, learning_rate=1e-3, trains_tower=False),
     # More pixels than step 1 has, because it looks at one image and not at millions.
-    FusionStage(name="fusion-tower-run", steps=400, size=144, learning_rate=3e-4, trains_tower=True),
+    FusionStage(name="fusion-tower-run", steps=300, size=144, learning_rate=3e-4, trains_tower=True),
 )
 
 
