@@ -14,7 +14,7 @@ from indexes.growing import GrowingArray
 from indexes.lines import Articles, Lines
 from indexes.manifest import Candidates
 from indexes.sources import ImageSource
-from indexes.stages import MainImages, batches, decoded, finite
+from indexes.stages import MainImages, batches, decoded, finite, readable_rows
 from retriever.protocols import DualEncoder
 from retriever.types import Entity, FloatArray, IntArray
 
@@ -26,7 +26,7 @@ class Keys(NamedTuple):
     """Keys of entities by row.
 
     Attributes:
-        parts: Arrays float32 [N, dimension]; an entity's key is its rows of all of them side by side.
+        parts: Arrays float32 or float16 [N, dimension]; an entity's key is its rows of all of them side by side.
         rows: The entities that have a key, int64 [M].
     """
 
@@ -40,7 +40,7 @@ class Keys(NamedTuple):
 
     def read(self, rows: IntArray) -> FloatArray:
         """Returns the keys of `rows`, float32 [len(rows), length]."""
-        return np.ascontiguousarray(np.concatenate([part[rows] for part in self.parts], axis=1))
+        return np.concatenate([part[rows] for part in self.parts], axis=1, dtype=np.float32)
 
 
 def as_query(vectors: torch.Tensor, candidates: Candidates, image_weight: float) -> torch.Tensor:
@@ -69,7 +69,7 @@ def write_keys(
 
     With "image", an entity without a readable main image has no key; with "combined", its summary stands for it.
     """
-    shown = np.flatnonzero(np.fromiter((image.readable for image in main_images), dtype=bool)).astype(np.int64)
+    shown = readable_rows(main_images)
     if candidates == "image":
         return Keys((_embed_images(main_images, source, encoder, folder, batch, progress),), shown)
     everything = np.arange(len(articles), dtype=np.int64)

@@ -154,6 +154,8 @@ def build(
         drop_sections=profile.index.drop_sections,
         candidates=profile.search.candidates,
         tokens=profile.fusion.tokens,
+        search=profile.search.kind,
+        image_weight=profile.search.image_weight,
         name=name,
         overwrite=overwrite,
         progress=progress,

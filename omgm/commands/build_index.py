@@ -56,6 +56,8 @@ def run(args: argparse.Namespace) -> None:
         f"{args.out}: {counts.entities} entities, {counts.with_image} with an image, {counts.sections} sections, "
         f"{counts.token_sections} with tokens"
     )
+    if index.manifest.search is not None:
+        print(f"entity index: {index.manifest.search}")
     for line in problem_lines(report):
         print(line)
     if any(report.values()):

@@ -1,0 +1,217 @@
+"""The kinds of entity index: which one suits how many vectors, and how it is made, tuned and measured."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import faiss
+import numpy as np
+
+from indexes.growing import release
+from indexes.keys import Keys
+from indexes.manifest import SearchKind, SearchRecord
+from indexes.progress import progress_bar
+from indexes.recall import ExactSearch, HeldOut, draw_rows
+from indexes.search import DEPTH, SEARCH, VECTORS, FaissSearch, RescoredSearch, Search, load_vectors
+from retriever.files import replace_with, replacing
+from retriever.types import FloatArray, IntArray
+
+logger = logging.getLogger(__name__)
+
+SearchChoice = Literal["auto", "flat", "sq8", "hnsw", "ivf-pq"]
+"""A kind, or the choice by the number of entities."""
+
+FLAT_UP_TO = 100_000
+"""Entities up to which `auto` searches exactly."""
+AT_LEAST = 1_000
+"""Entities that the approximate kinds need, to be trained on."""
+TARGET = 0.98
+"""Recall@20 against exact search that the parameters are chosen for."""
+
+_MOST_LISTS = 4096
+_PER_LIST = 40
+"""Keys to train on for each inverted list; FAISS wants at least 39."""
+_TRAINED = 65536
+"""Keys to train on without lists."""
+_BLOCK = 16384
+"""Keys in memory at a time besides FAISS's own."""
+
+Settings = tuple[dict[str, int], int]
+"""FAISS's search parameters, and the candidates to rescore for each result."""
+
+
+def choose_kind(choice: SearchChoice, entities: int) -> SearchKind:
+    """Returns the kind of entity index for a number of entities.
+
+    Raises:
+        ValueError: It is an approximate kind, and they are too few.
+    """
+    if choice == "auto":
+        return "flat" if entities <= FLAT_UP_TO else "ivf-pq"
+    if choice != "flat" and entities < AT_LEAST:
+        raise ValueError(
+            f"search.kind = {choice!r} needs at least {AT_LEAST} entities that can be searched, got {entities}; "
+            "use 'auto' or 'flat'"
+        )
+    return choice
+
+
+def lists_for(vectors: int) -> int:
+    """Returns the number of inverted lists: about four times the square root, a power of two, at most 4,096."""
+    trained = int(np.log2(max(1, vectors / _PER_LIST)))
+    return int(min(2 ** round(np.log2(4 * vectors**0.5)), 2**trained, _MOST_LISTS))
+
+
+def describe(kind: SearchKind, vectors: int, length: int) -> str:
+    """Returns FAISS's description of a kind; its product quantizer has 4 bits for each 8 dimensions or fewer."""
+    if kind == "ivf-pq":
+        return f"IVF{lists_for(vectors)},PQ{length // np.gcd(length, 8)}x4fsr"
+    return {"flat": "SQfp16", "sq8": "SQ8", "hnsw": "HNSW32_SQ8"}[kind]
+
+
+def write_search(
+    folder: Path,
+    keys: Keys,
+    kind: SearchKind,
+    queries: HeldOut,
+    *,
+    progress: bool = False,
+) -> SearchRecord:
+    """Writes the entity index of keys and returns its record; an entity without a key is never found.
+
+    FAISS is trained on a sample of bounded size and gets the keys block by block. Of the settings that reach `TARGET`,
+    the one that reads least is chosen; if none does, the most thorough one, with a warning.
+
+    Args:
+        folder: Gets `entities.faiss` and, for an approximate kind, `vectors.npy`, else an empty one.
+        keys: Keys by entity.
+        kind: The kind of entity index.
+        queries: Held-out queries.
+        progress: Whether to show a progress bar.
+
+    Raises:
+        ValueError: There are too few keys for the kind.
+    """
+    choose_kind(kind, len(keys.rows))
+    description = describe(kind, len(keys.rows), keys.length)
+    index = _filled(description, keys, progress)
+    _write_vectors(folder / VECTORS, keys, empty=kind == "flat")
+    (parameters, factor), recall = _tune(kind, index, folder, ExactSearch(keys, queries.vectors, DEPTH))
+    replace_with(folder / SEARCH, lambda partial: faiss.write_index(index, str(partial)))
+    record = SearchRecord(
+        kind=kind,
+        faiss=description,
+        parameters=parameters,
+        rescored=factor,
+        recall=None if recall is None else round(recall, 6),
+        k=DEPTH,
+        queries=queries.about,
+    )
+    if recall is not None and recall < TARGET:
+        logger.warning(
+            "recall@%d of the entity index is %.3f against exact search, below %.2f: set search.kind to %s",
+            DEPTH,
+            recall,
+            TARGET,
+            "'flat'" if kind == "hnsw" else "'hnsw' or 'flat'",
+        )
+    return record
+
+
+def _tune(kind: SearchKind, index: Any, folder: Path, exact: ExactSearch) -> tuple[Settings, float | None]:
+    """Returns the settings that `index` is left with, and their recall."""
+    tried: list[tuple[float, Settings]] = []
+    for settings in _settings(kind, index):
+        recall = exact.recall(_set(index, folder, settings))
+        if recall is None or recall >= TARGET:
+            return settings, recall
+        logger.debug("%s with %s: recall %.4f", kind, settings, recall)
+        tried.append((recall, settings))
+    recall, settings = max(tried, key=lambda one: one[0])
+    _set(index, folder, settings)
+    return settings, recall
+
+
+def _set(index: Any, folder: Path, settings: Settings) -> Search:
+    parameters, factor = settings
+    for name, value in parameters.items():
+        faiss.ParameterSpace().set_index_parameter(index, name, value)
+    return RescoredSearch(index, load_vectors(folder), factor) if factor else FaissSearch(index)
+
+
+def _filled(description: str, keys: Keys, progress: bool) -> Any:
+    """Returns FAISS's index, trained and with all keys; its ids are rows."""
+    inner = faiss.index_factory(keys.length, description, faiss.METRIC_INNER_PRODUCT)
+    index = faiss.IndexIDMap(inner)
+    if not inner.is_trained:
+        sample = _PER_LIST * inner.nlist if isinstance(inner, faiss.IndexIVF) else _TRAINED
+        inner.train(keys.read(draw_rows(keys.rows, sample)))
+        index.is_trained = True
+    threads = faiss.omp_get_max_threads()
+    if isinstance(inner, faiss.IndexHNSW):
+        faiss.omp_set_num_threads(1)  # the graph depends on the order in which vectors come
+    try:
+        with progress_bar(total=len(keys.rows), desc="entity index", unit="entity", shown=progress) as bar:
+            for start, block in _blocks(keys):
+                index.add_with_ids(block, keys.rows[start : start + len(block)])
+                bar.update(len(block))
+    finally:
+        faiss.omp_set_num_threads(threads)
+    return index
+
+
+def _blocks(keys: Keys) -> Iterator[tuple[int, FloatArray]]:
+    for start in range(0, len(keys.rows), _BLOCK):
+        yield start, keys.read(keys.rows[start : start + _BLOCK])
+        for part in keys.parts:
+            release(part)
+
+
+def _write_vectors(path: Path, keys: Keys, *, empty: bool) -> None:
+    """Writes keys as float16 [entities, length], zeros where an entity has none; `empty` writes none."""
+    rows = 0 if empty else len(keys.parts[0])
+    with replacing(path) as partial, partial.open("wb") as file:
+        header = {"descr": "<f2", "fortran_order": False, "shape": (rows, keys.length)}
+        np.lib.format.write_array_header_1_0(file, header)
+        start = file.tell()
+        file.truncate(start + rows * keys.length * 2)
+        for first, block in _blocks(keys) if rows else ():
+            for run in _runs(keys.rows[first : first + len(block)]):
+                file.seek(start + int(keys.rows[first + run.start]) * keys.length * 2)
+                file.write(block[run.start : run.stop].astype("<f2").tobytes())
+
+
+def _runs(rows: IntArray) -> Iterator[range]:
+    """Yields the places of consecutive rows."""
+    ends = [*(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
+    for start, stop in zip([0, *ends], ends, strict=False):
+        yield range(start, stop)
+
+
+def _settings(kind: SearchKind, index: Any) -> list[Settings]:
+    """Returns what to try, the least work first: bytes that a query reads, those at random places four times."""
+    if kind == "flat":
+        return [({}, 0)]
+    if kind == "sq8":
+        return [({}, factor) for factor in (2, 5, 10)]
+    rescoring = 4 * 2 * index.d * DEPTH
+    if kind == "hnsw":
+        graph = 4 * (index.d + 4 * 64)
+        pairs = [
+            (ef * graph + factor * rescoring, ({"efSearch": ef}, factor))
+            for ef in (32, 64, 128, 256, 512, 1024)
+            for factor in (2, 5)
+            if ef >= factor * DEPTH or factor == 2
+        ]
+    else:
+        ivf = faiss.extract_index_ivf(index)
+        scan = index.ntotal / ivf.nlist * ivf.code_size
+        pairs = [
+            (int(nprobe * scan) + factor * rescoring, ({"nprobe": nprobe}, factor))
+            for nprobe in (1 << power for power in range(ivf.nlist.bit_length()))
+            for factor in (2, 5, 10, 20, 50)
+        ]
+    return [settings for _, settings in sorted(pairs, key=lambda pair: pair[0])]
