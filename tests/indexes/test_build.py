@@ -505,3 +505,36 @@ def test_a_summarizer_must_answer_for_every_entity(tmp_path: Path) -> None:
 
     with pytest.raises(ValueError, match="first-sentence: returned no summary of entity '1'"):
         summarize_all(articles(2), Lazy(), tmp_path / "summaries.jsonl", 2)
+
+
+def test_the_kind_of_entity_index_is_an_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexes.search_kinds.AT_LEAST", 1)
+    monkeypatch.setattr("indexes.recall._FEW", 4)
+    kb, images = write_kb(tmp_path)
+    flat, rescored = build(kb, images, tmp_path / "flat"), build(kb, images, tmp_path / "sq8", search="sq8")
+    record = rescored.manifest.search
+    assert record is not None and rescored.manifest.inputs.search == record.kind == "sq8"
+    assert (record.rescored, record.recall, record.queries) == (2, 1.0, "4 main images")
+    assert rescored.manifest.counts.searchable == 7
+    vectors = FakeEncoder().encode_texts(["green white", "yellow", "blue white red"])
+    for one, other in zip(rescored.search(vectors, 5), flat.search(vectors, 5), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    assert build(kb, images, tmp_path / "sq8").manifest == rescored.manifest  # auto takes what is there
+    with pytest.raises(ValueError, match="search: 'sq8' there, 'flat' now"):
+        build(kb, images, tmp_path / "sq8", search="flat")
+    with pytest.raises(ValueError, match="search must be one of auto, flat, sq8, hnsw, ivf-pq, got 'lsh'"):
+        build(kb, images, tmp_path / "lsh", search="lsh")
+
+
+def test_the_entity_index_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kb, images = write_kb(tmp_path)
+    fusion = FusedFusion()
+    fusion.fuse = Fuse(1)
+    with pytest.raises(RuntimeError, match=KILLED):
+        build(kb, images, tmp_path / "index", fusion=fusion)
+    fusion.fuse = Fuse(100)
+    with monkeypatch.context() as patch:
+        patch.delattr("indexes.build.write_search")
+        build(kb, images, tmp_path / "index", fusion=fusion)
+    build(kb, images, tmp_path / "whole")
+    assert contents(tmp_path / "index") == contents(tmp_path / "whole")
