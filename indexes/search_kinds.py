@@ -72,6 +72,13 @@ def describe(kind: SearchKind, vectors: int, length: int) -> str:
     return {"flat": "SQfp16", "sq8": "SQ8", "hnsw": "HNSW32_SQ8"}[kind]
 
 
+def bytes_per_key(kind: SearchKind, vectors: int, length: int) -> float:
+    """Returns the bytes on disk that one key of a length takes among so many, its id included."""
+    exact = 2 * length + 8
+    code = length // np.gcd(length, 8) / 2 + 8 + 4 * length * lists_for(vectors) / max(1, vectors)
+    return exact + {"flat": 0, "sq8": length, "hnsw": length + 4 * 64 + 16, "ivf-pq": code}[kind]
+
+
 def write_search(
     folder: Path,
     keys: Keys,

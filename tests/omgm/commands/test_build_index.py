@@ -77,3 +77,25 @@ def test_the_profile_says_which_sections_are_dropped(tmp_path: Path, capsys: pyt
     kb, images = write_kb(tmp_path)
     assert build(kb, images, tmp_path / "index", "--set", 'index.drop_sections=["area", "Use*"]') == 0
     assert "7 entities, 4 with an image, 7 sections" in capsys.readouterr().out
+
+
+def test_a_dry_run_says_what_it_would_take_and_builds_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kb, images = write_kb(tmp_path)
+    out = tmp_path / "index"
+    assert build(kb, images, out, "--dry-run") == 0
+    printed = capsys.readouterr().out
+    for line in (
+        "7 entities, 8 sections, about 4 with an image; measured on 7 entities",
+        "entity index: flat",
+        "time: about ",
+        "nothing was built",
+    ):
+        assert line in printed
+    assert "requests" not in printed and not out.exists()
+    assert build(kb, images, out, "--dry-run", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["entities"], report["sections"], report["requests"], report["search"]) == (7, 8, 0, "flat")
+    # of the embedded profile, pool4+int4: 4 tokens of 8 values in 4 bits and a scale, for 5 sections
+    assert report["bytes"]["tokens"] == 5 * 4 * (4 + 2)
