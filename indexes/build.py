@@ -35,6 +35,7 @@ from indexes.manifest import (
     read_manifest,
 )
 from indexes.recall import held_out_queries
+from indexes.reindex import change_search
 from indexes.report import log_problems, write_report
 from indexes.search_kinds import SearchChoice, choose_kind, write_search
 from indexes.sources import ImageSource, find_main, open_images
@@ -96,7 +97,8 @@ def build_index(
         search: The kind of entity index, see `indexes.search_kinds`.
         image_weight: Weight of the main image in a combined key, for which an approximate kind is tuned.
         name: The index's name; by default the knowledge base's file name without extension.
-        overwrite: Whether to replace another index, or the unfinished build of one.
+        overwrite: Whether to replace another index, or the unfinished build of one. If only `search` differs, the
+            entity index is made again from the stored vectors, and everything else stays.
         progress: Whether to show progress bars.
 
     Raises:
@@ -125,9 +127,12 @@ def build_index(
         encoder=encoder.fingerprint,
         fusion=None if fusion is None else fusion.fingerprint,
         tokens=codec.name,
-        search=UNKNOWN if search == "auto" else search,
+        search="" if search == "auto" else search,  # the number of entities decides
     )
     index = _complete(out, inputs, source, encoder, fusion, overwrite)
+    if index is not None and inputs.search not in ("", index.manifest.inputs.search):
+        change_search(out, choose_kind(search, index.manifest.counts.searchable), image_weight, encoder, progress)
+        return Index.open(out, encoder=encoder, fusion=fusion)
     if index is not None:
         logger.info("%s is complete and built from the same inputs: nothing to do", out)
         shutil.rmtree(out / PARTS, ignore_errors=True)
@@ -146,7 +151,7 @@ def build_index(
             raise ValueError(f"{kb}: no entity has a readable main image, and candidates = 'image' needs them")
         summaries = Lines(parts / "summaries.jsonl")
         keys = write_keys(candidates, articles, summaries, main_images, source, encoder, parts, batch_size, progress)
-        measured = _write_search(parts, keys, kind, candidates, image_weight, main_images, source, encoder, progress)
+        measured = _write_search(parts, keys, kind, candidates, image_weight, encoder, progress)
         offsets = store_tokens(articles, main_images, source, fusion, codec, parts, batch_size, progress)
         write_report(parts / "report.json", articles, main_images)
         manifest = Manifest(
@@ -175,6 +180,8 @@ def _complete(
 ) -> Index | None:
     """Returns the index in `out`, or `None` if there is none, or one that is to be replaced.
 
+    With `overwrite`, an index whose kind of entity index alone differs counts: only that has to be made again.
+
     Raises:
         ValueError: It is damaged or was built from other inputs, and `overwrite` is off.
     """
@@ -182,6 +189,8 @@ def _complete(
         return None
     try:
         found = read_manifest(out).inputs
+        if overwrite:
+            inputs = inputs.model_copy(update={"search": UNKNOWN})
         check_inputs(found, inputs, f"{out} is an index")
         index = Index.open(out, encoder=encoder, fusion=fusion, verify=overwrite)
         articles = Articles(out / "entities.jsonl")  # the knowledge base's, since the inputs are the same
@@ -209,8 +218,6 @@ def _write_search(
     kind: SearchKind,
     candidates: Candidates,
     image_weight: float,
-    main_images: MainImages,
-    source: ImageSource | None,
     encoder: DualEncoder,
     progress: bool,
 ) -> SearchRecord:
@@ -218,7 +225,7 @@ def _write_search(
     note = parts / "search.json"
     if note.exists():
         return SearchRecord.model_validate_json(note.read_bytes())
-    queries = held_out_queries(keys, kind, candidates, image_weight, main_images, source, encoder)
+    queries = held_out_queries(keys, kind, candidates, image_weight, parts, encoder)
     record = write_search(parts, keys, kind, queries, progress=progress)
     write_whole(note, record.model_dump_json().encode())
     return record

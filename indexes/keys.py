@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from indexes.growing import GrowingArray
 from indexes.lines import Articles, Lines
@@ -30,7 +31,7 @@ class Keys(NamedTuple):
         rows: The entities that have a key, int64 [M].
     """
 
-    parts: tuple[FloatArray, ...]
+    parts: tuple[NDArray[Any], ...]
     rows: IntArray
 
     @property

@@ -185,7 +185,12 @@ def read_manifest(folder: Path) -> Manifest:
 
 def describe_files(folder: Path) -> dict[str, File]:
     """Returns size and checksum of every file of an index."""
-    return {name: File(bytes=(folder / name).stat().st_size, sha256=sha256_of(folder / name)) for name in FILES}
+    return {name: describe_file(folder / name) for name in FILES}
+
+
+def describe_file(path: Path) -> File:
+    """Returns size and checksum of a file."""
+    return File(bytes=path.stat().st_size, sha256=sha256_of(path))
 
 
 def hash_thumbnails(folder: Path, rows: Iterable[int]) -> str:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from PIL import Image
 from torch.nn import functional
 
 from indexes.growing import release
 from indexes.keys import Keys, as_query
-from indexes.manifest import Candidates, SearchKind
+from indexes.manifest import THUMBNAILS, Candidates, SearchKind
 from indexes.search import Search
-from indexes.sources import ImageSource
-from indexes.stages import MainImages, decoded, readable_rows
+from retriever.images import load_image
 from retriever.protocols import DualEncoder
 from retriever.types import FloatArray, IntArray
 
@@ -44,29 +45,36 @@ class HeldOut(NamedTuple):
 
 
 def held_out_queries(
-    keys: Keys,
-    kind: SearchKind,
-    candidates: Candidates,
-    image_weight: float,
-    main_images: MainImages,
-    source: ImageSource | None,
-    encoder: DualEncoder,
+    keys: Keys, kind: SearchKind, candidates: Candidates, image_weight: float, folder: Path, encoder: DualEncoder
 ) -> HeldOut:
     """Returns queries to measure an entity index with, such as images would make.
 
     Where keys are of texts alone, they are main images, encoded for this purpose; flat search, which loses nothing but
     the rounding to float16, is not worth that. Else they are mixtures of stored vectors, of images if keys have any.
+
+    Args:
+        keys: The keys.
+        kind: The kind of entity index.
+        candidates: What the keys are of.
+        image_weight: Weight of the main image in a combined key.
+        folder: The index or its unfinished build, for the thumbnails.
+        encoder: Step 1's model.
     """
     if kind != "flat" and candidates not in ("image", "combined"):
-        rows = draw_rows(readable_rows(main_images)).tolist()
-        if len(rows) >= _FEW:
-            with closing(decoded(rows, main_images, source, _BATCH)) as images:
-                vectors = [
-                    encoder.encode_images(batch).cpu() for batch in iter(lambda: list(islice(images, _BATCH)), [])
-                ]
-            return HeldOut(torch.cat(vectors), f"{len(rows)} main images")
+        vectors = [encoder.encode_images(images).cpu() for images in _drawn_images(folder / THUMBNAILS, keys.rows)]
+        count = sum(map(len, vectors))
+        if count >= _FEW:
+            return HeldOut(torch.cat(vectors), f"{count} main images")
     mixed = mixed_queries(keys)
     return HeldOut(as_query(mixed, candidates, image_weight), f"{len(mixed)} mixtures of two stored vectors")
+
+
+def _drawn_images(folder: Path, rows: IntArray) -> Iterator[list[Image.Image]]:
+    """Yields batches of up to `QUERIES` thumbnails in all, of random rows."""
+    paths = (folder / f"{row}.jpg" for row in np.random.default_rng(0).permutation(rows))
+    shown = (load_image(path) for path in islice(filter(Path.is_file, paths), QUERIES))
+    while images := list(islice(shown, _BATCH)):
+        yield images
 
 
 def draw_rows(rows: IntArray, count: int = QUERIES) -> IntArray:

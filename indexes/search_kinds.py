@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -68,14 +69,14 @@ def lists_for(vectors: int) -> int:
 def describe(kind: SearchKind, vectors: int, length: int) -> str:
     """Returns FAISS's description of a kind; its product quantizer has 4 bits for each 8 dimensions or fewer."""
     if kind == "ivf-pq":
-        return f"IVF{lists_for(vectors)},PQ{length // np.gcd(length, 8)}x4fsr"
+        return f"IVF{lists_for(vectors)},PQ{length // math.gcd(length, 8)}x4fsr"
     return {"flat": "SQfp16", "sq8": "SQ8", "hnsw": "HNSW32_SQ8"}[kind]
 
 
 def bytes_per_key(kind: SearchKind, vectors: int, length: int) -> float:
     """Returns the bytes on disk that one key of a length takes among so many, its id included."""
     exact = 2 * length + 8
-    code = length // np.gcd(length, 8) / 2 + 8 + 4 * length * lists_for(vectors) / max(1, vectors)
+    code = length // math.gcd(length, 8) / 2 + 8 + 4 * length * lists_for(vectors) / max(1, vectors)
     return exact + {"flat": 0, "sq8": length, "hnsw": length + 4 * 64 + 16, "ivf-pq": code}[kind]
 
 
@@ -155,7 +156,7 @@ def _filled(description: str, keys: Keys, progress: bool) -> Any:
     index = faiss.IndexIDMap(inner)
     if not inner.is_trained:
         sample = _PER_LIST * inner.nlist if isinstance(inner, faiss.IndexIVF) else _TRAINED
-        inner.train(keys.read(draw_rows(keys.rows, sample)))
+        inner.train(_read_sample(keys, draw_rows(keys.rows, sample)))
         index.is_trained = True
     threads = faiss.omp_get_max_threads()
     if isinstance(inner, faiss.IndexHNSW):
@@ -170,7 +171,15 @@ def _filled(description: str, keys: Keys, progress: bool) -> Any:
     return index
 
 
+def _read_sample(keys: Keys, rows: IntArray) -> FloatArray:
+    sample = np.empty((len(rows), keys.length), np.float32)
+    for start, block in _blocks(keys._replace(rows=rows)):
+        sample[start : start + len(block)] = block
+    return sample
+
+
 def _blocks(keys: Keys) -> Iterator[tuple[int, FloatArray]]:
+    """Yields the keys in blocks, each with its place, and holds no more than one in memory."""
     for start in range(0, len(keys.rows), _BLOCK):
         yield start, keys.read(keys.rows[start : start + _BLOCK])
         for part in keys.parts:

@@ -537,3 +537,34 @@ def test_the_entity_index_is_made_once(tmp_path: Path, monkeypatch: pytest.Monke
         build(kb, images, tmp_path / "index", fusion=fusion)
     build(kb, images, tmp_path / "whole")
     assert contents(tmp_path / "index") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("candidates", ["summary", "image", "combined"])
+def test_another_kind_of_entity_index_needs_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, candidates: str
+) -> None:
+    monkeypatch.setattr("indexes.search_kinds.AT_LEAST", 1)
+    kb, images = write_kb(tmp_path)
+    before = build(kb, images, tmp_path / "index", candidates=candidates)
+    files = contents(tmp_path / "index")
+    vectors = FakeEncoder().encode_texts(["green white", "yellow", "blue white red"])
+    expected = before.search(vectors, 5)[0]
+    encoder, fusion = FusedEncoder(), FusedFusion()
+    encoder.fuse = fusion.fuse = Fuse(1)  # asked for nothing
+    models = {"encoder": encoder, "fusion": fusion, "candidates": candidates, "overwrite": True}
+    with monkeypatch.context() as patch:
+        patch.setattr("indexes.reindex.write_search", lambda *args, **options: Fuse(1).burn())
+        with pytest.raises(RuntimeError, match=KILLED):
+            build(kb, images, tmp_path / "index", search="sq8", **models)
+    assert Index.open(tmp_path / "index").manifest == before.manifest
+    index = build(kb, images, tmp_path / "index", search="sq8", **models)
+    assert index.manifest.search is not None and index.manifest.search.kind == "sq8"
+    np.testing.assert_allclose(index.search(vectors, 5)[0], expected, atol=1e-6)
+    Index.open(tmp_path / "index", verify=True)
+    changed = {"entities.faiss", "vectors.npy", "manifest.json"}
+    now = contents(tmp_path / "index")
+    assert now.keys() == files.keys()
+    assert {name for name in files if now[name] != files[name]} == changed
+    build(kb, images, tmp_path / "index", search="flat", **models)
+    again = contents(tmp_path / "index")
+    assert {name for name in files if again[name] != files[name]} <= {"manifest.json"}  # the recall is of float16
