@@ -136,7 +136,7 @@ def estimate_build(
             sampled=len(drawn),
             search=kind,
             bytes=sizes,
-            temporary_bytes=count * keys.length * 4,
+            temporary_bytes=count * keys.length * 2,
             seconds=seconds,
             requests=count if asked else 0,
             tokens_in=round(scale * sum(asked) / CHARACTERS_PER_TOKEN),

@@ -66,7 +66,7 @@ def write_keys(
     batch: int,
     progress: bool,
 ) -> Keys:
-    """Returns the keys of all entities, memory-mapped from files that it writes to `folder`.
+    """Returns the keys of all entities, rounded to float16, memory-mapped from files that it writes to `folder`.
 
     With "image", an entity without a readable main image has no key; with "combined", its summary stands for it.
     """
@@ -93,8 +93,8 @@ def _embed_texts(
     folder: Path,
     batch: int,
     progress: bool,
-) -> FloatArray:
-    array = GrowingArray(folder / "text_keys.npy", (len(articles), encoder.dimension), np.float32)
+) -> NDArray[np.float16]:
+    array = GrowingArray(folder / "text_keys.npy", (len(articles), encoder.dimension), np.float16)
     for rows in batches("embed texts", array.done, len(articles), batch, progress):
         texts = [candidate_text(articles[row], summaries.read(row)["summary"], candidates) for row in rows]
         array.values[rows.start : rows.stop] = finite(encoder.encode_texts(texts), "encoder")
@@ -109,8 +109,8 @@ def _embed_images(
     folder: Path,
     batch: int,
     progress: bool,
-) -> FloatArray:
-    array = GrowingArray(folder / "image_keys.npy", (len(main_images), encoder.dimension), np.float32)
+) -> NDArray[np.float16]:
+    array = GrowingArray(folder / "image_keys.npy", (len(main_images), encoder.dimension), np.float16)
     present = [row for row in range(array.done, len(main_images)) if main_images[row].readable]
     with closing(decoded(present, main_images, source, batch)) as images:
         for rows in batches("embed images", array.done, len(main_images), batch, progress):

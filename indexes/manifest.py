@@ -97,7 +97,8 @@ class SearchRecord(_Model):
         faiss: FAISS's description of it.
         parameters: FAISS's search parameters, which `entities.faiss` holds too.
         rescored: Candidates that are scored again by `vectors.npy` for each result; 0 for exact search.
-        recall: Part of the exact `k` best that it finds, the mean over held-out queries; `None` without entities.
+        recall: Part of the `k` best by the stored vectors that it finds, the mean over held-out queries; `None` without
+            entities.
         k: Number of results that the recall was measured with.
         queries: What the held-out queries were.
     """

@@ -45,7 +45,7 @@ class HeldOut(NamedTuple):
 
 
 def held_out_queries(
-    keys: Keys, kind: SearchKind, candidates: Candidates, image_weight: float, folder: Path, encoder: DualEncoder
+    keys: Keys, kind: SearchKind, candidates: Candidates, image_weight: float, folder: Path, encoder: DualEncoder | None
 ) -> HeldOut:
     """Returns queries to measure an entity index with, such as images would make.
 
@@ -58,9 +58,9 @@ def held_out_queries(
         candidates: What the keys are of.
         image_weight: Weight of the main image in a combined key.
         folder: The index or its unfinished build, for the thumbnails.
-        encoder: Step 1's model.
+        encoder: Step 1's model; without one, mixtures are asked.
     """
-    if kind != "flat" and candidates not in ("image", "combined"):
+    if encoder is not None and kind != "flat" and candidates not in ("image", "combined"):
         vectors = [encoder.encode_images(images).cpu() for images in _drawn_images(folder / THUMBNAILS, keys.rows)]
         count = sum(map(len, vectors))
         if count >= _FEW:

@@ -24,7 +24,7 @@ _BLOCK = 16384
 def change_search(out: Path, kind: SearchKind, image_weight: float, encoder: DualEncoder, progress: bool) -> None:
     """Replaces the entity index in `out` by one of another kind; nothing else changes but the manifest.
 
-    A kill leaves the old index or the new one, or a build that resumes. Recall is measured against the stored vectors.
+    The files are those of a build with that kind. A kill leaves the old index or the new one, or a build that resumes.
 
     Raises:
         ValueError: The index holds too few entities for the kind.
