@@ -48,7 +48,7 @@ from evaluation.run import commit
 from indexes import build as building
 from indexes.keys import Keys
 from indexes.manifest import SearchKind
-from indexes.recall import ExactSearch, HeldOut, mixed_queries
+from indexes.recall import ExactSearch, HeldOutQueries, mixed_queries
 from indexes.search import open_search
 from indexes.search_kinds import write_search
 from indexes.store import Index
@@ -229,7 +229,7 @@ def measure_search(entities: int, dimension: int, folder: Path, kinds: Sequence[
     rows = np.sort(np.random.default_rng(3).permutation(entities)[:_QUERIES])
     asked = torch.from_numpy(vectors.queries(rows))
     exact = ExactSearch(stored, asked, 20)
-    tuned_on = HeldOut(mixed_queries(stored), "256 mixtures of two stored vectors")
+    tuned_on = HeldOutQueries(mixed_queries(stored), "256 mixtures of two stored vectors")
     found: dict[str, Any] = {"search": {}, "search_ms_p50": {}, "recall@20_against_exact": {}}
     for kind in kinds:
         out = folder / kind

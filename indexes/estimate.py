@@ -1,4 +1,4 @@
-"""What a build would take: its stages run on a sample of the articles, in a temporary folder, and are scaled up."""
+"""The cost of a build: its stages run on a sample of the articles, in a temporary folder, and are scaled up."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SAMPLE = 64
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a build would take. Entities and sections are counted, the rest is scaled up from a sample.
+    """The cost of a build. Entities and sections are counted, the rest is scaled up from a sample.
 
     Attributes:
         entities: Number of articles.
@@ -77,7 +77,7 @@ def estimate_build(
     sample: int = SAMPLE,
     progress: bool = True,
 ) -> Estimate:
-    """Reads all articles, measures a sample of them drawn at random, and returns what a build of all would take.
+    """Estimates the cost of a build: reads all articles and measures a random sample of them.
 
     A chat model is asked for the summaries of the sample. Only temporary files are written. The arguments are those of
     `indexes.build.build_index`, and `sample` the number of articles to measure.

@@ -32,7 +32,7 @@ _BLOCK = 16384
 """Keys in memory at a time."""
 
 
-class HeldOut(NamedTuple):
+class HeldOutQueries(NamedTuple):
     """Held-out queries.
 
     Attributes:
@@ -46,7 +46,7 @@ class HeldOut(NamedTuple):
 
 def held_out_queries(
     keys: Keys, kind: SearchKind, candidates: Candidates, image_weight: float, folder: Path, encoder: DualEncoder | None
-) -> HeldOut:
+) -> HeldOutQueries:
     """Returns queries to measure an entity index with, such as images would make.
 
     Where keys are of texts alone, they are main images, encoded for this purpose; flat search, which loses nothing but
@@ -64,9 +64,9 @@ def held_out_queries(
         vectors = [encoder.encode_images(images).cpu() for images in _drawn_images(folder / THUMBNAILS, keys.rows)]
         count = sum(map(len, vectors))
         if count >= _FEW:
-            return HeldOut(torch.cat(vectors), f"{count} main images")
+            return HeldOutQueries(torch.cat(vectors), f"{count} main images")
     mixed = mixed_queries(keys)
-    return HeldOut(as_query(mixed, candidates, image_weight), f"{len(mixed)} mixtures of two stored vectors")
+    return HeldOutQueries(as_query(mixed, candidates, image_weight), f"{len(mixed)} mixtures of two stored vectors")
 
 
 def _drawn_images(folder: Path, rows: IntArray) -> Iterator[list[Image.Image]]:

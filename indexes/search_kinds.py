@@ -15,7 +15,7 @@ from indexes.growing import release
 from indexes.keys import Keys
 from indexes.manifest import SearchKind, SearchRecord
 from indexes.progress import progress_bar
-from indexes.recall import ExactSearch, HeldOut, draw_rows
+from indexes.recall import ExactSearch, HeldOutQueries, draw_rows
 from indexes.search import DEPTH, SEARCH, VECTORS, FaissSearch, RescoredSearch, Search, load_vectors
 from retriever.files import replace_with, replacing
 from retriever.types import FloatArray, IntArray
@@ -40,7 +40,7 @@ _TRAINED = 65536
 _BLOCK = 16384
 """Keys in memory at a time besides FAISS's own."""
 
-Settings = tuple[dict[str, int], int]
+Tuning = tuple[dict[str, int], int]
 """FAISS's search parameters, and the candidates to rescore for each result."""
 
 
@@ -55,7 +55,7 @@ def choose_kind(choice: SearchChoice, entities: int) -> SearchKind:
     if choice != "flat" and entities < AT_LEAST:
         raise ValueError(
             f"search.kind = {choice!r} needs at least {AT_LEAST} entities that can be searched, got {entities}; "
-            "use 'auto' or 'flat'"
+            "use 'flat'"
         )
     return choice
 
@@ -84,7 +84,7 @@ def write_search(
     folder: Path,
     keys: Keys,
     kind: SearchKind,
-    queries: HeldOut,
+    queries: HeldOutQueries,
     *,
     progress: bool = False,
 ) -> SearchRecord:
@@ -129,9 +129,9 @@ def write_search(
     return record
 
 
-def _tune(kind: SearchKind, index: Any, folder: Path, exact: ExactSearch) -> tuple[Settings, float | None]:
+def _tune(kind: SearchKind, index: Any, folder: Path, exact: ExactSearch) -> tuple[Tuning, float | None]:
     """Returns the settings that `index` is left with, and their recall."""
-    tried: list[tuple[float, Settings]] = []
+    tried: list[tuple[float, Tuning]] = []
     for settings in _settings(kind, index):
         recall = exact.recall(_set(index, folder, settings))
         if recall is None or recall >= TARGET:
@@ -143,7 +143,7 @@ def _tune(kind: SearchKind, index: Any, folder: Path, exact: ExactSearch) -> tup
     return settings, recall
 
 
-def _set(index: Any, folder: Path, settings: Settings) -> Search:
+def _set(index: Any, folder: Path, settings: Tuning) -> Search:
     parameters, factor = settings
     for name, value in parameters.items():
         faiss.ParameterSpace().set_index_parameter(index, name, value)
@@ -207,8 +207,8 @@ def _runs(rows: IntArray) -> Iterator[range]:
         yield range(start, stop)
 
 
-def _settings(kind: SearchKind, index: Any) -> list[Settings]:
-    """Returns what to try, the least work first: bytes that a query reads, those at random places four times."""
+def _settings(kind: SearchKind, index: Any) -> list[Tuning]:
+    """Returns the settings to try, least work first: bytes read per query, those at random places four times."""
     if kind == "flat":
         return [({}, 0)]
     if kind == "sq8":

@@ -263,7 +263,7 @@ class ChatSummarizer:
         self._runner.close()
 
     def messages(self, entity: Entity) -> list[Message]:
-        """Returns what the model is asked about an article, cut to its context."""
+        """Returns the messages about an article, cut to the model's context."""
         article, was_cut = self._cut(article_text(entity), self._max_context_tokens)
         if was_cut:
             logger.info("%s: summarized from its first %d characters", entity.id, len(article))

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def estimate_lines(estimate: Estimate) -> list[str]:
-    """Returns what a build would take, in lines for people."""
+    """Formats an estimate as lines for people."""
     from omgm.downloads.weights import gigabytes
 
     def listed(parts: dict[str, str]) -> str:

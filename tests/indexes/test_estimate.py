@@ -9,7 +9,7 @@ from indexes.build import build_index
 from indexes.estimate import Estimate, estimate_build
 from indexes.formats import read_knowledge_base
 from indexes.keys import Keys
-from indexes.recall import HeldOut, mixed_queries
+from indexes.recall import HeldOutQueries, mixed_queries
 from indexes.search_kinds import bytes_per_key, write_search
 from indexes.sources import open_images
 from indexes.summarizers import ChatSummarizer
@@ -82,6 +82,6 @@ def test_requests_and_their_tokens() -> None:
 @pytest.mark.parametrize("kind", ["flat", "sq8", "hnsw", "ivf-pq"])
 def test_the_size_of_an_entity_index(tmp_path: Path, kind: str) -> None:
     keys = Keys((clustered(4000, 64),), np.arange(4000))
-    write_search(tmp_path, keys, kind, HeldOut(mixed_queries(keys)[:8], ""))  # type: ignore[arg-type]
+    write_search(tmp_path, keys, kind, HeldOutQueries(mixed_queries(keys)[:8], ""))  # type: ignore[arg-type]
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
     assert 4000 * bytes_per_key(kind, 4000, 64) == pytest.approx(size, rel=0.06)  # type: ignore[arg-type]

@@ -8,13 +8,13 @@ import torch
 
 from indexes.keys import Keys
 from indexes.manifest import SearchKind, SearchRecord
-from indexes.recall import HeldOut
+from indexes.recall import HeldOutQueries
 from indexes.search import DeviceSearch, RescoredSearch, StoredVectors, load_vectors, open_search, read_faiss
 from indexes.search_kinds import write_search
 from retriever.types import FloatArray, IntArray
 from tests.fakes.vectors import clustered
 
-QUERIES = HeldOut(torch.zeros(0, 48), "none")
+QUERIES = HeldOutQueries(torch.zeros(0, 48), "none")
 KINDS: list[SearchKind] = ["flat", "sq8", "hnsw", "ivf-pq"]
 
 
@@ -49,7 +49,9 @@ def test_both_exact_searches_find_what_a_full_sort_finds(tmp_path: Path, block: 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_device_searches_every_kind_exactly(tmp_path: Path, kind: SearchKind) -> None:
     vectors, rows = clustered(2200, 16), np.arange(0, 2200, 2)
-    record = write_search(tmp_path, Keys((vectors[:, :8], vectors[:, 8:]), rows), kind, HeldOut(torch.zeros(0, 16), ""))
+    record = write_search(
+        tmp_path, Keys((vectors[:, :8], vectors[:, 8:]), rows), kind, HeldOutQueries(torch.zeros(0, 16), "")
+    )
     queries = torch.from_numpy(vectors[1:6])
     read, expected = DeviceSearch.read(tmp_path, record, "cpu"), halved(vectors[rows], rows)
     for one, other in zip(read.search(queries, 10), expected.search(queries, 10), strict=True):
@@ -65,7 +67,7 @@ def test_rescored_candidates_are_the_exact_best(tmp_path: Path, kind: SearchKind
     vectors = clustered(3000, 32)
     rows = np.delete(np.arange(3000), [0, 17, 18, 2999])  # some have no key
     queries = torch.from_numpy(clustered(40, 32, seed=1))
-    record = write_search(tmp_path, Keys((vectors,), rows), kind, HeldOut(queries, "other vectors"))
+    record = write_search(tmp_path, Keys((vectors,), rows), kind, HeldOutQueries(queries, "other vectors"))
     assert record.kind == kind and record.recall is not None and record.recall >= 0.98 and record.queries
     search = RescoredSearch(read_faiss(tmp_path), load_vectors(tmp_path), 10)
     products = queries.double().numpy() @ vectors.astype(np.float16).astype(np.float64)[rows].T
@@ -88,7 +90,7 @@ def test_rescored_candidates_are_the_exact_best(tmp_path: Path, kind: SearchKind
 def test_a_weight_given_with_the_query_is_scored_exactly(tmp_path: Path, weight: float) -> None:
     """The halves of combined keys are weighed by the query, not by what FAISS was trained on."""
     image, text = clustered(2000, 16), clustered(2000, 16, seed=5)
-    record = write_search(tmp_path, Keys((image, text), np.arange(2000)), "sq8", HeldOut(torch.zeros(0, 32), ""))
+    record = write_search(tmp_path, Keys((image, text), np.arange(2000)), "sq8", HeldOutQueries(torch.zeros(0, 32), ""))
     asked = clustered(6, 16, seed=2)
     queries = torch.from_numpy(np.concatenate([weight * asked, (1 - weight) * asked], axis=1))
     scores, rows = open_search(tmp_path, record).search(queries, 5)
@@ -111,7 +113,7 @@ def test_more_asked_than_there_are(tmp_path: Path, count: int) -> None:
 
 def test_more_asked_than_an_approximation_finds(tmp_path: Path) -> None:
     vectors = clustered(1000, 16)
-    write_search(tmp_path, Keys((vectors,), np.arange(1000)), "ivf-pq", HeldOut(torch.zeros(0, 16), ""))
+    write_search(tmp_path, Keys((vectors,), np.arange(1000)), "ivf-pq", HeldOutQueries(torch.zeros(0, 16), ""))
     search = RescoredSearch(read_faiss(tmp_path), load_vectors(tmp_path), 2)  # one list of many is looked at
     scores, rows = search.search(torch.from_numpy(vectors[:2]), 1500)
     assert rows.shape == (2, 1500) and (rows[:, 1000:] == -1).all()

@@ -9,12 +9,12 @@ import torch
 
 from indexes.keys import Keys
 from indexes.manifest import SearchKind
-from indexes.recall import HeldOut
+from indexes.recall import HeldOutQueries
 from indexes.search import load_vectors, open_search, read_faiss
 from indexes.search_kinds import FLAT_UP_TO, choose_kind, describe, lists_for, write_search
 from tests.fakes.vectors import clustered
 
-NONE = HeldOut(torch.zeros(0, 32), "none")
+NONE = HeldOutQueries(torch.zeros(0, 32), "none")
 
 
 def test_the_kind_is_chosen_by_the_number_of_entities() -> None:
@@ -22,7 +22,7 @@ def test_the_kind_is_chosen_by_the_number_of_entities() -> None:
     assert choose_kind("auto", FLAT_UP_TO + 1) == "ivf-pq"
     assert choose_kind("flat", 10**7) == choose_kind("flat", 0) == "flat"
     assert choose_kind("hnsw", 1000) == "hnsw"
-    with pytest.raises(ValueError, match=r"search\.kind = 'hnsw' needs at least 1000 entities .* got 999; use 'auto'"):
+    with pytest.raises(ValueError, match=r"search\.kind = 'hnsw' needs at least 1000 entities .* got 999; use 'flat'"):
         choose_kind("hnsw", 999)
 
 
@@ -63,7 +63,7 @@ def test_settings_are_the_cheapest_that_reach_the_target_and_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     keys = Keys((clustered(4000, 32),), np.arange(4000))
-    queries = HeldOut(torch.from_numpy(clustered(64, 32, seed=1)), "64 other vectors")
+    queries = HeldOutQueries(torch.from_numpy(clustered(64, 32, seed=1)), "64 other vectors")
 
     def build(target: float) -> tuple[int, int, float]:
         monkeypatch.setattr("indexes.search_kinds.TARGET", target)
