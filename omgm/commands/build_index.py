@@ -101,10 +101,16 @@ def estimate_lines(estimate: Estimate) -> list[str]:
             f"summaries: {estimate.requests:,} requests, about {estimate.tokens_in:,} tokens in and "
             f"{estimate.tokens_out:,} out (4 characters a token)"
         )
-    hours = sum(estimate.seconds.values()) / 3600
     lines.append(
-        f"time: about {hours:.2g} hours "
-        f"({listed({name: f'{seconds / 3600:.2g} h' for name, seconds in estimate.seconds.items()})})"
+        f"time: about {duration(sum(estimate.seconds.values()))} "
+        f"({listed({name: duration(seconds) for name, seconds in estimate.seconds.items()})})"
         + ("" if estimate.search == "flat" else ", and the training of the entity index")
     )
     return [*lines, "nothing was built"]
+
+
+def duration(seconds: float) -> str:
+    """Formats a time for people: hours from one hour on, minutes from two minutes on, else seconds."""
+    if seconds >= 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"

@@ -7,6 +7,7 @@ import pytest
 
 from omgm import parts
 from omgm.__main__ import main
+from omgm.commands.build_index import duration
 from retriever.images import FORMATS
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
@@ -99,3 +100,8 @@ def test_a_dry_run_says_what_it_would_take_and_builds_nothing(
     assert (report["entities"], report["sections"], report["requests"], report["search"]) == (7, 8, 0, "flat")
     # of the embedded profile, pool4+int4: 4 tokens of 8 values in 4 bits and a scale, for 5 sections
     assert report["bytes"]["tokens"] == 5 * 4 * (4 + 2)
+
+
+def test_durations_are_readable() -> None:
+    assert [duration(seconds) for seconds in (0.2, 119, 120, 3599, 3600, 54000)] == [
+        "0 s", "119 s", "2 min", "60 min", "1.0 h", "15.0 h"]  # fmt: skip
