@@ -35,6 +35,11 @@ class Keys(NamedTuple):
     rows: IntArray
 
     @property
+    def entities(self) -> int:
+        """Number of entities, with a key or without."""
+        return len(self.parts[0])
+
+    @property
     def length(self) -> int:
         """Length of a key."""
         return sum(part.shape[1] for part in self.parts)

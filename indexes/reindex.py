@@ -11,8 +11,8 @@ from indexes.claim import claim, publish
 from indexes.keys import Keys
 from indexes.manifest import FILES, FORMAT_VERSION, MANIFEST, SearchKind, describe_file, read_manifest
 from indexes.recall import held_out_queries
-from indexes.search import SEARCH, VECTORS, StoredVectors
-from indexes.search_kinds import write_search
+from indexes.search import SEARCH, VECTORS, StoredVectors, load_vectors
+from indexes.search_kinds import write_search, write_vectors
 from retriever.files import write_whole
 from retriever.protocols import DualEncoder
 
@@ -48,13 +48,15 @@ def change_search(out: Path, kind: SearchKind, image_weight: float, encoder: Dua
 
 
 def stored_keys(folder: Path, scratch: Path) -> Keys:
-    """Returns the keys that an index stores, memory-mapped from `scratch`, a file that it writes."""
+    """Returns the keys that an index stores, memory-mapped; a flat one's from `scratch`, which it writes."""
     manifest = read_manifest(folder)
     stored = StoredVectors(folder, manifest.search)
-    shape = (manifest.counts.entities, stored.dimension)
-    array = np.lib.format.open_memmap(scratch, mode="w+", dtype=np.float16, shape=shape)
-    for start in range(0, len(stored.rows), _BLOCK):
-        stop = min(start + _BLOCK, len(stored.rows))
-        array[stored.rows[start:stop]] = stored.read(start, stop)
+    if manifest.search is None or not manifest.search.rescored:
+        starts = range(0, len(stored.rows), _BLOCK)
+        blocks = ((stored.rows[start : start + _BLOCK], stored.read(start, start + _BLOCK)) for start in starts)
+        write_vectors(scratch, (manifest.counts.entities, stored.dimension), blocks)
+        array = np.load(scratch, mmap_mode="r", allow_pickle=False)
+    else:
+        array = load_vectors(folder)
     halves = np.split(array, 2, axis=1) if manifest.inputs.candidates == "combined" else [array]
     return Keys(tuple(halves), stored.rows)

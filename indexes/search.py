@@ -107,8 +107,7 @@ class DeviceSearch:
         stored = StoredVectors(folder, record)
         halves = torch.empty((len(stored.rows), stored.dimension), dtype=torch.float16, device=device)
         for start in range(0, len(halves), _COPIED):
-            stop = min(start + _COPIED, len(halves))
-            halves[start:stop].copy_(torch.from_numpy(stored.read(start, stop)))
+            halves[start : start + _COPIED].copy_(torch.from_numpy(stored.read(start, start + _COPIED)))
         return cls(halves, torch.from_numpy(stored.rows).to(device))
 
     @torch.inference_mode()
@@ -148,7 +147,8 @@ class StoredVectors:
         self.dimension: int = self._faiss.d
 
     def read(self, start: int, stop: int) -> NDArray[np.float16]:
-        """Returns the vectors of `rows[start:stop]`, float16 [stop - start, dimension]."""
+        """Returns the vectors of `rows[start:stop]`, float16 [number of rows, dimension]."""
+        stop = min(stop, len(self.rows))
         if self._vectors is not None:
             return self._vectors[self.rows[start:stop]]
         found: NDArray[np.float16] = self._faiss.index.reconstruct_n(start, stop - start).astype(np.float16)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import faiss
 import numpy as np
+from numpy.typing import NDArray
 
 from indexes.growing import release
 from indexes.keys import Keys
@@ -106,9 +107,12 @@ def write_search(
     choose_kind(kind, len(keys.rows))
     description = describe(kind, len(keys.rows), keys.length)
     index = _filled(description, keys, progress)
-    _write_vectors(folder / VECTORS, keys, empty=kind == "flat")
+    exact = ((keys.rows[start : start + len(block)], block) for start, block in _blocks(keys))
+    write_vectors(
+        folder / VECTORS, (0 if kind == "flat" else keys.entities, keys.length), () if kind == "flat" else exact
+    )
     (parameters, factor), recall = _tune(kind, index, folder, ExactSearch(keys, queries.vectors, DEPTH))
-    replace_with(folder / SEARCH, lambda partial: faiss.write_index(index, str(partial)))
+    replace_with(folder / SEARCH, lambda partial: _write_faiss(index, partial))
     record = SearchRecord(
         kind=kind,
         faiss=description,
@@ -186,17 +190,28 @@ def _blocks(keys: Keys) -> Iterator[tuple[int, FloatArray]]:
             release(part)
 
 
-def _write_vectors(path: Path, keys: Keys, *, empty: bool) -> None:
-    """Writes keys as float16 [entities, length], zeros where an entity has none; `empty` writes none."""
-    rows = 0 if empty else len(keys.parts[0])
+def _write_faiss(index: Any, path: Path) -> None:
+    try:
+        faiss.write_index(index, str(path))
+    except RuntimeError as error:  # FAISS knows no other
+        raise OSError(f"{path}: cannot be written: {error}") from error
+
+
+def write_vectors(path: Path, shape: tuple[int, int], blocks: Iterable[tuple[IntArray, NDArray[Any]]]) -> None:
+    """Writes vectors as a float16 `.npy` file, zeros in rows that have none.
+
+    Args:
+        path: The file.
+        shape: Number of rows and length of a vector.
+        blocks: Rows, ascending, and their vectors [rows, length].
+    """
     with replacing(path) as partial, partial.open("wb") as file:
-        header = {"descr": "<f2", "fortran_order": False, "shape": (rows, keys.length)}
-        np.lib.format.write_array_header_1_0(file, header)
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f2", "fortran_order": False, "shape": shape})
         start = file.tell()
-        file.truncate(start + rows * keys.length * 2)
-        for first, block in _blocks(keys) if rows else ():
-            for run in _runs(keys.rows[first : first + len(block)]):
-                file.seek(start + int(keys.rows[first + run.start]) * keys.length * 2)
+        file.truncate(start + shape[0] * shape[1] * 2)
+        for rows, block in blocks:
+            for run in _runs(rows):
+                file.seek(start + int(rows[run.start]) * shape[1] * 2)
                 file.write(block[run.start : run.stop].astype("<f2").tobytes())
 
 

@@ -89,3 +89,13 @@ def test_too_few_keys_are_refused(tmp_path: Path) -> None:
     keys = Keys((clustered(2000, 32),), np.arange(500))
     with pytest.raises(ValueError, match="at least 1000 entities that can be searched, got 500"):
         write_search(tmp_path, keys, "sq8", NONE)
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(index: object, path: str) -> None:
+        raise RuntimeError("no space left on device")
+
+    monkeypatch.setattr(faiss, "write_index", full)
+    with pytest.raises(OSError, match=r"entities\.faiss\.partial: cannot be written: no space left"):
+        write_search(tmp_path, Keys((clustered(20, 8),), np.arange(20)), "flat", HeldOutQueries(torch.zeros(0, 8), ""))
+    assert [path.name for path in tmp_path.iterdir()] == ["vectors.npy"]
