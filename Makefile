@@ -23,7 +23,7 @@ OMGM := $(BIN)/python -m omgm
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-wheel test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker \
-	train-generator eval sweep calibrate serve bench bench-gpu bench-train bench-maxsim weights
+	train-generator eval sweep calibrate serve bench bench-gpu bench-scale bench-train bench-maxsim weights
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -116,6 +116,9 @@ bench-gpu: .venv/base.stamp  ## measure the paper's models at full size on one G
 
 bench-train: .venv/base.stamp  ## time step 2's training against the published loop (ARGS="--size full --device cuda" on a GPU)
 	$(BIN)/python benchmarks/train.py --out artifacts/$@.json $(ARGS)
+
+bench-scale: .venv/base.stamp  ## build and search generated indexes, a stand-in for the models (ARGS="--entities 10000 100000")
+	$(BIN)/python benchmarks/scale.py --folder artifacts/$@ --out artifacts/scale.json $(ARGS)
 
 bench-maxsim: .venv/base.stamp  ## time MaxSim against padded products, and on a CPU against maxsim-cpu if it is installed
 	$(BIN)/python benchmarks/maxsim.py --out artifacts/$@.json $(ARGS)

@@ -41,8 +41,14 @@ _IMAGE_EVERY = 10
 _DIMENSION, _TOKENS = 64, (32, 8)
 
 
-def write_knowledge_base(folder: Path, entities: int) -> tuple[Path, Path]:
-    """Writes a knowledge base and its images unless they exist; returns the file and the image folder."""
+def write_knowledge_base(folder: Path, entities: int, sections: tuple[int, int] = (3, 9)) -> tuple[Path, Path]:
+    """Writes a knowledge base and its images unless they exist; returns the file and the image folder.
+
+    Args:
+        folder: Where they go.
+        entities: Number of articles.
+        sections: Fewest and most sections of an article.
+    """
     kb, images = folder / f"kb_{entities}.json", folder / "images"
     images.mkdir(parents=True, exist_ok=True)
     if kb.exists():
@@ -52,7 +58,7 @@ def write_knowledge_base(folder: Path, entities: int) -> tuple[Path, Path]:
     def write(partial: Path) -> None:
         with partial.open("w", encoding="utf-8") as file:
             file.write("{")
-            for number, (url, entry) in enumerate(_entries(words, entities)):
+            for number, (url, entry) in enumerate(_entries(words, entities, sections)):
                 file.write(("" if number == 0 else ", ") + json.dumps(url) + ": " + json.dumps(entry))
             file.write("}")
 
@@ -63,12 +69,12 @@ def write_knowledge_base(folder: Path, entities: int) -> tuple[Path, Path]:
     return kb, images
 
 
-def _entries(words: Sequence[str], entities: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _entries(words: Sequence[str], entities: int, sections: tuple[int, int]) -> Iterator[tuple[str, dict[str, Any]]]:
     for number in range(entities):
         chance = random.Random(number)
         title = f"Entity {number} {chance.choice(words)}"
         url = f"https://en.wikipedia.org/wiki/{title.replace(' ', '_')}"
-        count = chance.randint(3, 9)
+        count = chance.randint(*sections)
         images = [f"https://upload.example/{number}_{n}.jpg" for n in range(chance.randint(2, 4))]
         yield (
             url,

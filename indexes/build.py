@@ -20,7 +20,7 @@ from indexes.formats import (
     name_of,
     read_knowledge_base,
 )
-from indexes.keys import write_keys
+from indexes.keys import IMAGE_WEIGHT, Keys, write_keys
 from indexes.lines import Articles, Lines, offsets_path, save_offsets
 from indexes.manifest import (
     MANIFEST,
@@ -28,12 +28,16 @@ from indexes.manifest import (
     Counts,
     Inputs,
     Manifest,
+    SearchKind,
+    SearchRecord,
     describe_files,
     hash_thumbnails,
     read_manifest,
 )
+from indexes.recall import held_out_queries
+from indexes.reindex import change_search
 from indexes.report import log_problems, write_report
-from indexes.search import save_search
+from indexes.search_kinds import SearchChoice, choose_kind, write_search
 from indexes.sources import ImageSource, find_main, open_images
 from indexes.stages import (
     ARTICLE_FILES,
@@ -66,6 +70,8 @@ def build_index(
     batch_size: int = 32,
     candidates: Candidates = "summary",
     tokens: str = "float16",
+    search: SearchChoice = "auto",
+    image_weight: float = IMAGE_WEIGHT,
     name: str | None = None,
     overwrite: bool = False,
     progress: bool = True,
@@ -73,7 +79,7 @@ def build_index(
     """Builds the index of a knowledge base in `out` and opens it; a complete index of the same inputs is only opened.
 
     Work in progress is kept in `out/.parts`. A build that was killed resumes there and ends with the same bytes as one
-    that was not (given the same `batch_size`). `out` changes only at the end, the manifest last.
+    that was not (given the same `batch_size` and `image_weight`). `out` changes only at the end, the manifest last.
 
     Args:
         kb: The knowledge base.
@@ -88,8 +94,11 @@ def build_index(
         batch_size: Entities per batch; a kill loses at most one batch, and of summaries only those in the making.
         candidates: What step 1 searches. With `image`, an entity without a readable main image is never found.
         tokens: How step 2's tokens are stored, the name of a `TokenCodec`.
+        search: The kind of entity index, see `indexes.search_kinds`.
+        image_weight: Weight of the main image in a combined key, for which an approximate kind is tuned.
         name: The index's name; by default the knowledge base's file name without extension.
-        overwrite: Whether to replace another index, or the unfinished build of one.
+        overwrite: Whether to replace another index, or the unfinished build of one. If only `search` differs, the
+            entity index is made again from the stored vectors, and everything else stays.
         progress: Whether to show progress bars.
 
     Raises:
@@ -99,6 +108,8 @@ def build_index(
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     if candidates not in get_args(Candidates):
         raise ValueError(f"candidates must be one of {', '.join(get_args(Candidates))}, got {candidates!r}")
+    if search not in get_args(SearchChoice):
+        raise ValueError(f"search must be one of {', '.join(get_args(SearchChoice))}, got {search!r}")
     codec = TokenCodec.parse(tokens)
     if fusion is not None:
         codec.stored_shape(fusion.token_shape)  # fails now and not after the other stages
@@ -116,16 +127,21 @@ def build_index(
         encoder=encoder.fingerprint,
         fusion=None if fusion is None else fusion.fingerprint,
         tokens=codec.name,
+        search="" if search == "auto" else search,  # the number of entities decides
     )
     index = _complete(out, inputs, source, encoder, fusion, overwrite)
+    if index is not None and inputs.search not in ("", index.manifest.inputs.search):
+        change_search(out, choose_kind(search, index.manifest.counts.searchable), image_weight, encoder, progress)
+        return Index.open(out, encoder=encoder, fusion=fusion)
     if index is not None:
         logger.info("%s is complete and built from the same inputs: nothing to do", out)
         shutil.rmtree(out / PARTS, ignore_errors=True)
         return index
     parts = claim(out, inputs, overwrite)
     if not (parts / MANIFEST).exists():  # else it was killed while it was published
-        articles = _read_articles(read_knowledge_base(kb, kb_format, drop_sections), kb, parts)
-        inputs = _with_images(inputs, articles, source)
+        articles = _read_articles(read_knowledge_base(kb, kb_format, drop_sections), kb, parts, search)
+        kind = choose_kind(search, len(articles))
+        inputs = _with_images(inputs, articles, source).model_copy(update={"search": kind})
         claim(out, inputs, overwrite, keep=ARTICLE_FILES)
         main_images = read_main_images(articles, source, parts, batch_size, progress)
         log_problems(main_images)
@@ -135,7 +151,7 @@ def build_index(
             raise ValueError(f"{kb}: no entity has a readable main image, and candidates = 'image' needs them")
         summaries = Lines(parts / "summaries.jsonl")
         keys = write_keys(candidates, articles, summaries, main_images, source, encoder, parts, batch_size, progress)
-        save_search(parts / "entities.faiss", keys)
+        measured = _write_search(parts, keys, kind, candidates, image_weight, encoder, progress)
         offsets = store_tokens(articles, main_images, source, fusion, codec, parts, batch_size, progress)
         write_report(parts / "report.json", articles, main_images)
         manifest = Manifest(
@@ -146,6 +162,7 @@ def build_index(
             dimension=encoder.dimension,
             token_shape=(0, 0) if fusion is None else fusion.token_shape,
             thumbnails=hash_thumbnails(parts, range(len(articles))),
+            search=measured,
             files=describe_files(parts),
         )
         write_whole(parts / MANIFEST, manifest.to_json())
@@ -163,6 +180,8 @@ def _complete(
 ) -> Index | None:
     """Returns the index in `out`, or `None` if there is none, or one that is to be replaced.
 
+    With `overwrite`, an index whose kind of entity index alone differs counts: only that has to be made again.
+
     Raises:
         ValueError: It is damaged or was built from other inputs, and `overwrite` is off.
     """
@@ -170,6 +189,8 @@ def _complete(
         return None
     try:
         found = read_manifest(out).inputs
+        if overwrite:
+            inputs = inputs.model_copy(update={"search": UNKNOWN})
         check_inputs(found, inputs, f"{out} is an index")
         index = Index.open(out, encoder=encoder, fusion=fusion, verify=overwrite)
         articles = Articles(out / "entities.jsonl")  # the knowledge base's, since the inputs are the same
@@ -191,7 +212,26 @@ def _with_images(inputs: Inputs, articles: Articles, source: ImageSource | None)
     return inputs.model_copy(update={"pictures": digest.hexdigest()})
 
 
-def _read_articles(entities: Iterator[Entity], kb: Path, parts: Path) -> Articles:
+def _write_search(
+    parts: Path,
+    keys: Keys,
+    kind: SearchKind,
+    candidates: Candidates,
+    image_weight: float,
+    encoder: DualEncoder,
+    progress: bool,
+) -> SearchRecord:
+    """Returns the record of the entity index, which it writes unless an earlier build did."""
+    note = parts / "search.json"
+    if note.exists():
+        return SearchRecord.model_validate_json(note.read_bytes())
+    queries = held_out_queries(keys, kind, candidates, image_weight, parts, encoder)
+    record = write_search(parts, keys, kind, queries, progress=progress)
+    write_whole(note, record.model_dump_json().encode())
+    return record
+
+
+def _read_articles(entities: Iterator[Entity], kb: Path, parts: Path, search: SearchChoice) -> Articles:
     """Returns the articles, written to `parts`; a knowledge base that cannot be used leaves nothing behind."""
     try:
         articles = write_articles(entities, parts)
@@ -202,6 +242,11 @@ def _read_articles(entities: Iterator[Entity], kb: Path, parts: Path) -> Article
     if not len(articles):
         _abandon(parts)
         raise ValueError(f"{kb}: holds no entity; is it the right file, and --kb-format right?")
+    try:
+        choose_kind(search, len(articles))
+    except ValueError:
+        _abandon(parts)
+        raise
     return articles
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import mmap
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,6 +21,15 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     write_whole(path, buffer.getvalue())
+
+
+def release(array: NDArray[Any]) -> None:
+    """Lets the system take back the memory of an array that is mapped from a file; its values stay."""
+    base = array
+    while isinstance(base, np.ndarray):
+        base = base.base  # type: ignore[assignment]  # ends at the map, or at None
+    if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        base.madvise(mmap.MADV_DONTNEED)
 
 
 class GrowingLines:
@@ -105,5 +115,6 @@ class GrowingArray:
         """Waits until the values are on disk, then records that the first `done` units are final."""
         assert isinstance(self.values, np.memmap)
         self.values.flush()
+        release(self.values)  # a pass over all of it would count as memory of the process
         write_whole(self._counter, str(done).encode())
         self.done = done

@@ -48,6 +48,7 @@ def index_card(folder: Path, manifest: Manifest, repo: str | None = None, licens
     }
     settings = {
         "searched in step 1": inputs.candidates,
+        "entity index": "flat" if manifest.search is None else str(manifest.search),
         "summaries": inputs.summarizer,
         "encoder, fingerprint": inputs.encoder,
         "fusion encoder, fingerprint": inputs.fusion or "none",

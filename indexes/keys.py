@@ -5,16 +5,17 @@ from __future__ import annotations
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from indexes.growing import GrowingArray
 from indexes.lines import Articles, Lines
 from indexes.manifest import Candidates
 from indexes.sources import ImageSource
-from indexes.stages import MainImages, batches, decoded, finite
+from indexes.stages import MainImages, batches, decoded, finite, readable_rows
 from retriever.protocols import DualEncoder
 from retriever.types import Entity, FloatArray, IntArray
 
@@ -26,12 +27,17 @@ class Keys(NamedTuple):
     """Keys of entities by row.
 
     Attributes:
-        parts: Arrays float32 [N, dimension]; an entity's key is its rows of all of them side by side.
+        parts: Arrays float32 or float16 [N, dimension]; an entity's key is its rows of all of them side by side.
         rows: The entities that have a key, int64 [M].
     """
 
-    parts: tuple[FloatArray, ...]
+    parts: tuple[NDArray[Any], ...]
     rows: IntArray
+
+    @property
+    def entities(self) -> int:
+        """Number of entities, with a key or without."""
+        return len(self.parts[0])
 
     @property
     def length(self) -> int:
@@ -40,7 +46,7 @@ class Keys(NamedTuple):
 
     def read(self, rows: IntArray) -> FloatArray:
         """Returns the keys of `rows`, float32 [len(rows), length]."""
-        return np.ascontiguousarray(np.concatenate([part[rows] for part in self.parts], axis=1))
+        return np.concatenate([part[rows] for part in self.parts], axis=1, dtype=np.float32)
 
 
 def as_query(vectors: torch.Tensor, candidates: Candidates, image_weight: float) -> torch.Tensor:
@@ -65,11 +71,11 @@ def write_keys(
     batch: int,
     progress: bool,
 ) -> Keys:
-    """Returns the keys of all entities, memory-mapped from files that it writes to `folder`.
+    """Returns the keys of all entities, rounded to float16, memory-mapped from files that it writes to `folder`.
 
     With "image", an entity without a readable main image has no key; with "combined", its summary stands for it.
     """
-    shown = np.flatnonzero(np.fromiter((image.readable for image in main_images), dtype=bool)).astype(np.int64)
+    shown = readable_rows(main_images)
     if candidates == "image":
         return Keys((_embed_images(main_images, source, encoder, folder, batch, progress),), shown)
     everything = np.arange(len(articles), dtype=np.int64)
@@ -92,8 +98,8 @@ def _embed_texts(
     folder: Path,
     batch: int,
     progress: bool,
-) -> FloatArray:
-    array = GrowingArray(folder / "text_keys.npy", (len(articles), encoder.dimension), np.float32)
+) -> NDArray[np.float16]:
+    array = GrowingArray(folder / "text_keys.npy", (len(articles), encoder.dimension), np.float16)
     for rows in batches("embed texts", array.done, len(articles), batch, progress):
         texts = [candidate_text(articles[row], summaries.read(row)["summary"], candidates) for row in rows]
         array.values[rows.start : rows.stop] = finite(encoder.encode_texts(texts), "encoder")
@@ -108,8 +114,8 @@ def _embed_images(
     folder: Path,
     batch: int,
     progress: bool,
-) -> FloatArray:
-    array = GrowingArray(folder / "image_keys.npy", (len(main_images), encoder.dimension), np.float32)
+) -> NDArray[np.float16]:
+    array = GrowingArray(folder / "image_keys.npy", (len(main_images), encoder.dimension), np.float16)
     present = [row for row in range(array.done, len(main_images)) if main_images[row].readable]
     with closing(decoded(present, main_images, source, batch)) as images:
         for rows in batches("embed images", array.done, len(main_images), batch, progress):

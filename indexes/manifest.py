@@ -14,7 +14,8 @@ from indexes.sections import DROPPED_BY_REFERENCE
 from retriever.files import sha256_of
 from retriever.token_codec import TokenCodec
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+"""Version 2, which still opens, has no `vectors.npy` and always a flat float32 search."""
 MANIFEST = "manifest.json"
 THUMBNAILS = "images"
 FILES = (
@@ -24,6 +25,7 @@ FILES = (
     "summaries.jsonl",
     "summaries.offsets.npy",
     "entities.faiss",
+    "vectors.npy",
     "tokens.npy",
     "token_scales.npy",
     "token_offsets.npy",
@@ -40,6 +42,9 @@ Candidates = Literal["summary", "title", "article", "image", "combined"]
 """What step 1 compares the query image with: the summaries (the paper's method), for comparison titles, whole articles
 or main images, or main image and summary together."""
 
+SearchKind = Literal["flat", "sq8", "hnsw", "ivf-pq"]
+"""How step 1 searches: exactly, or one of FAISS's approximations whose best candidates are scored again exactly."""
+
 
 class _Model(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -49,6 +54,7 @@ class Inputs(_Model):
     """What decides the content of an index: two builds with equal inputs are equal byte for byte.
 
     `pictures` is a hash of which image belongs to which entity and how large it is, `tokens` the name of a codec.
+    `search` is the kind of entity index; its parameters are tuned for the `image_weight` at build time.
     """
 
     knowledge_base: str
@@ -60,6 +66,7 @@ class Inputs(_Model):
     encoder: str
     fusion: str | None
     tokens: str = "float16"
+    search: SearchKind | Literal[""] = "flat"
 
     @property
     def codec(self) -> TokenCodec:
@@ -82,6 +89,36 @@ class Counts(_Model):
     token_sections: int
 
 
+class SearchRecord(_Model):
+    """The entity index as it was built and measured.
+
+    Attributes:
+        kind: How step 1 searches.
+        faiss: FAISS's description of it.
+        parameters: FAISS's search parameters, which `entities.faiss` holds too.
+        rescored: Candidates that are scored again by `vectors.npy` for each result; 0 for exact search.
+        recall: Part of the `k` best by the stored vectors that it finds, the mean over held-out queries; `None` without
+            entities.
+        k: Number of results that the recall was measured with.
+        queries: What the held-out queries were.
+    """
+
+    kind: SearchKind
+    faiss: str
+    parameters: dict[str, int] = {}
+    rescored: int = 0
+    recall: float | None = None
+    k: int = 20
+    queries: str = ""
+
+    def __str__(self) -> str:
+        """Returns one line for people."""
+        settings = "".join(f", {name} {value}" for name, value in self.parameters.items())
+        rescored = f", {self.rescored} candidates rescored per result" if self.rescored else ""
+        measured = "" if self.recall is None else f", recall@{self.k} {self.recall:.4f} on {self.queries}"
+        return f"{self.kind} ({self.faiss}{settings}){rescored}{measured}"
+
+
 class File(_Model):
     """Size in bytes and SHA-256."""
 
@@ -101,6 +138,7 @@ class Manifest(_Model):
     dimension: int
     token_shape: tuple[int, int]
     thumbnails: str
+    search: SearchRecord | None = None
     files: dict[str, File]
 
     @property
@@ -137,8 +175,8 @@ def read_manifest(folder: Path) -> Manifest:
         version = raw["format_version"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: damaged ({error!r}); {REBUILD}") from error
-    if version != FORMAT_VERSION:
-        raise ValueError(f"{path}: format version {version}, this release reads {FORMAT_VERSION}; {REBUILD}")
+    if version not in (2, FORMAT_VERSION):
+        raise ValueError(f"{path}: format version {version}, this release reads 2 and {FORMAT_VERSION}; {REBUILD}")
     try:
         return Manifest.model_validate_json(path.read_bytes())
     except ValidationError as error:
@@ -148,7 +186,12 @@ def read_manifest(folder: Path) -> Manifest:
 
 def describe_files(folder: Path) -> dict[str, File]:
     """Returns size and checksum of every file of an index."""
-    return {name: File(bytes=(folder / name).stat().st_size, sha256=sha256_of(folder / name)) for name in FILES}
+    return {name: describe_file(folder / name) for name in FILES}
+
+
+def describe_file(path: Path) -> File:
+    """Returns size and checksum of a file."""
+    return File(bytes=path.stat().st_size, sha256=sha256_of(path))
 
 
 def hash_thumbnails(folder: Path, rows: Iterable[int]) -> str:
@@ -166,7 +209,7 @@ def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
     Raises:
         ValueError: A file is missing, of another size, or changed.
     """
-    if set(manifest.files) != set(FILES):
+    if set(manifest.files) != set(FILES) - ({"vectors.npy"} if manifest.format_version == 2 else set()):
         raise ValueError(f"{folder / MANIFEST}: lists other files than those of an index; {REBUILD}")
     for name, expected in manifest.files.items():
         path = folder / name

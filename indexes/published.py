@@ -66,7 +66,7 @@ def push_index(
 
     def named() -> Iterator[tuple[str, Path | bytes]]:
         yield CARD_NAME, card
-        for name in FILES:
+        for name in manifest.files:
             yield name, folder / name
         yield from _packs(folder / THUMBNAILS, manifest.counts.entities)
         yield MANIFEST, folder / MANIFEST
@@ -88,7 +88,7 @@ def save_index(source: Path, target: Path, manifest: Manifest, license: str | No
         target.mkdir(parents=True, exist_ok=True)
         (target / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(target / THUMBNAILS, ignore_errors=True)
-        for name in FILES:
+        for name in manifest.files:
             _copy(source / name, target / name)
         if (source / THUMBNAILS).is_dir():
             shutil.copytree(source / THUMBNAILS, target / THUMBNAILS)

@@ -1,4 +1,4 @@
-"""Exact entity search: by FAISS on a CPU, by matrix products on a GPU."""
+"""Entity search: by FAISS on a CPU, exact or approximate with exact rescoring, and by matrix products on a GPU."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import Any, Protocol
 import faiss
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from indexes.keys import Keys
-from retriever.files import replace_with
+from indexes.manifest import SearchRecord
 from retriever.types import FloatArray, IntArray
 
+SEARCH, VECTORS = "entities.faiss", "vectors.npy"
+"""The files of an entity index, which `indexes.search_kinds.write_search` writes."""
+DEPTH = 20
+"""An approximate search looks for at least so many results: its recall was measured with as many."""
 _SPARE = 64
 """Vectors that the half-precision scan of `DeviceSearch` returns beyond `k`: one of the best `k` is lost only if
 so many others are within the scan's rounding (0.00024 for products from 0.25 to 0.5) of the last."""
@@ -33,20 +37,50 @@ class Search(Protocol):
 
 
 class FaissSearch:
-    """Exact search by FAISS, in float32.
+    """Search by FAISS alone. Where FAISS can, it reads vectors from the file, of which the system keeps what is used.
 
     Args:
-        path: The file that `save_search` wrote.
+        index: What FAISS reads, see `read_faiss`.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._faiss: Any = faiss.read_index(str(path))
-        self.shape: tuple[int, int] = (self._faiss.ntotal, self._faiss.d)
+    def __init__(self, index: Any) -> None:
+        self._faiss = index
+        self.shape: tuple[int, int] = (index.ntotal, index.d)
 
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
         """Returns inner products and rows, best first."""
         scores, rows = self._faiss.search(vectors.float().contiguous().cpu().numpy(), k)
         scores[rows < 0] = -np.inf
+        return scores, rows
+
+
+class RescoredSearch:
+    """Approximate search by FAISS whose best candidates are scored again, exactly up to the rounding to float16.
+
+    Args:
+        index: What FAISS reads.
+        vectors: Float16 [rows, dimension], memory-mapped or not.
+        factor: Candidates to score again for each result.
+    """
+
+    def __init__(self, index: Any, vectors: NDArray[np.float16], factor: int) -> None:
+        self._search, self._vectors, self._factor = FaissSearch(index), vectors, factor
+        self.shape: tuple[int, int] = self._search.shape
+
+    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        """Returns inner products and rows, best first; fewer than there are vectors only if none is near."""
+        queries = vectors.float().cpu()
+        scores = np.full((len(queries), k), -np.inf, np.float32)
+        rows = np.full((len(queries), k), -1, np.int64)
+        depth = min(self._factor * max(k, DEPTH), self.shape[0])
+        if not depth:
+            return scores, rows
+        for number, candidates in enumerate(self._search.search(queries, depth)[1]):
+            found = np.sort(candidates[candidates >= 0])  # in the order of the file
+            products = torch.from_numpy(self._vectors[found]).float() @ queries[number]
+            best = products.topk(min(k, len(found)))
+            scores[number, : len(best.indices)] = best.values.numpy()
+            rows[number, : len(best.indices)] = found[best.indices.numpy()]
         return scores, rows
 
 
@@ -68,15 +102,13 @@ class DeviceSearch:
         self.nbytes: int = vectors.nbytes
 
     @classmethod
-    def read(cls, path: Path, device: torch.device | str) -> DeviceSearch:
-        """Reads the file that `save_search` wrote."""
-        index: Any = faiss.read_index(str(path))
-        flat: Any = faiss.downcast_index(index.index)
-        vectors = faiss.rev_swig_ptr(flat.get_xb(), flat.ntotal * flat.d).reshape(flat.ntotal, flat.d)
-        halves = torch.empty(vectors.shape, dtype=torch.float16, device=device)
-        for start in range(0, len(vectors), _COPIED):
-            halves[start : start + _COPIED].copy_(torch.from_numpy(vectors[start : start + _COPIED]))
-        return cls(halves, torch.from_numpy(faiss.vector_to_array(index.id_map)).to(device))
+    def read(cls, folder: Path, record: SearchRecord | None, device: torch.device | str) -> DeviceSearch:
+        """Reads the exact vectors of an entity index of any kind."""
+        stored = StoredVectors(folder, record)
+        halves = torch.empty((len(stored.rows), stored.dimension), dtype=torch.float16, device=device)
+        for start in range(0, len(halves), _COPIED):
+            halves[start : start + _COPIED].copy_(torch.from_numpy(stored.read(start, start + _COPIED)))
+        return cls(halves, torch.from_numpy(stored.rows).to(device))
 
     @torch.inference_mode()
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
@@ -100,21 +132,50 @@ class DeviceSearch:
         return best.values, best.indices + start
 
 
-def open_search(path: Path, device: torch.device | str = "cpu") -> Search:
-    """Opens the file that `save_search` wrote, for search on a device."""
-    return FaissSearch(path) if torch.device(device).type == "cpu" else DeviceSearch.read(path, device)
-
-
-def save_search(path: Path, keys: Keys, block: int = 65536) -> None:
-    """Writes a FAISS index of exact inner products over entities' keys; an entity without a key is never found.
+class StoredVectors:
+    """The exact vectors of an entity index of any kind, read from its files on demand.
 
     Args:
-        path: The file.
-        keys: Keys by entity.
-        block: Keys in memory at a time besides the index itself.
+        folder: The folder of an index.
+        record: The entity index's record in the manifest; `None` for an index of format version 2.
     """
-    index = faiss.IndexIDMap2(faiss.IndexFlatIP(keys.length))
-    for start in range(0, len(keys.rows), block):
-        part = keys.rows[start : start + block]
-        index.add_with_ids(keys.read(part), part)
-    replace_with(path, lambda partial: faiss.write_index(index, str(partial)))
+
+    def __init__(self, folder: Path, record: SearchRecord | None) -> None:
+        self._faiss = read_faiss(folder)
+        self._vectors = None if record is None or not record.rescored else load_vectors(folder)
+        self.rows: IntArray = faiss.vector_to_array(self._faiss.id_map)
+        self.dimension: int = self._faiss.d
+
+    def read(self, start: int, stop: int) -> NDArray[np.float16]:
+        """Returns the vectors of `rows[start:stop]`, float16 [number of rows, dimension]."""
+        stop = min(stop, len(self.rows))
+        if self._vectors is not None:
+            return self._vectors[self.rows[start:stop]]
+        found: NDArray[np.float16] = self._faiss.index.reconstruct_n(start, stop - start).astype(np.float16)
+        return found
+
+
+def read_faiss(folder: Path) -> Any:
+    """Returns the FAISS index in a folder, its vectors mapped from the file where FAISS can."""
+    return faiss.read_index(str(folder / SEARCH), faiss.IO_FLAG_MMAP_IFC)
+
+
+def load_vectors(folder: Path) -> NDArray[np.float16]:
+    """Returns `vectors.npy`, memory-mapped."""
+    vectors: NDArray[np.float16] = np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False)
+    return vectors
+
+
+def open_search(folder: Path, record: SearchRecord | None, device: torch.device | str = "cpu") -> Search:
+    """Opens the entity index in a folder for search on a device; on a GPU every kind is searched exactly.
+
+    Args:
+        folder: The folder of an index.
+        record: How it is to be searched, from the manifest; `None` for an index of format version 2.
+        device: Where to search.
+    """
+    if torch.device(device).type != "cpu":
+        return DeviceSearch.read(folder, record, device)
+    if record is None or not record.rescored:
+        return FaissSearch(read_faiss(folder))
+    return RescoredSearch(read_faiss(folder), load_vectors(folder), record.rescored)

@@ -104,6 +104,11 @@ def read_main_images(
     return MainImages(path)
 
 
+def readable_rows(main_images: MainImages) -> IntArray:
+    """Returns the rows of entities with a readable main image, int64."""
+    return np.flatnonzero(np.fromiter((image.readable for image in main_images), dtype=bool)).astype(np.int64)
+
+
 def _read_main_image(entity: Entity, row: int, source: ImageSource | None, folder: Path) -> MainImage:
     if entity.image is None or source is None:
         return MainImage()

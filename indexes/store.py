@@ -47,7 +47,7 @@ class Index:
         self._summaries = Lines(folder / "summaries.jsonl")
         self._ids: IntArray = _load(folder / "entity_ids.npy")
         self._token_offsets: IntArray = _load(folder / "token_offsets.npy")
-        self._search = open_search(folder / "entities.faiss", device)  # before the tokens, which take what is left
+        self._search = open_search(folder, manifest.search, device)  # before the tokens, which take what is left
         tokens, scales = _load(folder / "tokens.npy"), _load(folder / "token_scales.npy")
         self._stored_tokens = tokens.dtype, tokens.shape, scales.shape
         self._tokens = TokenStore(manifest.inputs.codec, tokens, scales, device)

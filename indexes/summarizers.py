@@ -262,11 +262,15 @@ class ChatSummarizer:
         self._runner.run(self._client.aclose())
         self._runner.close()
 
-    async def _one(self, entity: Entity) -> str:
+    def messages(self, entity: Entity) -> list[Message]:
+        """Returns the messages about an article, cut to the model's context."""
         article, was_cut = self._cut(article_text(entity), self._max_context_tokens)
         if was_cut:
             logger.info("%s: summarized from its first %d characters", entity.id, len(article))
-        summary = " ".join((await self._client.complete(summary_messages(article), self._max_tokens)).split())
+        return summary_messages(article)
+
+    async def _one(self, entity: Entity) -> str:
+        summary = " ".join((await self._client.complete(self.messages(entity), self._max_tokens)).split())
         if not summary:
             logger.warning("%s: the model wrote no summary; its title is used instead", entity.id)
         return summary or entity.title

@@ -170,7 +170,7 @@ def index_findings(profile: Profile, folder: Path) -> list[Finding]:
     except ValueError as error:
         return [Finding("index", "fail", str(error), rebuild)]
     inputs, counts = manifest.inputs, manifest.counts
-    vectors = manifest.files["entities.faiss"].bytes
+    vectors = sum(manifest.files[name].bytes for name in ("entities.faiss", "vectors.npy") if name in manifest.files)
     tokens = manifest.files["tokens.npy"].bytes
     found = f"{manifest.name}: {counts.entities} entities, {counts.token_sections} sections with tokens; "
     findings = [Finding("index", "ok", f"{found}vectors {gigabytes(vectors)}, tokens {gigabytes(tokens)}")]

@@ -16,7 +16,9 @@ from generators.chat import ChatGenerator
 from generators.guard import GuardedGenerator
 from generators.reader.reader import ExtractiveReader
 from indexes.build import build_index
-from indexes.formats import OWN_IMAGES, guess_format
+from indexes.estimate import SAMPLE, Estimate, estimate_build
+from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
+from indexes.sources import open_images
 from indexes.store import Index
 from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer, Summarizer
 from llm.chat import ChatClient
@@ -140,9 +142,7 @@ def build(
     Raises:
         ValueError: Bad input; see `indexes.build.build_index`.
     """
-    kb_format = kb_format or guess_format(kb)
-    if images is None and kb_format not in OWN_IMAGES:
-        raise ValueError(f"images: name the folder with the images; a knowledge base of format {kb_format} has none")
+    kb_format = _format_with_images(kb, images, kb_format)
     return build_index(
         kb,
         images,
@@ -154,10 +154,40 @@ def build(
         drop_sections=profile.index.drop_sections,
         candidates=profile.search.candidates,
         tokens=profile.fusion.tokens,
+        search=profile.search.kind,
+        image_weight=profile.search.image_weight,
         name=name,
         overwrite=overwrite,
         progress=progress,
     )
+
+
+def estimate(profile: Profile, kb: Path, *, images: Path | None = None, kb_format: str | None = None) -> Estimate:
+    """Measures on a sample what building the index of a knowledge base would take.
+
+    Raises:
+        ValueError: Bad input; see `indexes.estimate.estimate_build`.
+    """
+    kb_format = _format_with_images(kb, images, kb_format)
+    chat = profile.summarizer.kind == "openai"
+    return estimate_build(
+        read_knowledge_base(kb, kb_format, profile.index.drop_sections),
+        open_images(images, kb, kb_format),
+        summarizer=build_summarizer(profile),
+        encoder=build_encoder(profile),
+        fusion=build_fusion(profile),
+        candidates=profile.search.candidates,
+        tokens=profile.fusion.tokens,
+        search=profile.search.kind,
+        sample=max(SAMPLE, 2 * profile.summarizer.concurrency if chat else 0),  # so that requests are in flight at once
+    )
+
+
+def _format_with_images(kb: Path, images: Path | None, kb_format: str | None) -> str:
+    kb_format = kb_format or guess_format(kb)
+    if images is None and kb_format not in OWN_IMAGES:
+        raise ValueError(f"images: name the folder with the images; a knowledge base of format {kb_format} has none")
+    return kb_format
 
 
 def open_retriever(

@@ -44,11 +44,13 @@ class SearchSettings(_Table):
 
     Attributes:
         image_weight: Weight of the main image against the summary if the two are `combined`.
+        kind: The kind of entity index, see `indexes.search_kinds`.
     """
 
     k: int = Field(default=20, ge=1)
     candidates: Literal["summary", "title", "article", "image", "combined"] = "summary"
     image_weight: float = Field(default=0.5, ge=0, le=1)
+    kind: Literal["auto", "flat", "sq8", "hnsw", "ivf-pq"] = "auto"
 
 
 class IndexSettings(_Table):

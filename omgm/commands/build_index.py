@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from omgm.commands.common import (
     add_json,
@@ -17,6 +19,9 @@ from omgm.commands.common import (
     profile_of,
 )
 
+if TYPE_CHECKING:
+    from indexes.estimate import Estimate
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
@@ -26,6 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="INDEX", help="the index's folder")
     parser.add_argument("--name", help="the index's name; by default the file's")
     parser.add_argument("--overwrite", action="store_true", help="replace another index")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="say what it would take, measured on a sample (a chat model is asked for its summaries); build nothing",
+    )
     add_json(parser)
 
 
@@ -38,6 +48,13 @@ def run(args: argparse.Namespace) -> None:
     from indexes.report import problem_lines, read_report
     from omgm import parts
 
+    if args.dry_run:
+        estimate = parts.estimate(profile, kb, images=images, kb_format=args.kb_format)
+        if args.json:
+            print_json(asdict(estimate))
+        else:
+            print("\n".join(estimate_lines(estimate)))
+        return
     index = parts.build(
         profile,
         kb,
@@ -56,7 +73,44 @@ def run(args: argparse.Namespace) -> None:
         f"{args.out}: {counts.entities} entities, {counts.with_image} with an image, {counts.sections} sections, "
         f"{counts.token_sections} with tokens"
     )
+    if index.manifest.search is not None:
+        print(f"entity index: {index.manifest.search}")
     for line in problem_lines(report):
         print(line)
     if any(report.values()):
         print(f"each with its reason: {index.folder / 'report.json'}")
+
+
+def estimate_lines(estimate: Estimate) -> list[str]:
+    """Formats an estimate as lines for people."""
+    from omgm.downloads.weights import gigabytes
+
+    def listed(parts: dict[str, str]) -> str:
+        return ", ".join(f"{name} {value}" for name, value in parts.items())
+
+    lines = [
+        f"{estimate.entities:,} entities, {estimate.sections:,} sections, about {estimate.with_image:,} with an image; "
+        f"measured on {estimate.sampled} entities",
+        f"disk: {gigabytes(sum(estimate.bytes.values()))} "
+        f"({listed({name: gigabytes(size) for name, size in estimate.bytes.items()})}), "
+        f"and {gigabytes(estimate.temporary_bytes)} until it is finished",
+        f"entity index: {estimate.search}",
+    ]
+    if estimate.requests:
+        lines.append(
+            f"summaries: {estimate.requests:,} requests, about {estimate.tokens_in:,} tokens in and "
+            f"{estimate.tokens_out:,} out (4 characters a token)"
+        )
+    lines.append(
+        f"time: about {duration(sum(estimate.seconds.values()))} "
+        f"({listed({name: duration(seconds) for name, seconds in estimate.seconds.items()})})"
+        + ("" if estimate.search == "flat" else ", and the training of the entity index")
+    )
+    return [*lines, "nothing was built"]
+
+
+def duration(seconds: float) -> str:
+    """Formats a time for people: hours from one hour on, minutes from two minutes on, else seconds."""
+    if seconds >= 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"

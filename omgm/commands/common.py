@@ -161,6 +161,7 @@ def describe(index: Index) -> dict[str, Any]:
         "created_with": manifest.created_with,
         "counts": manifest.counts.model_dump(mode="json"),
         "inputs": manifest.inputs.model_dump(mode="json"),
+        "search": None if manifest.search is None else manifest.search.model_dump(mode="json"),
     }
 
 

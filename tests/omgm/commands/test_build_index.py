@@ -7,6 +7,7 @@ import pytest
 
 from omgm import parts
 from omgm.__main__ import main
+from omgm.commands.build_index import duration
 from retriever.images import FORMATS
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
@@ -28,6 +29,7 @@ def test_unusable_images_are_counted_with_their_reasons(tmp_path: Path, capsys: 
     out = tmp_path / "index"
     expected = (
         f"{out}: 7 entities, 4 with an image, 8 sections, 5 with tokens\n"
+        "entity index: flat (SQfp16), recall@20 1.0000 on 7 mixtures of two stored vectors\n"
         "1 images missing, the first of https://e.example/wiki/Lost: "
         "1 x no file in the folder at any suffix of the URL's path\n"
         "1 images unreadable, the first of https://e.example/wiki/Broken: "
@@ -40,6 +42,19 @@ def test_unusable_images_are_counted_with_their_reasons(tmp_path: Path, capsys: 
     assert build(kb, images, out, "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["images_missing"], report["images_unreadable"], report["counts"]["with_image"]) == (1, 1, 4)
+    assert report["search"]["kind"] == "flat" and report["search"]["recall"] == 1
+
+
+def test_the_profile_says_which_entity_index_is_built(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kb, images = write_kb(tmp_path)
+    assert build(kb, images, tmp_path / "index", "--set", "search.kind=hnsw") == 2
+    assert "search.kind = 'hnsw' needs at least 1000 entities that can be searched, got 7" in capsys.readouterr().err
+    assert not (tmp_path / "index").exists()
+    monkeypatch.setattr("indexes.search_kinds.AT_LEAST", 1)
+    assert build(kb, images, tmp_path / "index", "--set", "search.kind=sq8") == 0
+    assert "entity index: sq8 (SQ8), 2 candidates rescored per result, recall@20 1.0000" in capsys.readouterr().out
 
 
 def test_nothing_is_said_of_images_that_are_all_fine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,7 +62,10 @@ def test_nothing_is_said_of_images_that_are_all_fine(tmp_path: Path, capsys: pyt
     for name in ("Lost", "Broken"):
         (images / "flag" / f"{name}.png").write_bytes((images / "flag" / "Plain.png").read_bytes())
     assert build(kb, images, tmp_path / "index") == 0
-    assert capsys.readouterr().out == f"{tmp_path / 'index'}: 7 entities, 6 with an image, 8 sections, 7 with tokens\n"
+    assert capsys.readouterr().out == (
+        f"{tmp_path / 'index'}: 7 entities, 6 with an image, 8 sections, 7 with tokens\n"
+        "entity index: flat (SQfp16), recall@20 1.0000 on 7 mixtures of two stored vectors\n"
+    )
 
 
 def test_a_knowledge_base_without_entities_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,3 +78,30 @@ def test_the_profile_says_which_sections_are_dropped(tmp_path: Path, capsys: pyt
     kb, images = write_kb(tmp_path)
     assert build(kb, images, tmp_path / "index", "--set", 'index.drop_sections=["area", "Use*"]') == 0
     assert "7 entities, 4 with an image, 7 sections" in capsys.readouterr().out
+
+
+def test_a_dry_run_says_what_it_would_take_and_builds_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kb, images = write_kb(tmp_path)
+    out = tmp_path / "index"
+    assert build(kb, images, out, "--dry-run") == 0
+    printed = capsys.readouterr().out
+    for line in (
+        "7 entities, 8 sections, about 4 with an image; measured on 7 entities",
+        "entity index: flat",
+        "time: about ",
+        "nothing was built",
+    ):
+        assert line in printed
+    assert "requests" not in printed and not out.exists()
+    assert build(kb, images, out, "--dry-run", "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["entities"], report["sections"], report["requests"], report["search"]) == (7, 8, 0, "flat")
+    # of the embedded profile, pool4+int4: 4 tokens of 8 values in 4 bits and a scale, for 5 sections
+    assert report["bytes"]["tokens"] == 5 * 4 * (4 + 2)
+
+
+def test_durations_are_readable() -> None:
+    assert [duration(seconds) for seconds in (0.2, 119, 120, 3599, 3600, 54000)] == [
+        "0 s", "119 s", "2 min", "60 min", "1.0 h", "15.0 h"]  # fmt: skip

@@ -1,0 +1,305 @@
+"""Building, searching and verifying indexes of many entities, with a stand-in for the models.
+
+    python benchmarks/scale.py --entities 10000 100000 --folder artifacts/bench-scale --out artifacts/scale.json
+
+The knowledge base is generated in E-VQA's shape: 2 to 7 sections an article (4.5 on average) of 100 to 380 made-up
+words, an image for every tenth article. The stand-in encoder is fast: it makes up a vector for each entity's number.
+Vectors lie in clusters, those in clusters of clusters, with far more variance in some directions than in others, as
+those of trained encoders do (one cluster for 50 entities: species of a genus, churches of a town). Among uniform noise
+in hundreds of dimensions all neighbors are nearly equally far, so which 20 are the best is chance, and a search that
+looks only at what is near has nothing to gain. A query is an entity's vector with noise, at a cosine of about 0.9.
+
+For every number of entities, two parts run, each in a process of its own: `build` (`build_index` by stages, then
+opening with all checksums) and `search` (each kind of entity index over the same vectors, without articles).
+`scale.json` has, per number of entities:
+
+- `build_s`, `peak_rss_mb`: seconds and peak resident memory per stage, pages of mapped files included
+- `index_bytes`: size of the index that was built
+- `search`: per kind `build_s`, `peak_rss_mb`, `bytes`, `faiss`, `parameters`, `rescored`, `recall@20_at_build`
+- `search_ms_p50`, `recall@20_against_exact`: per kind, of single queries, which the build did not measure with
+- `update_ms_p50`: from a change to its acknowledgment
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.ingestion import FreeModels, write_knowledge_base
+from evaluation.run import commit
+from indexes import build as building
+from indexes.keys import Keys
+from indexes.manifest import SearchKind
+from indexes.recall import ExactSearch, HeldOutQueries, mixed_queries
+from indexes.search import open_search
+from indexes.search_kinds import write_search
+from indexes.store import Index
+from retriever.files import write_whole
+from retriever.types import FloatArray, IntArray
+
+KINDS: tuple[SearchKind, ...] = ("flat", "sq8", "hnsw", "ivf-pq")
+STAGES = {
+    "hash_knowledge_base": "hash",
+    "write_articles": "read",
+    "_with_images": "find images",
+    "read_main_images": "images",
+    "summarize_all": "summaries",
+    "write_keys": "keys",
+    "_write_search": "entity index",
+    "store_tokens": "tokens",
+    "describe_files": "checksums",
+}
+"""The functions that `build_index` calls, and what their stages are called."""
+_QUERIES = 500
+_PER_CLUSTER, _PER_GROUP = 50, 20
+
+
+class ClusteredVectors:
+    """Unit vectors of made-up entities, each always the same.
+
+    Args:
+        entities: Their number.
+        dimension: Length of a vector.
+    """
+
+    def __init__(self, entities: int, dimension: int) -> None:
+        draw = np.random.default_rng(0)
+        self.entities, self.dimension = entities, dimension
+        self._spread = ((1 + np.arange(dimension)) ** -0.5).astype(np.float32)
+        clusters = entities // _PER_CLUSTER + 1
+        groups = self._noise(draw, clusters // _PER_GROUP + 1)
+        own = self._noise(draw, clusters)
+        self._centers = (groups[draw.integers(0, len(groups), clusters)] + 0.7 * own).astype(np.float16)
+
+    def stored(self, rows: IntArray | range | Sequence[int]) -> FloatArray:
+        """Returns the vectors of entities, float32 [len(rows), dimension]."""
+        return self._unit(rows, 0.6, 1)
+
+    def queries(self, rows: IntArray | range | Sequence[int]) -> FloatArray:
+        """Returns a query for each of the entities, float32 [len(rows), dimension]."""
+        vectors = self.stored(rows)
+        noise = np.concatenate([self._noise(np.random.default_rng([2, row]), 1) for row in rows])
+        mixed = vectors + 0.5 * noise / np.linalg.norm(noise, axis=1, keepdims=True)
+        unit: FloatArray = (mixed / np.linalg.norm(mixed, axis=1, keepdims=True)).astype(np.float32)
+        return unit
+
+    def _unit(self, rows: IntArray | range | Sequence[int], spread: float, seed: int) -> FloatArray:
+        draws = [np.random.default_rng([seed, row]) for row in rows]
+        centers = self._centers[[int(draw.integers(0, len(self._centers))) for draw in draws]].astype(np.float32)
+        vectors = centers + spread * np.concatenate([self._noise(draw, 1) for draw in draws])
+        unit: FloatArray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit
+
+    def _noise(self, draw: np.random.Generator, count: int) -> FloatArray:
+        noise: FloatArray = draw.standard_normal((count, self.dimension), np.float32) * self._spread
+        return noise
+
+
+class StandIn(FreeModels):
+    """Models that cost little: titles as summaries, ones as tokens, and a made-up vector for each entity.
+
+    Args:
+        vectors: The entities' vectors.
+    """
+
+    def __init__(self, vectors: ClusteredVectors) -> None:
+        self._vectors = vectors
+        self.dimension = vectors.dimension
+
+    def stream(self, entities: Iterable[Any]) -> Generator[str]:
+        """Yields the titles."""
+        for entity in entities:
+            yield entity.title
+
+    def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
+        """Returns the vectors of the entities whose number is the second word of a title."""
+        return torch.from_numpy(self._vectors.stored([int(text.split()[1]) for text in texts]))
+
+    def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
+        """Returns the query for an entity that depends on the first pixel."""
+        pixels = [int.from_bytes(image.convert("RGB").crop((0, 0, 1, 1)).tobytes()) for image in images]
+        return torch.from_numpy(self._vectors.queries([pixel % self._vectors.entities for pixel in pixels]))
+
+
+class Meter:
+    """Seconds and peak resident memory by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.peak_mb: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Generator[None]:
+        """Measures a block; another one of the same name adds to it."""
+        forget_peak()
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = round(self.seconds.get(name, 0) + time.perf_counter() - started, 2)
+        self.peak_mb[name] = max(self.peak_mb.get(name, 0), peak_mb())
+
+    def around(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """Returns a function that is measured whenever it is called."""
+
+        def measured(*args: Any, **options: Any) -> Any:
+            with self.stage(name):
+                return function(*args, **options)
+
+        return measured
+
+
+def forget_peak() -> None:
+    """Makes the peak memory of this process what it has now; without effect where the system cannot."""
+    clear = Path("/proc/self/clear_refs")
+    if clear.exists():
+        clear.write_text("5")
+
+
+def peak_mb() -> float:
+    """Returns the peak resident memory since `forget_peak`, in MB; where the system cannot, since the start."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return round(int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024)
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def size_of(folder: Path) -> int:
+    """Returns the bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]:
+    """Builds an index of a generated knowledge base and opens it with all checksums compared."""
+    kb, images = write_knowledge_base(folder, entities, (2, 7))
+    meter, models, out = Meter(), StandIn(ClusteredVectors(entities, dimension)), folder / "index"
+    shutil.rmtree(out, ignore_errors=True)
+    with meter.stage("start"):
+        pass
+    options: dict[str, Any] = {"summarizer": models, "encoder": models, "fusion": models, "progress": False}
+    started = time.perf_counter()
+    with ExitStack() as patches:
+        for function, name in STAGES.items():
+            measured = meter.around(getattr(building, function), name)
+            patches.enter_context(mock.patch.object(building, function, measured))
+        index = building.build_index(kb, images, out, batch_size=256, **options)
+    total = round(time.perf_counter() - started, 2)
+    with meter.stage("verify"):
+        Index.open(out, verify=True)
+    record = index.manifest.search
+    return {
+        "build_s": meter.seconds | {"all": total},
+        "peak_rss_mb": meter.peak_mb,
+        "index_bytes": size_of(out),
+        "kb_bytes": kb.stat().st_size,
+        "sections": index.manifest.counts.sections,
+        "entity_index": None if record is None else str(record),
+        "update_ms_p50": measure_updates(out),
+    }
+
+
+def measure_updates(index: Path) -> float | None:
+    """Returns the median time from a change of an index to its acknowledgment in ms: not measured yet."""
+    return None
+
+
+def measure_search(entities: int, dimension: int, folder: Path, kinds: Sequence[SearchKind]) -> dict[str, Any]:
+    """Builds each kind of entity index over the same vectors and asks it single queries."""
+    vectors, keys = ClusteredVectors(entities, dimension), folder / "keys.npy"
+    array: FloatArray = np.lib.format.open_memmap(keys, mode="w+", dtype=np.float32, shape=(entities, dimension))
+    for start in range(0, entities, 4096):
+        array[start : start + 4096] = vectors.stored(range(start, min(start + 4096, entities)))
+    stored = Keys((array,), np.arange(entities))
+    rows = np.sort(np.random.default_rng(3).permutation(entities)[:_QUERIES])
+    asked = torch.from_numpy(vectors.queries(rows))
+    exact = ExactSearch(stored, asked, 20)
+    tuned_on = HeldOutQueries(mixed_queries(stored), "256 mixtures of two stored vectors")
+    found: dict[str, Any] = {"search": {}, "search_ms_p50": {}, "recall@20_against_exact": {}}
+    for kind in kinds:
+        out = folder / kind
+        out.mkdir(exist_ok=True)
+        meter = Meter()
+        with meter.stage("build"):
+            record = write_search(out, stored, kind, tuned_on)
+        with meter.stage("search"):
+            search = open_search(out, record)
+            search.search(asked, 20)  # reads the file
+            times = []
+            for query in asked:
+                started = time.perf_counter()
+                search.search(query[None], 20)
+                times.append(1000 * (time.perf_counter() - started))
+        recall = exact.recall(search)
+        found["search"][kind] = {
+            "build_s": meter.seconds["build"],
+            "peak_rss_mb": meter.peak_mb,
+            "bytes": size_of(out),
+            "faiss": record.faiss,
+            "parameters": record.parameters,
+            "rescored": record.rescored,
+            "recall@20_at_build": record.recall,
+            "search_ms_p95": round(float(np.quantile(times, 0.95)), 3),
+        }
+        found["search_ms_p50"][kind] = round(statistics.median(times), 3)
+        found["recall@20_against_exact"][kind] = None if recall is None else round(recall, 4)
+        shutil.rmtree(out)
+        print(f"{entities} {kind}: {found['search_ms_p50'][kind]} ms, recall@20 {recall}", file=sys.stderr)
+    keys.unlink()
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--entities", type=int, nargs="+", default=[10_000])
+    parser.add_argument("--dimension", type=int, default=512, help="length of the vectors (%(default)s)")
+    parser.add_argument("--folder", type=Path, required=True, help="where knowledge bases and indexes go")
+    parser.add_argument("--out", type=Path, required=True, help="scale.json; other numbers of entities there stay")
+    parser.add_argument("--parts", nargs="+", choices=["build", "search"], default=["build", "search"])
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--here", action="store_true", help="measure in this process and print the result")
+    args = parser.parse_args(arguments)
+    if args.here:
+        folder, (entities,), (part,) = args.folder, args.entities, args.parts
+        if part == "build":
+            print(json.dumps(measure_build(entities, args.dimension, folder)))
+        else:
+            print(json.dumps(measure_search(entities, args.dimension, folder, args.kinds)))
+        return
+    report = json.loads(args.out.read_text()) if args.out.exists() else {"runs": {}}
+    report |= {
+        "encoder": f"stand-in: clustered vectors of length {args.dimension}, no model",
+        "commit": commit(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+    for entities in args.entities:
+        folder = args.folder / str(entities)
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in args.parts:
+            command = [sys.executable, __file__, "--here", "--entities", str(entities), "--parts", part]
+            command += ["--dimension", str(args.dimension), "--folder", str(folder), "--out", str(args.out)]
+            done = subprocess.run([*command, "--kinds", *args.kinds], check=True, stdout=subprocess.PIPE, text=True)
+            report["runs"].setdefault(str(entities), {}).update(json.loads(done.stdout))
+            args.out.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(args.out, (json.dumps(report, indent=2) + "\n").encode())
+    print(f"{args.out}: {', '.join(report['runs'])} entities")
+
+
+if __name__ == "__main__":
+    main()

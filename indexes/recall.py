@@ -1,0 +1,130 @@
+"""Recall of an entity index against exact search, measured on queries that it does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.nn import functional
+
+from indexes.growing import release
+from indexes.keys import Keys, as_query
+from indexes.manifest import THUMBNAILS, Candidates, SearchKind
+from indexes.search import Search
+from retriever.images import load_image
+from retriever.protocols import DualEncoder
+from retriever.types import FloatArray, IntArray
+
+QUERIES = 256
+"""Held-out queries of a measurement."""
+_MIXED = 0.5
+"""Part of a second vector in a mixed query; the cosine with the first is 0.9 if the two are orthogonal."""
+_FEW = 32
+"""Main images below which mixtures are asked instead."""
+_BATCH = 32
+"""Images encoded at a time."""
+_BLOCK = 16384
+"""Keys in memory at a time."""
+
+
+class HeldOutQueries(NamedTuple):
+    """Held-out queries.
+
+    Attributes:
+        vectors: Float32 [Q, length of a key].
+        about: What they are.
+    """
+
+    vectors: torch.Tensor
+    about: str
+
+
+def held_out_queries(
+    keys: Keys, kind: SearchKind, candidates: Candidates, image_weight: float, folder: Path, encoder: DualEncoder | None
+) -> HeldOutQueries:
+    """Returns queries to measure an entity index with, such as images would make.
+
+    Where keys are of texts alone, they are main images, encoded for this purpose; flat search, which loses nothing but
+    the rounding to float16, is not worth that. Else they are mixtures of stored vectors, of images if keys have any.
+
+    Args:
+        keys: The keys.
+        kind: The kind of entity index.
+        candidates: What the keys are of.
+        image_weight: Weight of the main image in a combined key.
+        folder: The index or its unfinished build, for the thumbnails.
+        encoder: Step 1's model; without one, mixtures are asked.
+    """
+    if encoder is not None and kind != "flat" and candidates not in ("image", "combined"):
+        vectors = [encoder.encode_images(images).cpu() for images in _drawn_images(folder / THUMBNAILS, keys.rows)]
+        count = sum(map(len, vectors))
+        if count >= _FEW:
+            return HeldOutQueries(torch.cat(vectors), f"{count} main images")
+    mixed = mixed_queries(keys)
+    return HeldOutQueries(as_query(mixed, candidates, image_weight), f"{len(mixed)} mixtures of two stored vectors")
+
+
+def _drawn_images(folder: Path, rows: IntArray) -> Iterator[list[Image.Image]]:
+    """Yields batches of up to `QUERIES` thumbnails in all, of random rows."""
+    paths = (folder / f"{row}.jpg" for row in np.random.default_rng(0).permutation(rows))
+    shown = (load_image(path) for path in islice(filter(Path.is_file, paths), QUERIES))
+    while images := list(islice(shown, _BATCH)):
+        yield images
+
+
+def draw_rows(rows: IntArray, count: int = QUERIES) -> IntArray:
+    """Returns up to `count` of the rows, always the same ones, in order."""
+    chosen = np.random.default_rng(0).permutation(len(rows))[:count]
+    return np.sort(rows[chosen])
+
+
+def mixed_queries(keys: Keys, count: int = QUERIES) -> torch.Tensor:
+    """Returns unit vectors [up to count, dimension], each of one stored vector and half of another one.
+
+    They are not stored, but lie among what is: noise of equal strength in all directions would hardly change which
+    vectors are near, because it is nearly orthogonal to all of them.
+    """
+    first, part = draw_rows(keys.rows, count), keys.parts[0]
+    second = np.random.default_rng(1).choice(keys.rows, len(first)) if len(first) else first
+    mixed = part[first].astype(np.float32) + _MIXED * part[second].astype(np.float32)
+    return functional.normalize(torch.from_numpy(mixed), dim=1)
+
+
+class ExactSearch:
+    """What exact search in float32 finds for some queries.
+
+    Args:
+        keys: All keys; read once, block by block.
+        queries: Float32 [Q, length of a key].
+        k: Number of results.
+    """
+
+    def __init__(self, keys: Keys, queries: torch.Tensor, k: int) -> None:
+        self._keys, self._queries, self.k = keys, queries.float().cpu(), min(k, len(keys.rows))
+        best = torch.empty(len(queries), 0)
+        for start in range(0, len(keys.rows), _BLOCK):
+            products = self._queries @ torch.from_numpy(keys.read(keys.rows[start : start + _BLOCK])).T
+            best = torch.cat([best, products], dim=1)
+            best = best.topk(min(self.k, best.shape[1]), dim=1).values
+            for part in keys.parts:
+                release(part)
+        self._last: FloatArray = best[:, -1].numpy() if self.k else np.empty(0, np.float32)
+
+    def recall(self, search: Search) -> float | None:
+        """Returns the part of the `k` best that a search finds, the mean over the queries; `None` without keys.
+
+        Whatever scores at least as well as the last of the exact `k` counts as found, since equals have no order.
+        """
+        if not self.k or not len(self._queries):
+            return None
+        found = search.search(self._queries, self.k)[1]
+        right = 0
+        for query, rows, last in zip(self._queries, found, self._last, strict=True):
+            scores = torch.from_numpy(self._keys.read(rows[rows >= 0])) @ query
+            right += int((scores.numpy() >= last - 1e-6).sum())
+        return right / found.size

@@ -1,0 +1,62 @@
+"""The entity index of a finished index made again as another kind, from the vectors that it stores."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+
+from indexes.claim import claim, publish
+from indexes.keys import Keys
+from indexes.manifest import FILES, FORMAT_VERSION, MANIFEST, SearchKind, describe_file, read_manifest
+from indexes.recall import held_out_queries
+from indexes.search import SEARCH, VECTORS, StoredVectors, load_vectors
+from indexes.search_kinds import write_search, write_vectors
+from retriever.files import write_whole
+from retriever.protocols import DualEncoder
+
+logger = logging.getLogger(__name__)
+
+_BLOCK = 16384
+
+
+def change_search(out: Path, kind: SearchKind, image_weight: float, encoder: DualEncoder, progress: bool) -> None:
+    """Replaces the entity index in `out` by one of another kind; nothing else changes but the manifest.
+
+    The files are those of a build with that kind. A kill leaves the old index or the new one, or a build that resumes.
+
+    Raises:
+        ValueError: The index holds too few entities for the kind.
+    """
+    manifest = read_manifest(out)
+    inputs = manifest.inputs.model_copy(update={"search": kind})
+    logger.info("%s: only the kind of entity index changes; it is made from the stored vectors", out)
+    parts = claim(out, inputs, overwrite=True)
+    keys = stored_keys(out, parts / "stored.npy")
+    queries = held_out_queries(keys, kind, inputs.candidates, image_weight, out, encoder)
+    record = write_search(parts, keys, kind, queries, progress=progress)
+    files = manifest.files | {name: describe_file(parts / name) for name in (SEARCH, VECTORS)}
+    changed = {
+        "format_version": FORMAT_VERSION,
+        "inputs": inputs,
+        "search": record,
+        "files": {name: files[name] for name in FILES},
+    }
+    write_whole(parts / MANIFEST, manifest.model_copy(update=changed).to_json())
+    publish(out)
+
+
+def stored_keys(folder: Path, scratch: Path) -> Keys:
+    """Returns the keys that an index stores, memory-mapped; a flat one's from `scratch`, which it writes."""
+    manifest = read_manifest(folder)
+    stored = StoredVectors(folder, manifest.search)
+    if manifest.search is None or not manifest.search.rescored:
+        starts = range(0, len(stored.rows), _BLOCK)
+        blocks = ((stored.rows[start : start + _BLOCK], stored.read(start, start + _BLOCK)) for start in starts)
+        write_vectors(scratch, (manifest.counts.entities, stored.dimension), blocks)
+        array = np.load(scratch, mmap_mode="r", allow_pickle=False)
+    else:
+        array = load_vectors(folder)
+    halves = np.split(array, 2, axis=1) if manifest.inputs.candidates == "combined" else [array]
+    return Keys(tuple(halves), stored.rows)

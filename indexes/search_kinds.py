@@ -1,0 +1,248 @@
+"""The kinds of entity index: which one suits how many vectors, and how it is made, tuned and measured."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from indexes.growing import release
+from indexes.keys import Keys
+from indexes.manifest import SearchKind, SearchRecord
+from indexes.progress import progress_bar
+from indexes.recall import ExactSearch, HeldOutQueries, draw_rows
+from indexes.search import DEPTH, SEARCH, VECTORS, FaissSearch, RescoredSearch, Search, load_vectors
+from retriever.files import replace_with, replacing
+from retriever.types import FloatArray, IntArray
+
+logger = logging.getLogger(__name__)
+
+SearchChoice = Literal["auto", "flat", "sq8", "hnsw", "ivf-pq"]
+"""A kind, or the choice by the number of entities."""
+
+FLAT_UP_TO = 100_000
+"""Entities up to which `auto` searches exactly."""
+AT_LEAST = 1_000
+"""Entities that the approximate kinds need, to be trained on."""
+TARGET = 0.98
+"""Recall@20 against exact search that the parameters are chosen for."""
+
+_MOST_LISTS = 4096
+_PER_LIST = 40
+"""Keys to train on for each inverted list; FAISS wants at least 39."""
+_TRAINED = 65536
+"""Keys to train on without lists."""
+_BLOCK = 16384
+"""Keys in memory at a time besides FAISS's own."""
+
+Tuning = tuple[dict[str, int], int]
+"""FAISS's search parameters, and the candidates to rescore for each result."""
+
+
+def choose_kind(choice: SearchChoice, entities: int) -> SearchKind:
+    """Returns the kind of entity index for a number of entities.
+
+    Raises:
+        ValueError: It is an approximate kind, and they are too few.
+    """
+    if choice == "auto":
+        return "flat" if entities <= FLAT_UP_TO else "ivf-pq"
+    if choice != "flat" and entities < AT_LEAST:
+        raise ValueError(
+            f"search.kind = {choice!r} needs at least {AT_LEAST} entities that can be searched, got {entities}; "
+            "use 'flat'"
+        )
+    return choice
+
+
+def lists_for(vectors: int) -> int:
+    """Returns the number of inverted lists: about four times the square root, a power of two, at most 4,096."""
+    trained = int(np.log2(max(1, vectors / _PER_LIST)))
+    return int(min(2 ** round(np.log2(4 * vectors**0.5)), 2**trained, _MOST_LISTS))
+
+
+def describe(kind: SearchKind, vectors: int, length: int) -> str:
+    """Returns FAISS's description of a kind; its product quantizer has 4 bits for each 8 dimensions or fewer."""
+    if kind == "ivf-pq":
+        return f"IVF{lists_for(vectors)},PQ{length // math.gcd(length, 8)}x4fsr"
+    return {"flat": "SQfp16", "sq8": "SQ8", "hnsw": "HNSW32_SQ8"}[kind]
+
+
+def bytes_per_key(kind: SearchKind, vectors: int, length: int) -> float:
+    """Returns the bytes on disk that one key of a length takes among so many, its id included."""
+    exact = 2 * length + 8
+    code = length // math.gcd(length, 8) / 2 + 8 + 4 * length * lists_for(vectors) / max(1, vectors)
+    return exact + {"flat": 0, "sq8": length, "hnsw": length + 4 * 64 + 16, "ivf-pq": code}[kind]
+
+
+def write_search(
+    folder: Path,
+    keys: Keys,
+    kind: SearchKind,
+    queries: HeldOutQueries,
+    *,
+    progress: bool = False,
+) -> SearchRecord:
+    """Writes the entity index of keys and returns its record; an entity without a key is never found.
+
+    FAISS is trained on a sample of bounded size and gets the keys block by block. Of the settings that reach `TARGET`,
+    the one that reads least is chosen; if none does, the most thorough one, with a warning.
+
+    Args:
+        folder: Gets `entities.faiss` and, for an approximate kind, `vectors.npy`, else an empty one.
+        keys: Keys by entity.
+        kind: The kind of entity index.
+        queries: Held-out queries.
+        progress: Whether to show a progress bar.
+
+    Raises:
+        ValueError: There are too few keys for the kind.
+    """
+    choose_kind(kind, len(keys.rows))
+    description = describe(kind, len(keys.rows), keys.length)
+    index = _filled(description, keys, progress)
+    exact = ((keys.rows[start : start + len(block)], block) for start, block in _blocks(keys))
+    write_vectors(
+        folder / VECTORS, (0 if kind == "flat" else keys.entities, keys.length), () if kind == "flat" else exact
+    )
+    (parameters, factor), recall = _tune(kind, index, folder, ExactSearch(keys, queries.vectors, DEPTH))
+    replace_with(folder / SEARCH, lambda partial: _write_faiss(index, partial))
+    record = SearchRecord(
+        kind=kind,
+        faiss=description,
+        parameters=parameters,
+        rescored=factor,
+        recall=None if recall is None else round(recall, 6),
+        k=DEPTH,
+        queries=queries.about,
+    )
+    if recall is not None and recall < TARGET:
+        logger.warning(
+            "recall@%d of the entity index is %.3f against exact search, below %.2f: set search.kind to %s",
+            DEPTH,
+            recall,
+            TARGET,
+            "'flat'" if kind == "hnsw" else "'hnsw' or 'flat'",
+        )
+    return record
+
+
+def _tune(kind: SearchKind, index: Any, folder: Path, exact: ExactSearch) -> tuple[Tuning, float | None]:
+    """Returns the settings that `index` is left with, and their recall."""
+    tried: list[tuple[float, Tuning]] = []
+    for settings in _settings(kind, index):
+        recall = exact.recall(_set(index, folder, settings))
+        if recall is None or recall >= TARGET:
+            return settings, recall
+        logger.debug("%s with %s: recall %.4f", kind, settings, recall)
+        tried.append((recall, settings))
+    recall, settings = max(tried, key=lambda one: one[0])
+    _set(index, folder, settings)
+    return settings, recall
+
+
+def _set(index: Any, folder: Path, settings: Tuning) -> Search:
+    parameters, factor = settings
+    for name, value in parameters.items():
+        faiss.ParameterSpace().set_index_parameter(index, name, value)
+    return RescoredSearch(index, load_vectors(folder), factor) if factor else FaissSearch(index)
+
+
+def _filled(description: str, keys: Keys, progress: bool) -> Any:
+    """Returns FAISS's index, trained and with all keys; its ids are rows."""
+    inner = faiss.index_factory(keys.length, description, faiss.METRIC_INNER_PRODUCT)
+    index = faiss.IndexIDMap(inner)
+    if not inner.is_trained:
+        sample = _PER_LIST * inner.nlist if isinstance(inner, faiss.IndexIVF) else _TRAINED
+        inner.train(_read_sample(keys, draw_rows(keys.rows, sample)))
+        index.is_trained = True
+    threads = faiss.omp_get_max_threads()
+    if isinstance(inner, faiss.IndexHNSW):
+        faiss.omp_set_num_threads(1)  # the graph depends on the order in which vectors come
+    try:
+        with progress_bar(total=len(keys.rows), desc="entity index", unit="entity", shown=progress) as bar:
+            for start, block in _blocks(keys):
+                index.add_with_ids(block, keys.rows[start : start + len(block)])
+                bar.update(len(block))
+    finally:
+        faiss.omp_set_num_threads(threads)
+    return index
+
+
+def _read_sample(keys: Keys, rows: IntArray) -> FloatArray:
+    sample = np.empty((len(rows), keys.length), np.float32)
+    for start, block in _blocks(keys._replace(rows=rows)):
+        sample[start : start + len(block)] = block
+    return sample
+
+
+def _blocks(keys: Keys) -> Iterator[tuple[int, FloatArray]]:
+    """Yields the keys in blocks, each with its place, and holds no more than one in memory."""
+    for start in range(0, len(keys.rows), _BLOCK):
+        yield start, keys.read(keys.rows[start : start + _BLOCK])
+        for part in keys.parts:
+            release(part)
+
+
+def _write_faiss(index: Any, path: Path) -> None:
+    try:
+        faiss.write_index(index, str(path))
+    except RuntimeError as error:  # FAISS knows no other
+        raise OSError(f"{path}: cannot be written: {error}") from error
+
+
+def write_vectors(path: Path, shape: tuple[int, int], blocks: Iterable[tuple[IntArray, NDArray[Any]]]) -> None:
+    """Writes vectors as a float16 `.npy` file, zeros in rows that have none.
+
+    Args:
+        path: The file.
+        shape: Number of rows and length of a vector.
+        blocks: Rows, ascending, and their vectors [rows, length].
+    """
+    with replacing(path) as partial, partial.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f2", "fortran_order": False, "shape": shape})
+        start = file.tell()
+        file.truncate(start + shape[0] * shape[1] * 2)
+        for rows, block in blocks:
+            for run in _runs(rows):
+                file.seek(start + int(rows[run.start]) * shape[1] * 2)
+                file.write(block[run.start : run.stop].astype("<f2").tobytes())
+
+
+def _runs(rows: IntArray) -> Iterator[range]:
+    """Yields the places of consecutive rows."""
+    ends = [*(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
+    for start, stop in zip([0, *ends], ends, strict=False):
+        yield range(start, stop)
+
+
+def _settings(kind: SearchKind, index: Any) -> list[Tuning]:
+    """Returns the settings to try, least work first: bytes read per query, those at random places four times."""
+    if kind == "flat":
+        return [({}, 0)]
+    if kind == "sq8":
+        return [({}, factor) for factor in (2, 5, 10)]
+    rescoring = 4 * 2 * index.d * DEPTH
+    if kind == "hnsw":
+        graph = 4 * (index.d + 4 * 64)
+        pairs = [
+            (ef * graph + factor * rescoring, ({"efSearch": ef}, factor))
+            for ef in (32, 64, 128, 256, 512, 1024)
+            for factor in (2, 5)
+            if ef >= factor * DEPTH or factor == 2
+        ]
+    else:
+        ivf = faiss.extract_index_ivf(index)
+        scan = index.ntotal / ivf.nlist * ivf.code_size
+        pairs = [
+            (int(nprobe * scan) + factor * rescoring, ({"nprobe": nprobe}, factor))
+            for nprobe in (1 << power for power in range(ivf.nlist.bit_length()))
+            for factor in (2, 5, 10, 20, 50)
+        ]
+    return [settings for _, settings in sorted(pairs, key=lambda pair: pair[0])]

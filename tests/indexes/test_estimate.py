@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from indexes.build import build_index
+from indexes.estimate import Estimate, estimate_build
+from indexes.formats import read_knowledge_base
+from indexes.keys import Keys
+from indexes.recall import HeldOutQueries, mixed_queries
+from indexes.search_kinds import bytes_per_key, write_search
+from indexes.sources import open_images
+from indexes.summarizers import ChatSummarizer
+from llm.chat import ChatClient
+from retriever.types import Entity, Section
+from tests.fakes.chat_server import FakeChatServer
+from tests.fakes.knowledge_base import write_kb
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.vectors import clustered
+from tests.paths import contents
+
+
+def estimate(kb: Path, images: Path, **changes: object) -> Estimate:
+    options = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion(), "progress": False}
+    source = open_images(images, kb, "evqa")
+    return estimate_build(read_knowledge_base(kb, "evqa"), source, **options | changes)  # type: ignore[arg-type]
+
+
+def test_a_sample_of_everything_is_what_is_built(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    before = contents(tmp_path)
+    found = estimate(kb, images, tokens="int8")
+    assert contents(tmp_path) == before
+    models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion(), "progress": False}
+    index = build_index(kb, images, tmp_path / "index", tokens="int8", **models)  # type: ignore[arg-type]
+    counts = index.manifest.counts
+    assert (found.entities, found.sections, found.with_image) == (counts.entities, counts.sections, counts.with_image)
+    assert (found.sampled, found.search, found.requests, found.tokens_in) == (7, "flat", 0, 0)
+    assert found.bytes["tokens"] == counts.token_sections * 32 * (8 + 2)
+    assert found.bytes["images"] == sum(path.stat().st_size for path in (index.folder / "images").iterdir())
+    for part, file in (("articles", "entities.jsonl"), ("summaries", "summaries.jsonl")):
+        size = (index.folder / file).stat().st_size
+        assert size < found.bytes[part] < size + 8 * 3 * 7 + 1
+    assert found.temporary_bytes == 7 * 7 * 2
+    assert found.seconds.keys() == {"read", "images", "summaries", "keys", "tokens"}
+    assert all(seconds > 0 for seconds in found.seconds.values())
+
+
+def test_a_part_of_it_is_scaled_up(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    found = estimate(kb, images, sample=3)
+    assert (found.entities, found.sections, found.sampled) == (7, 8, 3)  # counted, not scaled up
+    assert found.with_image in {round(7 / 3 * shown) for shown in range(4)}
+    with pytest.raises(ValueError, match="at least 1000 entities that can be searched, got 7"):
+        estimate(kb, images, search="hnsw")
+
+
+def test_requests_and_their_tokens() -> None:
+    entities = [Entity(str(n), "T", (Section("T", "word " * 1000, 0),)) for n in range(10)]
+    with FakeChatServer() as server:
+        summarizer = ChatSummarizer(ChatClient(server.url, "good"), max_context_tokens=500)
+        found = estimate_build(
+            entities,
+            None,
+            summarizer=summarizer,
+            encoder=FakeEncoder(),
+            fusion=None,
+            sample=4,
+            progress=False,
+        )
+        summarizer.close()
+    assert len(server.bodies) == 4
+    asked = [message["content"] for message in server.bodies[0]["messages"]]
+    assert 2000 < len("".join(asked)) < 4500  # the prompt and an article of 500 tokens
+    answer = " ".join(f"heard: {asked[-1]}".split())
+    assert found.requests == 10
+    assert (found.tokens_in, found.tokens_out) == (round(10 * len("".join(asked)) / 4), round(10 * len(answer) / 4))
+
+
+@pytest.mark.parametrize("kind", ["flat", "sq8", "hnsw", "ivf-pq"])
+def test_the_size_of_an_entity_index(tmp_path: Path, kind: str) -> None:
+    keys = Keys((clustered(4000, 64),), np.arange(4000))
+    write_search(tmp_path, keys, kind, HeldOutQueries(mixed_queries(keys)[:8], ""))  # type: ignore[arg-type]
+    size = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert 4000 * bytes_per_key(kind, 4000, 64) == pytest.approx(size, rel=0.06)  # type: ignore[arg-type]
