@@ -92,6 +92,7 @@ def create_app(retriever: QueryRetriever, generator: Generator, settings: Servin
     summary = "Answers questions about images from an encyclopedia."
     shown = [Depends(HTTPBearer(auto_error=False))] if settings.read_keys or settings.write_keys else []  # in /docs
     app = FastAPI(title="OMGM", summary=summary, lifespan=lifespan, docs_url=None, redoc_url=None, dependencies=shown)
+    intake.add_overload_control(app, service)
     add_access(app, settings)
     install_error_handlers(app)
     add_pages(app)
@@ -104,8 +105,7 @@ def create_app(retriever: QueryRetriever, generator: Generator, settings: Servin
         With `stream` the response is a stream of server-sent events: `retrieval` (the fields of `/retrieve`), `answer`
         (pieces of text), then `done` (the other fields), or `error`.
         """
-        checked = await intake.receive(service, request, read_request)
-        pending = await intake.retrieve(service, request, checked)
+        checked, pending = await intake.take_in(service, request, read_request)
         if checked.stream:
             return event_stream(answer_events(service, pending, checked.on_generator_error))
         return await intake.while_connected(request, service.answer(pending, checked.on_generator_error))
@@ -113,8 +113,7 @@ def create_app(retriever: QueryRetriever, generator: Generator, settings: Servin
     @app.post("/retrieve", response_model=RetrieveOut, responses=_RETRIEVE_ERRORS, openapi_extra=_BODY)
     async def retrieve(request: Request) -> RetrieveOut | Response:
         """Retrieves evidence and candidates like `/answer`, without asking the generator."""
-        checked = await intake.receive(service, request, read_request)
-        pending = await intake.retrieve(service, request, checked)
+        checked, pending = await intake.take_in(service, request, read_request)
         return event_stream(retrieval_events(pending)) if checked.stream else pending.response
 
     @app.get("/health/live")

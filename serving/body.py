@@ -6,7 +6,9 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.types import Scope
 
 from serving.errors import ApiError
 from serving.settings import ServingSettings
@@ -18,6 +20,12 @@ _MAX_EXCESS = 4  # a body is read up to this multiple of one image's limit
 def content_type_of(request: Request) -> str:
     """Returns the content type of a request without its parameters, "" if it has none."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def declared_length(scope: Scope) -> int:
+    """Returns the bytes of the body that a request's headers declare, -1 if they do not."""
+    declared = Headers(scope=scope).get("content-length", "")
+    return int(declared) if declared.isdecimal() else -1
 
 
 def body_limit(settings: ServingSettings, images: int = 1) -> int:
@@ -41,9 +49,8 @@ async def read_body(
     """
     limit = body_limit(settings, images)
     cut = max(limit, _MAX_EXCESS * body_limit(settings))
-    declared = request.headers.get("content-length", "")
     seen = 0
-    if not (declared.isdecimal() and int(declared) > cut):
+    if declared_length(request.scope) <= cut:
         async for chunk in request.stream():
             seen += len(chunk)
             if seen <= limit:

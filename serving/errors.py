@@ -61,6 +61,11 @@ class ApiError(Exception):
         return JSONResponse(self.body(), status_code=self.status, headers=self.headers)
 
 
+def out_of_time(seconds: float) -> ApiError:
+    """Returns the error for a request that got no answer within so many seconds."""
+    return ApiError(504, "timeout", f"there was no answer within {seconds:g} s")
+
+
 def as_api_error(error: Exception, request_id: str) -> ApiError:
     """Returns `error` as the client may see it; the details of an unexpected one go to the log only."""
     if isinstance(error, ApiError):

@@ -16,6 +16,7 @@ from llm.chat import ChatError
 from retriever.evidence import best_evidence
 from retriever.protocols import Generator, QueryRetriever
 from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query
+from serving.admission import Admission
 from serving.batcher import Batcher
 from serving.errors import ApiError, as_api_error
 from serving.fields import CheckedRequest
@@ -65,7 +66,8 @@ class Service:
         self.index = retriever.index
         self.generator = generator
         self.settings = settings
-        self.batcher = Batcher(retriever.retrieve, settings)
+        self.admission = Admission(settings)
+        self.batcher = Batcher(retriever.retrieve, settings, self.admission)
         self._decoders = anyio.CapacityLimiter(settings.decode_threads)
 
     def about(self) -> IndexOut:
@@ -78,11 +80,12 @@ class Service:
         Raises:
             ApiError: The image is bad, the queue is full, or the worker is dead.
         """
-        started = time.perf_counter()
+        started, deadline = time.perf_counter(), time.monotonic() + self.settings.timeout_s
         data = await image_bytes(checked.image, self.settings)
-        image = await anyio.to_thread.run_sync(decode_image, data, self.settings, limiter=self._decoders)
+        image, seconds = await anyio.to_thread.run_sync(self._decode, data, limiter=self._decoders)
+        self.admission.decoded(seconds)
         decoded = time.perf_counter()
-        result = await self.batcher.submit(Query(image, checked.question, request_id, checked.options))
+        result = await self.batcher.submit(Query(image, checked.question, request_id, checked.options), deadline)
         waited = _ms(decoded) - sum(result.timings_ms.values())
         timings = {"decode": (decoded - started) * 1000, "queue": max(waited, 0.0), **result.timings_ms}
         candidates = [self._candidate(candidate, root) for candidate in result.candidates]
@@ -100,6 +103,11 @@ class Service:
         evidence = best_evidence(self.index, result.candidates)
         return PendingAnswer(checked.question, image, evidence, response, started)
 
+    def _decode(self, data: bytes) -> tuple[Image.Image, float]:
+        """Returns the image and how long that took, in seconds."""
+        started = time.perf_counter()
+        return decode_image(data, self.settings), time.perf_counter() - started
+
     def time_left(self, pending: PendingAnswer) -> float:
         """Returns the number of seconds that are left for the answer."""
         return self.settings.timeout_s - (time.perf_counter() - pending.started)
@@ -112,8 +120,9 @@ class Service:
         """
         started = time.perf_counter()
         try:
-            async with asyncio.timeout(self.time_left(pending)):
-                [generation] = await self.generator.generate([pending.request()])
+            with self.admission.answering():
+                async with asyncio.timeout(self.time_left(pending)):
+                    [generation] = await self.generator.generate([pending.request()])
         except Exception as error:
             failure = self._failure(error, pending)
             if on_error == "fail":
@@ -132,15 +141,16 @@ class Service:
         started, generation, failure = time.perf_counter(), Generation(None), None
         pieces = aiter(self.generator.stream(pending.request()))
         try:
-            while True:
-                async with asyncio.timeout(self.time_left(pending)):
-                    piece = await anext(pieces, None)
-                if piece is None:
-                    break
-                if isinstance(piece, Generation):
-                    generation = piece
-                else:
-                    yield piece
+            with self.admission.answering():
+                while True:
+                    async with asyncio.timeout(self.time_left(pending)):
+                        piece = await anext(pieces, None)
+                    if piece is None:
+                        break
+                    if isinstance(piece, Generation):
+                        generation = piece
+                    else:
+                        yield piece
         except Exception as error:
             generation, failure = Generation(None), self._failure(error, pending)
         if failure and on_error == "fail":
@@ -215,11 +225,6 @@ class Service:
             fused=candidate.score,
             image=self._image(candidate.row, root),
         )
-
-
-def out_of_time(settings: ServingSettings) -> ApiError:
-    """Returns the error for a request that timed out."""
-    return ApiError(504, "timeout", f"there was no answer within {settings.timeout_s:g} s")
 
 
 def _ms(since: float) -> float:

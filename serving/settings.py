@@ -21,7 +21,9 @@ class ServingSettings(BaseModel):
         max_question_chars: Longest question, in characters.
         max_k: Largest `k` that a request may ask for.
         max_batch: Largest number of queries that are retrieved together.
-        max_queue: Largest number of queries in the queue; further ones are rejected with 429.
+        max_wait_s: Longest time in seconds that a request may be expected to wait for the models; one that would wait
+            longer is rejected with 429. Two full batches are always accepted.
+        max_queue: Largest number of requests that wait, however fast they would be answered: a limit on memory.
         timeout_s: Longest time in seconds from the end of the upload to the answer.
         upload_timeout_s: Longest time in seconds that an upload may take.
         model_threads: Threads of each model on a CPU; by default PyTorch's choice, one per core.
@@ -43,6 +45,7 @@ class ServingSettings(BaseModel):
     max_question_chars: int = Field(default=512, ge=1)
     max_k: int = Field(default=100, ge=1)
     max_batch: int = Field(default=16, ge=1)
+    max_wait_s: float = Field(default=0.3, ge=0)
     max_queue: int = Field(default=128, ge=1)
     timeout_s: float = Field(default=30, gt=0)
     upload_timeout_s: float = Field(default=60, gt=0)

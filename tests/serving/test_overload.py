@@ -1,0 +1,148 @@
+"""More requests than there is time for, on a real server."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from serving import admission
+from serving.settings import ServingSettings
+from tests.fakes.images import data_uri, image_bytes
+from tests.fakes.service import World, served
+
+WHEN = "When was the treaty?"
+SMALL = ServingSettings(max_batch=1, max_queue=1)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def body(question: str = WHEN) -> bytes:
+    return json.dumps({"image": data_uri(image_bytes("red")), "question": question}).encode()
+
+
+def post(url: str, question: str = WHEN) -> httpx.Response:
+    headers = {"Content-Type": "application/json"}
+    return httpx.post(
+        f"{url}/answer", content=body(question), headers=headers, timeout=20, trust_env=False, verify=False
+    )
+
+
+@contextmanager
+def connection(url: str, length: int, path: str = "/answer") -> Iterator[socket.socket]:
+    """A connection that has sent the headers of a request, and nothing of its body."""
+    address = httpx.URL(url)
+    with socket.create_connection((address.host, address.port or 80), timeout=10) as sock:
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        )
+        sock.sendall(head.encode())
+        yield sock
+
+
+def status_of(sock: socket.socket) -> int:
+    return int(sock.recv(65536).split()[1])
+
+
+@contextmanager
+def full(world: World) -> Iterator[list[Future[httpx.Response]]]:
+    """Keeps one request running and one waiting."""
+    world.retriever.gate.clear()
+    with ThreadPoolExecutor(2) as pool:
+        held = [pool.submit(post, world.url, "running")]
+        wait_until(lambda: len(world.retriever.batches) == 1)
+        held.append(pool.submit(post, world.url, "waiting"))
+        wait_until(lambda: httpx.get(f"{world.url}/health/ready", verify=False).json()["waiting"] == 1)
+        try:
+            yield held
+        finally:
+            world.retriever.gate.set()
+
+
+@pytest.mark.parametrize("path", ["/answer", "/retrieve", "/v1/chat/completions"])
+def test_a_full_service_refuses_before_the_body(tmp_path: Path, path: str) -> None:
+    with served(tmp_path, SMALL) as world, full(world) as held:
+        with connection(world.url, 5_000_000, path) as sock:
+            head, _, text = sock.recv(65536).decode().partition("\r\n\r\n")
+            assert head.startswith("HTTP/1.1 429 ")
+            assert re.search("retry-after: [1-9]", head.lower()) and "x-request-id: " in head.lower()
+            assert json.loads(text)["error"]["code"] == "queue_full"
+            assert json.loads(text)["error"]["type"] == "rate_limit_error"
+        world.retriever.gate.set()
+        assert [future.result().status_code for future in held] == [200, 200]
+        assert world.retriever.batches == [["running"], ["waiting"]]
+
+
+def test_a_refused_connection_can_be_used_again(tmp_path: Path) -> None:
+    with served(tmp_path, SMALL) as world, httpx.Client(base_url=world.url, trust_env=False, timeout=20) as client:
+        headers = {"Content-Type": "application/json"}
+        with full(world) as held:
+            large = body() + b" " * 3_000_000
+            assert client.post("/answer", content=large, headers=headers).status_code == 429
+            world.retriever.gate.set()
+            assert [future.result().status_code for future in held] == [200, 200]
+            assert client.post("/answer", content=body(), headers=headers).status_code == 200
+
+
+def test_an_enormous_upload_is_cut_off(tmp_path: Path) -> None:
+    with served(tmp_path, SMALL) as world, full(world), connection(world.url, 10**10) as sock:
+        head = sock.recv(65536).decode()
+        assert head.startswith("HTTP/1.1 429 ") and "connection: close\r\n" in head.lower()
+
+
+def test_a_slow_upload_holds_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "UPLOAD_GRACE_S", 0.1)
+    settings = ServingSettings(max_batch=1, max_queue=2)  # so two slow uploads are not too many
+    with served(tmp_path, settings) as world, connection(world.url, len(body())) as slow:
+        time.sleep(0.2)
+        with connection(world.url, len(body())) as other:
+            time.sleep(0.2)
+            assert post(world.url).status_code == 200
+            for sock in (slow, other):
+                sock.sendall(body())
+                assert status_of(sock) == 200
+
+
+def test_a_slow_upload_must_be_let_in_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "UPLOAD_GRACE_S", 0.1)
+    with served(tmp_path, SMALL) as world, connection(world.url, len(body("slow"))) as slow:
+        time.sleep(0.2)
+        with full(world) as held:
+            slow.sendall(body("slow"))
+            assert status_of(slow) == 429
+            world.retriever.gate.set()
+            assert [future.result().status_code for future in held] == [200, 200]
+        assert ["slow"] not in world.retriever.batches
+
+
+def test_an_upload_that_takes_too_long(tmp_path: Path) -> None:
+    settings = ServingSettings(upload_timeout_s=0.2)
+    with served(tmp_path, settings) as world, connection(world.url, 1000) as slow:
+        assert status_of(slow) == 408
+
+
+def test_many_callers_are_either_answered_or_refused(tmp_path: Path) -> None:
+    """Two full batches are let in even if none has ever been measured; nobody waits for nothing."""
+    settings = ServingSettings(max_batch=4, max_wait_s=0)
+    with served(tmp_path, settings) as world, ThreadPoolExecutor(40) as pool:
+        world.retriever.gate.clear()
+        calls = [pool.submit(post, world.url, f"question {number}") for number in range(40)]
+        wait_until(lambda: sum(call.done() for call in calls) >= 40 - 8)
+        world.retriever.gate.set()
+        statuses = [call.result().status_code for call in calls]
+    assert set(statuses) == {200, 429}
+    assert statuses.count(200) >= 8
+    assert sum(map(len, world.retriever.batches)) == statuses.count(200)
