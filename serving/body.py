@@ -1,20 +1,24 @@
-"""Reads the body of an HTTP request within a limit, and its JSON."""
+"""Reads the body of an HTTP request within a limit, and its JSON, or refuses it unread."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from serving.errors import ApiError
 from serving.settings import ServingSettings
 
 _OVERHEAD = 64 * 1024  # bytes of a body besides the images: questions, options, boundaries
 _MAX_EXCESS = 4  # a body is read up to this multiple of one image's limit
+
+_LINGER_BYTES, _LINGER_S = 32 * 2**20, 2.0  # of a refused upload that are read and thrown away
 
 
 def content_type_of(request: Request) -> str:
@@ -84,3 +88,24 @@ def parse_json(text: bytes | str, name: str = "the body", param: str | None = No
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ApiError(400, "malformed_json", f"{name} is not valid JSON: {error}", param=param) from error
+
+
+async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with an error before the body has been read.
+
+    What still comes of the body is then thrown away for a moment: closing a connection with unread bytes resets it,
+    and the client may lose the answer. Larger uploads are cut off.
+    """
+    if declared_length(scope) > _LINGER_BYTES:
+        error.headers["Connection"] = "close"
+    response, left = error.response(), _LINGER_BYTES
+    await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
+    await send({"type": "http.response.body", "body": response.body, "more_body": True})
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER_S):
+            while left > 0:
+                message = await receive()
+                if not message.get("more_body"):  # the end, or the client is gone
+                    break
+                left -= len(message["body"])
+    await send({"type": "http.response.body"})

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.admission import Ticket
-from serving.body import body_limit, declared_length
+from serving.body import refuse
 from serving.errors import ApiError, out_of_time
 from serving.fields import CheckedRequest
 from serving.requests import image_bytes
@@ -38,16 +38,13 @@ class OverloadMiddleware:
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self._service = app, service
-        self._longest = body_limit(service.settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs the application, or answers in its place."""
         if scope["type"] == "http" and scope["method"] == "POST" and _path(scope) in WORK:
             refusal = self._service.admission.refusal()
             if refusal:
-                if not 0 <= declared_length(scope) <= self._longest:  # else the server reads on and forgets the body
-                    refusal.headers["Connection"] = "close"
-                await refusal.response()(scope, receive, send)
+                await refuse(refusal, scope, receive, send)
                 return
         await self.app(scope, receive, send)
 

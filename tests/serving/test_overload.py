@@ -42,7 +42,7 @@ def post(url: str, question: str = WHEN) -> httpx.Response:
 
 
 @contextmanager
-def connection(url: str, length: int, path: str = "/answer") -> Iterator[socket.socket]:
+def connection(url: str, length: int, path: str = "/answer", close: bool = False) -> Iterator[socket.socket]:
     """A connection that has sent the headers of a request, and nothing of its body."""
     address = httpx.URL(url)
     with socket.create_connection((address.host, address.port or 80), timeout=10) as sock:
@@ -95,6 +95,14 @@ def test_a_refused_connection_can_be_used_again(tmp_path: Path) -> None:
             world.retriever.gate.set()
             assert [future.result().status_code for future in held] == [200, 200]
             assert client.post("/answer", content=body(), headers=headers).status_code == 200
+
+
+def test_a_refusal_is_not_lost_when_the_connection_closes(tmp_path: Path) -> None:
+    """The client sends its body only once the answer has been written and the connection would be closed."""
+    with served(tmp_path, SMALL) as world, full(world), connection(world.url, 3_000_000, close=True) as sock:
+        assert status_of(sock) == 429
+        sock.sendall(b" " * 3_000_000)
+        assert sock.recv(65536) == b""  # closed, not reset
 
 
 def test_an_enormous_upload_is_cut_off(tmp_path: Path) -> None:
