@@ -23,7 +23,7 @@ OMGM := $(BIN)/python -m omgm
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-wheel test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker \
-	train-generator eval sweep calibrate serve bench bench-gpu bench-train bench-maxsim weights
+	train-generator eval sweep calibrate serve bench bench-gpu bench-load bench-train bench-maxsim weights
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -109,6 +109,10 @@ serve: index  ## serve INDEX at HOST and PORT
 bench: index  ## time retrieval on INDEX, and step 2 with stored tokens against recomputing them
 	$(BIN)/python benchmarks/retrieval.py --profile $(PROFILE) --index $(INDEX) --queries $(QUERIES) \
 		--query-images $(QUERY_IMAGES) $(ARGS)
+
+bench-load: index  ## load the service at 0.5 to 10 times its capacity; writes artifacts/load.json (ARGS="--seconds 10")
+	$(BIN)/python benchmarks/load.py --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) --queries $(QUERIES) \
+		--query-images $(QUERY_IMAGES) --out artifacts/load.json $(ARGS)
 
 bench-gpu: .venv/base.stamp  ## measure the paper's models at full size on one GPU, with random weights
 	$(BIN)/python benchmarks/gpu.py --out artifacts/$@ $(ARGS)

@@ -19,6 +19,7 @@ from serving.chat import add_chat_routes
 from serving.errors import ApiError, install_error_handlers
 from serving.events import answer_events, event_stream, retrieval_events
 from serving.examples import read_examples
+from serving.metrics import add_metrics
 from serving.pages import add_pages
 from serving.requests import read_request
 from serving.schemas import AnswerOut, ErrorOut, ExampleOut, ReadyOut, RequestFields, RequestOptions, RetrieveOut
@@ -94,6 +95,7 @@ def create_app(retriever: QueryRetriever, generator: Generator, settings: Servin
     app = FastAPI(title="OMGM", summary=summary, lifespan=lifespan, docs_url=None, redoc_url=None, dependencies=shown)
     intake.add_overload_control(app, service)
     add_access(app, settings)
+    add_metrics(app, service.metrics)
     install_error_handlers(app)
     add_pages(app)
     add_chat_routes(app, service)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from retriever.types import Query, RetrievalResult
 from serving.admission import Admission
 from serving.errors import ApiError, out_of_time
+from serving.metrics import Metrics
 from serving.settings import ServingSettings
 
 log = logging.getLogger(__name__)
@@ -43,12 +44,14 @@ class Batcher:
         retrieve: Returns one result for each query, in order.
         settings: `max_batch` and `timeout_s` are read.
         admission: Is told when batches begin and how long they take.
+        metrics: Records the same.
     """
 
-    def __init__(self, retrieve: Retrieve, settings: ServingSettings, admission: Admission) -> None:
+    def __init__(self, retrieve: Retrieve, settings: ServingSettings, admission: Admission, metrics: Metrics) -> None:
         self._retrieve = retrieve
         self._settings = settings
         self._admission = admission
+        self._metrics = metrics
         self._pending: deque[_QueueEntry] = deque()
         self._changed = threading.Condition()  # guards `_pending` and `_closing`
         self._closing = False
@@ -131,8 +134,9 @@ class Batcher:
                 loop.call_soon_threadsafe(self._admission.batch_started, len(batch))
                 outcomes = self._outcomes([entry.query for entry in batch])
                 seconds = time.monotonic() - self._running_since
+                waits = [self._running_since - entry.queued for entry in batch]
                 self._running = []
-                loop.call_soon_threadsafe(self._deliver, batch, outcomes, seconds)
+                loop.call_soon_threadsafe(self._deliver, batch, outcomes, seconds, waits)
         except BaseException as error:  # SystemExit and the like, too: the callers must learn of it
             failure = error
         with suppress(RuntimeError):  # the event loop is closed, so nobody waits any more
@@ -167,8 +171,12 @@ class Batcher:
             log.warning("a batch of %d failed (%r); trying its members one by one", len(queries), error)
         return [outcome for query in queries for outcome in self._outcomes([query])]
 
-    def _deliver(self, batch: Sequence[_QueueEntry], outcomes: Sequence[Outcome], seconds: float) -> None:
+    def _deliver(
+        self, batch: Sequence[_QueueEntry], outcomes: Sequence[Outcome], seconds: float, waits: list[float]
+    ) -> None:
         self._admission.batch_ended(seconds)
+        timings = (outcome.timings_ms for outcome in outcomes if isinstance(outcome, RetrievalResult))
+        self._metrics.batch(waits, seconds, next(timings, {}))
         for entry, outcome in zip(batch, outcomes, strict=True):
             _resolve(entry, outcome)
 

@@ -98,7 +98,7 @@ async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) ->
     """
     if declared_length(scope) > _LINGER_BYTES:
         error.headers["Connection"] = "close"
-    response, left = error.response(), _LINGER_BYTES
+    response, left = error.response(scope), _LINGER_BYTES
     await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
     await send({"type": "http.response.body", "body": response.body, "more_body": True})
     with suppress(TimeoutError):

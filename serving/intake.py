@@ -41,9 +41,10 @@ class OverloadMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs the application, or answers in its place."""
-        if scope["type"] == "http" and scope["method"] == "POST" and _path(scope) in WORK:
+        if scope["type"] == "http" and scope["method"] == "POST" and (path := _path(scope)) in WORK:
             refusal = self._service.admission.refusal()
             if refusal:
+                scope.setdefault("state", {})["refused_route"] = path
                 await refuse(refusal, scope, receive, send)
                 return
         await self.app(scope, receive, send)

@@ -21,6 +21,7 @@ from serving.batcher import Batcher
 from serving.errors import ApiError, as_api_error
 from serving.fields import CheckedRequest
 from serving.images import decode_image
+from serving.metrics import Metrics
 from serving.requests import image_bytes
 from serving.schemas import (
     AnswerOut,
@@ -67,7 +68,8 @@ class Service:
         self.generator = generator
         self.settings = settings
         self.admission = Admission(settings)
-        self.batcher = Batcher(retriever.retrieve, settings, self.admission)
+        self.metrics = Metrics(self.admission)
+        self.batcher = Batcher(retriever.retrieve, settings, self.admission, self.metrics)
         self._decoders = anyio.CapacityLimiter(settings.decode_threads)
 
     def about(self) -> IndexOut:
@@ -84,6 +86,7 @@ class Service:
         data = await image_bytes(checked.image, self.settings)
         image, seconds = await anyio.to_thread.run_sync(self._decode, data, limiter=self._decoders)
         self.admission.decoded(seconds)
+        self.metrics.stage("decode", seconds)
         decoded = time.perf_counter()
         result = await self.batcher.submit(Query(image, checked.question, request_id, checked.options), deadline)
         waited = _ms(decoded) - sum(result.timings_ms.values())
@@ -159,7 +162,12 @@ class Service:
             yield self._answered(pending, generation, started, failure)
 
     def _failure(self, error: Exception, pending: PendingAnswer) -> ApiError:
-        """Logs why the generator failed; returns the error for the client, without its address and its words."""
+        """Counts and logs why the generator failed; returns the error for the client, without its address and words."""
+        failure = self._cause(error, pending)
+        self.metrics.generator_errors.labels(failure.code).inc()
+        return failure
+
+    def _cause(self, error: Exception, pending: PendingAnswer) -> ApiError:
         request_id = pending.response.request_id
         if isinstance(error, TimeoutError):
             message = f"the generator gave no answer within {self.settings.timeout_s:g} s"
@@ -184,6 +192,7 @@ class Service:
             evidence = [evidence[0].model_copy(update={"span": generation.span}), *evidence[1:]]
         timings = {name: value for name, value in pending.response.timings_ms.items() if name != "total"}
         timings |= {"generate": _ms(started), "total": _ms(pending.started)}
+        self.metrics.answer(generation, failure is not None, timings["generate"] / 1000)
         return AnswerOut(
             **{**dict(pending.response), "evidence": evidence, "timings_ms": _rounded(timings)},
             answer=generation.answer,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -34,6 +34,7 @@ class ServingSettings(BaseModel):
         write_keys: SHA-256 digests of the keys that may change the index.
         requests_per_minute: Requests per minute of each key, or of each address without keys; 0 is no limit.
         cors_origins: Origins of other sites (`https://example.org`) whose pages may use the service; `*` is all.
+        log_format: Logs as text, or as one JSON object per line, with one for each request.
         examples_dir: Folder with `queries/*.jpg` and `test.csv` (E-VQA's columns), offered as examples on the page.
     """
 
@@ -57,4 +58,5 @@ class ServingSettings(BaseModel):
     write_keys: tuple[Digest, ...] = ()
     requests_per_minute: int = Field(default=0, ge=0)
     cors_origins: tuple[str, ...] = ()
+    log_format: Literal["text", "json"] = "text"
     examples_dir: Path | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from pathlib import Path
@@ -34,6 +35,7 @@ def run(args: argparse.Namespace) -> None:
     from omgm.parts import build_generator, open_retriever
     from retriever.types import Query
     from serving.app import create_app
+    from serving.logs import log_json
 
     settings = profile.serving
     if args.examples is not None:
@@ -44,7 +46,17 @@ def run(args: argparse.Namespace) -> None:
     host = f"[{args.host}]" if ":" in args.host else args.host
     warn_if_open(args.host, settings)
     print(f"Serving {args.index} at http://{host}:{args.port}/ (Ctrl-C stops it)", flush=True)
-    uvicorn.run(app, host=args.host, port=args.port, log_level="info" if args.verbose else "warning")
+    if settings.log_format == "json":
+        log_json()
+    uvicorn.run(
+        app,
+        host=args.host,
+        port=args.port,
+        log_config=None if settings.log_format == "json" else uvicorn.config.LOGGING_CONFIG,
+        log_level="info" if args.verbose else "warning",
+        access_log=settings.log_format == "text",  # the service writes its own
+        timeout_graceful_shutdown=math.ceil(settings.timeout_s),  # after SIGTERM, what runs is finished
+    )
 
 
 def warn_if_open(host: str, settings: ServingSettings) -> None:

@@ -12,8 +12,9 @@ from PIL import Image
 
 from retriever.types import Candidate, Query, RetrievalResult
 from serving.admission import Admission
-from serving.batcher import Batcher
+from serving.batcher import Batcher, Retrieve
 from serving.errors import ApiError
+from serving.metrics import Metrics
 from serving.settings import ServingSettings
 
 
@@ -42,12 +43,15 @@ def query(name: str, width: int = 1, question: str = "?") -> Query:
     return Query(Image.new("RGB", (width, 1)), question, name)
 
 
+def batcher_of(retrieve: Retrieve, settings: ServingSettings) -> Batcher:
+    admission = Admission(settings)
+    return Batcher(retrieve, settings, admission, Metrics(admission))
+
+
 @asynccontextmanager
-async def running(
-    retrieve: Callable[[Sequence[Query]], list[RetrievalResult]], **settings: Any
-) -> AsyncIterator[Batcher]:
+async def running(retrieve: Retrieve, **settings: Any) -> AsyncIterator[Batcher]:
     chosen = ServingSettings(**{"timeout_s": 5, **settings})
-    batcher = Batcher(retrieve, chosen, Admission(chosen))
+    batcher = batcher_of(retrieve, chosen)
     await batcher.start()
     try:
         yield batcher
@@ -236,8 +240,7 @@ def test_stopping_finishes_what_waits() -> None:
 
 def test_not_started() -> None:
     async def test() -> None:
-        settings = ServingSettings()
-        batcher = Batcher(Widths(), settings, Admission(settings))
+        batcher = batcher_of(Widths(), ServingSettings())
         assert batcher.problem() == "the batch worker has not started"
         await batcher.stop()
 
