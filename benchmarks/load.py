@@ -80,7 +80,7 @@ def answer_turns(args: argparse.Namespace) -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         batch, seconds = json.loads(line)
-        began, times = time.perf_counter(), []
+        began, times = time.perf_counter(), list[float]()
         while (started := time.perf_counter()) < began + seconds:
             first = len(times) * batch
             asyncio.run(answer([asked[number % len(asked)] for number in range(first, first + batch)]))

@@ -20,8 +20,7 @@ from omgm.parts import build_generator, open_retriever
 from omgm.profile import load_profile
 from serving.app import create_app
 from serving.settings import ServingSettings
-from tests.fakes.service import World, listening
-from tests.serving.test_overload import post, wait_until
+from tests.fakes.service import World, listening, post, wait_until
 
 
 def test_the_index_folder_is_removed(example_folder: Path) -> None:

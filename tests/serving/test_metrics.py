@@ -17,8 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from serving.logs import REQUEST_ID, JsonFormatter
 from serving.settings import ServingSettings
 from tests.fakes.images import data_uri, image_bytes
-from tests.fakes.service import World, served
-from tests.serving.test_overload import SMALL, full, post, wait_until
+from tests.fakes.service import SMALL, World, full, post, served, wait_until
 
 WHEN = "When was the treaty?"
 

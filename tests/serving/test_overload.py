@@ -6,8 +6,8 @@ import json
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,29 +16,7 @@ import pytest
 
 from serving import admission
 from serving.settings import ServingSettings
-from tests.fakes.images import data_uri, image_bytes
-from tests.fakes.service import World, served
-
-WHEN = "When was the treaty?"
-SMALL = ServingSettings(max_batch=1, max_queue=1)
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def body(question: str = WHEN) -> bytes:
-    return json.dumps({"image": data_uri(image_bytes("red")), "question": question}).encode()
-
-
-def post(url: str, question: str = WHEN) -> httpx.Response:
-    headers = {"Content-Type": "application/json"}
-    return httpx.post(
-        f"{url}/answer", content=body(question), headers=headers, timeout=20, trust_env=False, verify=False
-    )
+from tests.fakes.service import SMALL, body, full, post, served, wait_until
 
 
 @contextmanager
@@ -46,9 +24,9 @@ def connection(url: str, length: int, path: str = "/answer", close: bool = False
     """A connection that has sent the headers of a request, and nothing of its body."""
     address = httpx.URL(url)
     with socket.create_connection((address.host, address.port or 80), timeout=10) as sock:
-        head = (
-            f"POST {path} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-        )
+        headers = f"Host: test\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n"
+        headers += "Connection: close\r\n" if close else ""
+        head = f"POST {path} HTTP/1.1\r\n{headers}\r\n"
         sock.sendall(head.encode())
         yield sock
 
@@ -63,21 +41,6 @@ def response_of(sock: socket.socket) -> tuple[str, bytes]:
 
 def status_of(sock: socket.socket) -> int:
     return int(response_of(sock)[0].split()[1])
-
-
-@contextmanager
-def full(world: World) -> Iterator[list[Future[httpx.Response]]]:
-    """Keeps one request running and one waiting."""
-    world.retriever.gate.clear()
-    with ThreadPoolExecutor(2) as pool:
-        held = [pool.submit(post, world.url, "running")]
-        wait_until(lambda: len(world.retriever.batches) == 1)
-        held.append(pool.submit(post, world.url, "waiting"))
-        wait_until(lambda: httpx.get(f"{world.url}/health/ready", verify=False).json()["waiting"] == 1)
-        try:
-            yield held
-        finally:
-            world.retriever.gate.set()
 
 
 @pytest.mark.parametrize("path", ["/answer", "/retrieve", "/v1/chat/completions"])
