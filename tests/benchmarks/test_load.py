@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from itertools import pairwise
 from pathlib import Path
 
 import httpx
@@ -24,7 +25,7 @@ def test_arrivals_are_fixed_beforehand() -> None:
     assert times == arrival_times(100, 50, seed=3) != arrival_times(100, 50, seed=4)
     assert times == sorted(times) and times[-1] < 50
     assert abs(len(times) - 5000) < 4 * 5000**0.5  # of a Poisson process, the variance is the mean
-    gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+    gaps = [b - a for a, b in pairwise(times)]
     assert sum(gap > 0.01 for gap in gaps) / len(gaps) == pytest.approx(0.368, abs=0.03)  # exp(-1) exceed the mean
 
 
