@@ -133,7 +133,8 @@ def service(args: argparse.Namespace, *overrides: str) -> Iterator[tuple[subproc
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    settings = [part for value in [*args.overrides, *overrides] for part in ("--set", value)]
+    chosen = ["serving.cache_mib=0", *args.overrides, *overrides]  # there are few images, and each counts as a new one
+    settings = [part for value in chosen for part in ("--set", value)]
     command = omgm("serve", "--profile", args.profile, *settings, "--index", args.index, "--port", port)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:

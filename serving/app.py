@@ -12,6 +12,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.security import HTTPBearer
 from starlette.responses import FileResponse, Response
 
+from retriever.image_cache import ImageCache
 from retriever.protocols import Generator, QueryRetriever
 from serving import intake
 from serving.access import add_access
@@ -74,14 +75,21 @@ _IMAGE_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(retriever: QueryRetriever, generator: Generator, settings: ServingSettings | None = None) -> FastAPI:
+def create_app(
+    retriever: QueryRetriever,
+    generator: Generator,
+    settings: ServingSettings | None = None,
+    cache: ImageCache | None = None,
+) -> FastAPI:
     """Returns the service; its batch worker runs for the lifetime of the application.
+
+    Decoded images are kept in `cache`, which the retriever's models may share.
 
     Raises:
         ValueError: `settings.examples_dir` cannot be read.
     """
     settings = settings or ServingSettings()
-    service = Service(retriever, generator, settings)
+    service = Service(retriever, generator, settings, cache or ImageCache(settings.cache_mib * 2**20))
     examples = read_examples(settings.examples_dir)
 
     @asynccontextmanager

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from fastapi import FastAPI
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from retriever.image_cache import ImageCache
 from retriever.types import Generation
 from serving.admission import Admission
 from serving.errors import error_code, route_of
@@ -24,11 +27,13 @@ class Metrics:
 
     Args:
         admission: What it knows is shown as gauges.
+        cache: Its counts and its size are shown.
     """
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: Admission, cache: ImageCache) -> None:
         registry = self.registry = CollectorRegistry()
         ProcessCollector(registry=registry)
+        registry.register(_CacheCounts(cache))
         self.requests = Counter(
             "omgm_requests", "Requests by route and HTTP status.", ("route", "status"), registry=registry
         )
@@ -65,6 +70,7 @@ class Metrics:
             "omgm_requests_inside", "Requests that hold a place, from upload to retrieval.", lambda: admission.inside
         )
         self._gauge("omgm_estimated_wait_seconds", "Seconds that a request would wait now.", admission.wait)
+        self._gauge("omgm_cache_bytes", "Bytes of images that are kept, decoded or encoded.", lambda: cache.bytes)
         self._gauge("omgm_seconds_per_query", "Seconds per query by the last batches.", admission.seconds_per_query)
 
     def stage(self, name: str, seconds: float) -> None:
@@ -88,6 +94,21 @@ class Metrics:
 
     def _gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         Gauge(name, text, registry=self.registry).set_function(read)
+
+
+class _CacheCounts(Collector):
+    """Shows the hits and misses that a cache has counted."""
+
+    def __init__(self, cache: ImageCache) -> None:
+        self._cache = cache
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields one counter."""
+        text = "Images looked up in the cache, by what was sought (decode, step1, step2) and result."
+        counter = CounterMetricFamily("omgm_cache_requests", text, labels=["cache", "result"])
+        for labels, count in self._cache.counts.copy().items():
+            counter.add_metric(labels, count)
+        yield counter
 
 
 class MetricsMiddleware:

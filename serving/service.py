@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -14,6 +15,7 @@ from PIL import Image
 
 from llm.chat import ChatError
 from retriever.evidence import best_evidence
+from retriever.image_cache import CONTENT, ImageCache
 from retriever.protocols import Generator, QueryRetriever
 from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query
 from serving.admission import Admission
@@ -61,14 +63,18 @@ class Service:
         retriever: Finds the candidates, a batch at a time.
         generator: Answers from the evidence.
         settings: Limits.
+        cache: Keeps decoded images.
     """
 
-    def __init__(self, retriever: QueryRetriever, generator: Generator, settings: ServingSettings) -> None:
+    def __init__(
+        self, retriever: QueryRetriever, generator: Generator, settings: ServingSettings, cache: ImageCache
+    ) -> None:
         self.index = retriever.index
         self.generator = generator
         self.settings = settings
         self.admission = Admission(settings)
-        self.metrics = Metrics(self.admission)
+        self._cache = cache
+        self.metrics = Metrics(self.admission, cache)
         self.batcher = Batcher(retriever.retrieve, settings, self.admission, self.metrics)
         self._decoders = anyio.CapacityLimiter(settings.decode_threads)
 
@@ -109,7 +115,13 @@ class Service:
     def _decode(self, data: bytes) -> tuple[Image.Image, float]:
         """Returns the image and how long that took, in seconds."""
         started = time.perf_counter()
-        return decode_image(data, self.settings), time.perf_counter() - started
+        content = hashlib.sha256(data).hexdigest()
+        image: Image.Image | None = self._cache.get("decode", content)
+        if image is None:
+            image = decode_image(data, self.settings)
+            image.info[CONTENT] = content
+            self._cache.put("decode", content, image, image.width * image.height * 3)
+        return image, time.perf_counter() - started
 
     def time_left(self, pending: PendingAnswer) -> float:
         """Returns the number of seconds that are left for the answer."""

@@ -28,6 +28,7 @@ class ServingSettings(BaseModel):
         upload_timeout_s: Longest time in seconds that an upload may take.
         model_threads: Threads of each model on a CPU; by default PyTorch's choice, one per core.
         decode_threads: Number of images that are decoded at the same time.
+        cache_mib: MiB of decoded and encoded images that are kept for further questions about them; 0 is none.
         evidence_sections: Number of the best entity's sections in a response; the generator reads the first.
         image_hosts: Hosts (`host` or `host:port`) that images may be fetched from by URL.
         read_keys: SHA-256 digests of the keys that may ask; without any, everybody may.
@@ -52,6 +53,7 @@ class ServingSettings(BaseModel):
     upload_timeout_s: float = Field(default=60, gt=0)
     model_threads: int | None = Field(default=None, ge=1)
     decode_threads: int = Field(default=2, ge=1)
+    cache_mib: int = Field(default=64, ge=0)
     evidence_sections: int = Field(default=3, ge=1)
     image_hosts: tuple[str, ...] = ()
     read_keys: tuple[Digest, ...] = ()

@@ -33,6 +33,7 @@ def run(args: argparse.Namespace) -> None:
     from PIL import Image
 
     from omgm.parts import build_generator, open_retriever
+    from retriever.image_cache import ImageCache
     from retriever.types import Query
     from serving.app import create_app
     from serving.logs import log_json
@@ -40,8 +41,9 @@ def run(args: argparse.Namespace) -> None:
     settings = profile.serving
     if args.examples is not None:
         settings = settings.model_copy(update={"examples_dir": args.examples})
-    retriever = open_retriever(profile, args.index)
-    app = create_app(retriever, build_generator(profile), settings)
+    cache = ImageCache(settings.cache_mib * 2**20)
+    retriever = open_retriever(profile, args.index, cache=cache if settings.cache_mib else None)
+    app = create_app(retriever, build_generator(profile), settings, cache)
     retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
     host = f"[{args.host}]" if ":" in args.host else args.host
     warn_if_open(args.host, settings)

@@ -13,6 +13,7 @@ from prometheus_client import Metric
 
 from omgm.__main__ import parser
 from omgm.profile import load_profile
+from retriever.image_cache import ImageCache
 from serving.admission import Admission
 from serving.metrics import Metrics
 from serving.settings import ServingSettings
@@ -100,7 +101,7 @@ def test_the_dashboard_shows_what_the_service_counts() -> None:
     assert f"{provider['options']['path']}/omgm.json" in mounted
     targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
     assert {target["datasource"]["uid"] for target in targets} == {source["uid"]}
-    metrics = Metrics(Admission(ServingSettings()))
+    metrics = Metrics(Admission(ServingSettings()), ImageCache(0))
     known = {name for family in metrics.registry.collect() for name in sample_names(family)}
     used = {name for target in targets for name in re.findall(r"(?:omgm|process)_\w+", target["expr"])}
     assert used - known == set()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from retriever.image_cache import ImageCache
 from retriever.types import Candidate, Query, RetrievalResult
 from serving.admission import Admission
 from serving.batcher import Batcher, Retrieve
@@ -45,7 +46,7 @@ def query(name: str, width: int = 1, question: str = "?") -> Query:
 
 def batcher_of(retrieve: Retrieve, settings: ServingSettings) -> Batcher:
     admission = Admission(settings)
-    return Batcher(retrieve, settings, admission, Metrics(admission))
+    return Batcher(retrieve, settings, admission, Metrics(admission, ImageCache(0)))
 
 
 @asynccontextmanager
