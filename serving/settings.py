@@ -47,7 +47,7 @@ class ServingSettings(BaseModel):
     max_question_chars: int = Field(default=512, ge=1)
     max_k: int = Field(default=100, ge=1)
     max_batch: int = Field(default=16, ge=1)
-    max_wait_s: float = Field(default=0.3, ge=0)
+    max_wait_s: float = Field(default=0.2, ge=0)
     max_queue: int = Field(default=128, ge=1)
     timeout_s: float = Field(default=30, gt=0)
     upload_timeout_s: float = Field(default=60, gt=0)
