@@ -23,7 +23,7 @@ OMGM := $(BIN)/python -m omgm
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-wheel test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker \
-	train-generator eval sweep calibrate serve bench bench-gpu bench-scale bench-train bench-maxsim weights
+	train-generator eval sweep calibrate serve bench bench-gpu bench-load bench-scale bench-train bench-maxsim weights
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -110,6 +110,10 @@ bench: index  ## time retrieval on INDEX, and step 2 with stored tokens against 
 	$(BIN)/python benchmarks/retrieval.py --profile $(PROFILE) --index $(INDEX) --queries $(QUERIES) \
 		--query-images $(QUERY_IMAGES) $(ARGS)
 
+bench-load: index  ## load the service at 0.5 to 10 times its capacity; writes artifacts/load.json (ARGS="--seconds 10")
+	$(BIN)/python benchmarks/load.py --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) --queries $(QUERIES) \
+		--query-images $(QUERY_IMAGES) --out artifacts/load.json $(ARGS)
+
 bench-gpu: .venv/base.stamp  ## measure the paper's models at full size on one GPU, with random weights
 	$(BIN)/python benchmarks/gpu.py --out artifacts/$@ $(ARGS)
 	$(BIN)/python benchmarks/maxsim.py --out artifacts/$@/maxsim.json
@@ -124,7 +128,7 @@ bench-maxsim: .venv/base.stamp  ## time MaxSim against padded products, and on a
 	$(BIN)/python benchmarks/maxsim.py --out artifacts/$@.json $(ARGS)
 
 weights: export OMP_NUM_THREADS = 1
-weights: .venv/base.stamp  ## train the embedded weights anew, in about an hour and a half
+weights: .venv/base.stamp  ## train the embedded weights anew, in about two hours and a half
 	$(BIN)/python -m demo.pretraining.train_weights encoder
 	$(BIN)/python -m demo.pretraining.train_weights fusion
 	$(BIN)/python -m demo.pretraining.train_weights publish

@@ -25,6 +25,7 @@ from llm.chat import ChatClient
 from llm.context import Cut, cut_characters, token_cut
 from omgm.downloads.hub import local_folder
 from omgm.profile import GeneratorSettings, Profile, SummarizerSettings
+from retriever.image_cache import ImageCache
 from retriever.models.bm25 import BM25
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
 from retriever.models.encoder import ClipEncoder
@@ -41,19 +42,21 @@ logger = logging.getLogger(__name__)
 transformers_logging.disable_progress_bar()  # a small model's weights are there before the bar is
 
 
-def build_encoder(profile: Profile) -> DualEncoder:
-    """Loads the model of step 1."""
+def build_encoder(profile: Profile, cache: ImageCache | None = None) -> DualEncoder:
+    """Loads the model of step 1, which keeps what it computes of images in `cache`."""
     device, dtype = placement(profile)
     folder = model_folder(profile, "encoder")
     encoder = ClipEncoder.load(folder, device, dtype, long_texts=profile.encoder.long_texts)
+    encoder.cache = cache
     if profile.cuda_graphs:
         encoder.use_cuda_graphs()
     return encoder
 
 
-def build_fusion(profile: Profile) -> FusionEncoder:
-    """Loads the model of step 2."""
+def build_fusion(profile: Profile, cache: ImageCache | None = None) -> FusionEncoder:
+    """Loads the model of step 2, which keeps what it computes of images in `cache`."""
     fusion = QFormerFusion.load(model_folder(profile, "fusion"), *placement(profile))
+    fusion.cache = cache
     if profile.cuda_graphs:
         fusion.use_cuda_graphs()
     return fusion
@@ -197,13 +200,16 @@ def open_retriever(
     encoder: DualEncoder | None = None,
     fusion: FusionEncoder | None = None,
     reranker: TextReranker | None = None,
+    cache: ImageCache | None = None,
 ) -> Retriever[Index]:
     """Opens an index and puts the three steps on it, with a profile's models or those given in their place.
+
+    The profile's models keep what they compute of images in `cache`.
 
     Raises:
         ValueError: The index or a model is missing, or they do not fit each other; the message says what to do.
     """
-    encoder, fusion = encoder or build_encoder(profile), fusion or build_fusion(profile)
+    encoder, fusion = encoder or build_encoder(profile, cache), fusion or build_fusion(profile, cache)
     index = Index.open(
         folder,
         encoder=encoder,

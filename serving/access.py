@@ -9,6 +9,7 @@ from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from serving.body import refuse
 from serving.errors import ApiError
 from serving.keys import Keys
 from serving.pages import PAGES
@@ -54,7 +55,7 @@ class AccessMiddleware:
             try:
                 self._admit(scope)
             except ApiError as error:
-                await error.response()(scope, receive, send)
+                await refuse(error, scope, receive, send)
                 return
         await self.app(scope, receive, send)
 

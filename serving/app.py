@@ -12,6 +12,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.security import HTTPBearer
 from starlette.responses import FileResponse, Response
 
+from retriever.image_cache import ImageCache
 from retriever.protocols import Generator, QueryRetriever
 from serving import intake
 from serving.access import add_access
@@ -19,6 +20,7 @@ from serving.chat import add_chat_routes
 from serving.errors import ApiError, install_error_handlers
 from serving.events import answer_events, event_stream, retrieval_events
 from serving.examples import read_examples
+from serving.metrics import add_metrics
 from serving.pages import add_pages
 from serving.requests import read_request
 from serving.schemas import AnswerOut, ErrorOut, ExampleOut, ReadyOut, RequestFields, RequestOptions, RetrieveOut
@@ -73,14 +75,21 @@ _IMAGE_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(retriever: QueryRetriever, generator: Generator, settings: ServingSettings | None = None) -> FastAPI:
+def create_app(
+    retriever: QueryRetriever,
+    generator: Generator,
+    settings: ServingSettings | None = None,
+    cache: ImageCache | None = None,
+) -> FastAPI:
     """Returns the service; its batch worker runs for the lifetime of the application.
+
+    Decoded images are kept in `cache`, which the retriever's models may share.
 
     Raises:
         ValueError: `settings.examples_dir` cannot be read.
     """
     settings = settings or ServingSettings()
-    service = Service(retriever, generator, settings)
+    service = Service(retriever, generator, settings, cache or ImageCache(settings.cache_mib * 2**20))
     examples = read_examples(settings.examples_dir)
 
     @asynccontextmanager
@@ -92,7 +101,9 @@ def create_app(retriever: QueryRetriever, generator: Generator, settings: Servin
     summary = "Answers questions about images from an encyclopedia."
     shown = [Depends(HTTPBearer(auto_error=False))] if settings.read_keys or settings.write_keys else []  # in /docs
     app = FastAPI(title="OMGM", summary=summary, lifespan=lifespan, docs_url=None, redoc_url=None, dependencies=shown)
+    intake.add_overload_control(app, service)
     add_access(app, settings)
+    add_metrics(app, service.metrics)
     install_error_handlers(app)
     add_pages(app)
     add_chat_routes(app, service)
@@ -104,8 +115,7 @@ def create_app(retriever: QueryRetriever, generator: Generator, settings: Servin
         With `stream` the response is a stream of server-sent events: `retrieval` (the fields of `/retrieve`), `answer`
         (pieces of text), then `done` (the other fields), or `error`.
         """
-        checked = await intake.receive(service, request, read_request)
-        pending = await intake.retrieve(service, request, checked)
+        checked, pending = await intake.take_in(service, request, read_request)
         if checked.stream:
             return event_stream(answer_events(service, pending, checked.on_generator_error))
         return await intake.while_connected(request, service.answer(pending, checked.on_generator_error))
@@ -113,8 +123,7 @@ def create_app(retriever: QueryRetriever, generator: Generator, settings: Servin
     @app.post("/retrieve", response_model=RetrieveOut, responses=_RETRIEVE_ERRORS, openapi_extra=_BODY)
     async def retrieve(request: Request) -> RetrieveOut | Response:
         """Retrieves evidence and candidates like `/answer`, without asking the generator."""
-        checked = await intake.receive(service, request, read_request)
-        pending = await intake.retrieve(service, request, checked)
+        checked, pending = await intake.take_in(service, request, read_request)
         return event_stream(retrieval_events(pending)) if checked.stream else pending.response
 
     @app.get("/health/live")

@@ -4,69 +4,77 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
 from retriever.types import Query, RetrievalResult
-from serving.errors import ApiError
+from serving.admission import Admission
+from serving.errors import ApiError, out_of_time
+from serving.metrics import Metrics
 from serving.settings import ServingSettings
 
 log = logging.getLogger(__name__)
 
 Retrieve = Callable[[Sequence[Query]], list[RetrievalResult]]
-
-
-class WorkerError(RuntimeError):
-    """An error that ends the batch worker, such as SystemExit in its thread."""
+Outcome = RetrievalResult | Exception
 
 
 @dataclass(slots=True, eq=False)
 class _QueueEntry:
     query: Query
     future: asyncio.Future[RetrievalResult]
+    deadline: float
+    queued: float
 
 
 class Batcher:
-    """A bounded queue in front of `retrieve`, which runs in one thread only.
+    """A queue in front of `retrieve`, which runs in one thread only.
 
-    A batch starts as soon as the thread is free, with what has gathered meanwhile: a lone query waits for nobody, and
-    batches grow with the load. If a batch fails, its queries are tried one by one, so that only the bad one gets the
-    error. If the worker dies, all waiting queries fail, `problem` says so, and new queries are rejected.
+    The thread takes its next batch by itself as soon as it is free, with what has gathered meanwhile: a lone query
+    waits for nobody, batches grow with the load, and a busy event loop does not hold them up. If a batch fails, its
+    queries are tried one by one, so that only the bad one gets the error. If the thread dies, all waiting queries fail,
+    `problem` says so, and new queries are rejected.
 
     Args:
         retrieve: Returns one result for each query, in order.
-        settings: `max_batch`, `max_queue` and `timeout_s` are read.
+        settings: `max_batch` and `timeout_s` are read.
+        admission: Is told when batches begin and how long they take.
+        metrics: Records the same.
     """
 
-    def __init__(self, retrieve: Retrieve, settings: ServingSettings) -> None:
+    def __init__(self, retrieve: Retrieve, settings: ServingSettings, admission: Admission, metrics: Metrics) -> None:
         self._retrieve = retrieve
         self._settings = settings
+        self._admission = admission
+        self._metrics = metrics
         self._pending: deque[_QueueEntry] = deque()
+        self._changed = threading.Condition()  # guards `_pending` and `_closing`
+        self._closing = False
         self._running: list[_QueueEntry] = []
         self._running_since = 0.0
-        self._arrived = asyncio.Event()
-        self._closing = False
-        self._worker: asyncio.Task[None] | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="retrieve")
+        self._thread: threading.Thread | None = None
+        self._finished = asyncio.Event()
 
     async def start(self) -> None:
         """Starts the worker."""
-        self._worker = asyncio.create_task(self._work(), name="batch worker")
-        self._worker.add_done_callback(self._ended)
+        loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._work, args=(loop,), name="retrieve", daemon=True)
+        self._thread.start()
 
     async def stop(self) -> None:
         """Rejects new queries, finishes the waiting ones and ends the worker; gives up after `timeout_s`."""
-        self._closing = True
-        self._arrived.set()
-        if self._worker is not None and not self._worker.done():
-            await asyncio.wait({self._worker}, timeout=self._settings.timeout_s)
-            self._worker.cancel()
-            await asyncio.wait({self._worker})
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._finished.wait(), self._settings.timeout_s)
+        self._fail("the service has shut down")
 
     @property
     def waiting(self) -> int:
@@ -77,71 +85,81 @@ class Batcher:
         """Returns why no query can be answered, or `None` if the worker is healthy."""
         if self._closing:
             return "the service is shutting down"
-        if self._worker is None:
+        if self._thread is None:
             return "the batch worker has not started"
-        if self._worker.done():
+        if self._finished.is_set():
             return "the batch worker has died; restart the service"
         busy = time.monotonic() - self._running_since if self._running else 0.0
         if busy > self._settings.timeout_s:
             return f"the batch worker has been stuck for {busy:.0f} s"
         return None
 
-    def admit(self) -> None:
-        """Checks that the queue accepts one more query.
+    def check(self) -> None:
+        """Checks that queries can be answered.
 
         Raises:
-            ApiError: 503 if the worker is not running, 429 if the queue is full.
+            ApiError: 503 if the worker is not healthy.
         """
-        problem = self.problem()
-        if problem:
+        if problem := self.problem():
             raise ApiError(503, "not_ready", problem)
-        if len(self._pending) >= self._settings.max_queue:
-            message = f"the queue is full ({len(self._pending)} requests); try again in a second"
-            raise ApiError(429, "queue_full", message, headers={"Retry-After": "1"})
 
-    async def submit(self, query: Query) -> RetrievalResult:
+    async def submit(self, query: Query, deadline: float = math.inf) -> RetrievalResult:
         """Returns the result for `query`, which leaves the queue at once when its caller is canceled.
 
+        Args:
+            query: The query.
+            deadline: A time of `time.monotonic`; no batch that begins later takes the query.
+
         Raises:
-            ApiError: As from `admit`, and 503 if the worker dies in the meantime.
+            ApiError: 503 if the worker is not healthy or dies in the meantime, 504 if the deadline passes in the queue.
             Exception: What `retrieve` raised for this query.
         """
-        self.admit()
-        entry = _QueueEntry(query, asyncio.get_running_loop().create_future())
-        self._pending.append(entry)
-        self._arrived.set()
+        self.check()
+        entry = _QueueEntry(query, asyncio.get_running_loop().create_future(), deadline, time.monotonic())
+        with self._changed:
+            self._pending.append(entry)
+            self._changed.notify()
         try:
             return await entry.future
         finally:
-            with suppress(ValueError):
+            with self._changed, suppress(ValueError):
                 self._pending.remove(entry)
 
-    async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
-        while batch := await self._collect():
-            self._running, self._running_since = batch, time.monotonic()
-            outcomes = await loop.run_in_executor(self._thread, self._outcomes, [entry.query for entry in batch])
-            self._running = []
-            for entry, outcome in zip(batch, outcomes, strict=True):
-                if entry.future.done():  # its caller is gone
-                    continue
-                if isinstance(outcome, Exception):
-                    entry.future.set_exception(outcome)
-                else:
-                    entry.future.set_result(outcome)
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Retrieves batch after batch until the service closes; runs in the worker's thread."""
+        failure: BaseException | None = None
+        try:
+            while batch := self._take(loop):
+                self._running_since, self._running = time.monotonic(), batch
+                loop.call_soon_threadsafe(self._admission.batch_started, len(batch))
+                outcomes = self._outcomes([entry.query for entry in batch])
+                seconds = time.monotonic() - self._running_since
+                waits = [self._running_since - entry.queued for entry in batch]
+                self._running = []
+                loop.call_soon_threadsafe(self._deliver, batch, outcomes, seconds, waits)
+        except BaseException as error:  # SystemExit and the like, too: the callers must learn of it
+            failure = error
+        with suppress(RuntimeError):  # the event loop is closed, so nobody waits any more
+            loop.call_soon_threadsafe(self._ended, failure)
 
-    async def _collect(self) -> list[_QueueEntry]:
-        """Returns the next batch; it is empty only when the service is closing and no query is waiting."""
-        while not self._pending:
-            if self._closing:
-                return []
-            self._arrived.clear()
-            await self._arrived.wait()
-        size = min(len(self._pending), self._settings.max_batch)
-        return [self._pending.popleft() for _ in range(size)]
+    def _take(self, loop: asyncio.AbstractEventLoop) -> list[_QueueEntry]:
+        """Waits for the next batch and returns it; it is empty only when the service closes and no query is waiting."""
+        with self._changed:
+            while True:
+                batch: list[_QueueEntry] = []
+                now = time.monotonic()
+                while self._pending and len(batch) < self._settings.max_batch:
+                    entry = self._pending.popleft()
+                    if entry.deadline > now:
+                        batch.append(entry)
+                    else:
+                        loop.call_soon_threadsafe(_resolve, entry, out_of_time(self._settings.timeout_s))
+                if batch or self._closing:
+                    return batch
+                self._changed.wait()
 
-    def _outcomes(self, queries: Sequence[Query]) -> list[RetrievalResult | Exception]:
-        """Returns a result or an error for each query; runs in the worker thread."""
+    def _outcomes(self, queries: Sequence[Query]) -> list[Outcome]:
+        """Returns a result or an error for each query; runs in the worker's thread."""
         try:
             results = list(self._retrieve(queries))
             if len(results) != len(queries):
@@ -151,15 +169,36 @@ class Batcher:
             if len(queries) == 1:
                 return [error]
             log.warning("a batch of %d failed (%r); trying its members one by one", len(queries), error)
-        except BaseException as error:  # otherwise SystemExit and the like would end the event loop from inside a task
-            raise WorkerError(repr(error)) from error
         return [outcome for query in queries for outcome in self._outcomes([query])]
 
-    def _ended(self, worker: asyncio.Task[None]) -> None:
+    def _deliver(
+        self, batch: Sequence[_QueueEntry], outcomes: Sequence[Outcome], seconds: float, waits: list[float]
+    ) -> None:
+        self._admission.batch_ended(seconds)
+        timings = (outcome.timings_ms for outcome in outcomes if isinstance(outcome, RetrievalResult))
+        self._metrics.batch(waits, seconds, next(timings, {}))
+        for entry, outcome in zip(batch, outcomes, strict=True):
+            _resolve(entry, outcome)
+
+    def _ended(self, failure: BaseException | None) -> None:
         """Fails all queries that wait for a worker that has ended."""
-        if not worker.cancelled() and worker.exception():
-            log.error("the batch worker died", exc_info=worker.exception())
-        for entry in [*self._running, *self._pending]:
-            if not entry.future.done():
-                entry.future.set_exception(ApiError(503, "not_ready", "the batch worker died before it had finished"))
+        self._finished.set()
+        if failure is not None:
+            log.error("the batch worker died", exc_info=failure)
+        self._fail("the batch worker died before it had finished")
+
+    def _fail(self, message: str) -> None:
+        with self._changed:
+            held = [*self._running, *self._pending]
+        for entry in held:
+            _resolve(entry, ApiError(503, "not_ready", message))
         self._running = []
+
+
+def _resolve(entry: _QueueEntry, outcome: Outcome) -> None:
+    if entry.future.done():  # its caller is gone
+        return
+    if isinstance(outcome, Exception):
+        entry.future.set_exception(outcome)
+    else:
+        entry.future.set_result(outcome)

@@ -1,12 +1,16 @@
-"""Reads the body of an HTTP request within a limit, and its JSON."""
+"""Reads the body of an HTTP request within a limit, and its JSON, or refuses it unread."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import Any
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
 
 from serving.errors import ApiError
 from serving.settings import ServingSettings
@@ -14,10 +18,18 @@ from serving.settings import ServingSettings
 _OVERHEAD = 64 * 1024  # bytes of a body besides the images: questions, options, boundaries
 _MAX_EXCESS = 4  # a body is read up to this multiple of one image's limit
 
+_LINGER_BYTES, _LINGER_S = 32 * 2**20, 2.0  # of a refused upload that are read and thrown away
+
 
 def content_type_of(request: Request) -> str:
     """Returns the content type of a request without its parameters, "" if it has none."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def declared_length(scope: Scope) -> int:
+    """Returns the bytes of the body that a request's headers declare, -1 if they do not."""
+    declared = Headers(scope=scope).get("content-length", "")
+    return int(declared) if declared.isdecimal() else -1
 
 
 def body_limit(settings: ServingSettings, images: int = 1) -> int:
@@ -41,9 +53,8 @@ async def read_body(
     """
     limit = body_limit(settings, images)
     cut = max(limit, _MAX_EXCESS * body_limit(settings))
-    declared = request.headers.get("content-length", "")
     seen = 0
-    if not (declared.isdecimal() and int(declared) > cut):
+    if declared_length(request.scope) <= cut:
         async for chunk in request.stream():
             seen += len(chunk)
             if seen <= limit:
@@ -77,3 +88,24 @@ def parse_json(text: bytes | str, name: str = "the body", param: str | None = No
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ApiError(400, "malformed_json", f"{name} is not valid JSON: {error}", param=param) from error
+
+
+async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers with an error before the body has been read.
+
+    What still comes of the body is then thrown away for a moment: closing a connection with unread bytes resets it,
+    and the client may lose the answer. Larger uploads are cut off.
+    """
+    if declared_length(scope) > _LINGER_BYTES:
+        error.headers["Connection"] = "close"
+    response, left = error.response(scope), _LINGER_BYTES
+    await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
+    await send({"type": "http.response.body", "body": response.body, "more_body": True})
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER_S):
+            while left > 0:
+                message = await receive()
+                if not message.get("more_body"):  # the end, or the client is gone
+                    break
+                left -= len(message["body"])
+    await send({"type": "http.response.body"})

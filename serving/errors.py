@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import uuid
 from collections.abc import Mapping
 
@@ -13,6 +14,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serving.logs import ACCESS, REQUEST_ID
 
 log = logging.getLogger(__name__)
 
@@ -56,9 +59,21 @@ class ApiError(Exception):
             error_type = "rate_limit_error"
         return {"error": {"message": self.message, "type": error_type, "param": self.param, "code": self.code}}
 
-    def response(self) -> JSONResponse:
-        """Returns the error as an HTTP response."""
+    def response(self, scope: Scope) -> JSONResponse:
+        """Returns the error as the response to a request; `error_code` then knows it."""
+        scope.setdefault("state", {})["error_code"] = self.code
         return JSONResponse(self.body(), status_code=self.status, headers=self.headers)
+
+
+def error_code(scope: Scope) -> str:
+    """Returns the code of the error that a request was answered with, "" if it was none."""
+    code: str = scope.get("state", {}).get("error_code", "")
+    return code
+
+
+def out_of_time(seconds: float) -> ApiError:
+    """Returns the error for a request that got no answer within so many seconds."""
+    return ApiError(504, "timeout", f"there was no answer within {seconds:g} s")
 
 
 def as_api_error(error: Exception, request_id: str) -> ApiError:
@@ -84,7 +99,7 @@ def install_error_handlers(app: FastAPI) -> None:
 
 async def _handle_api_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, ApiError)
-    return error.response()
+    return error.response(request.scope)
 
 
 async def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
@@ -93,18 +108,18 @@ async def _handle_http_error(request: Request, error: Exception) -> JSONResponse
     message = f"{request.method} {request.url.path}: {error.detail}"
     if allowed := (error.headers or {}).get("Allow"):
         message += f"; use {allowed}"
-    return ApiError(error.status_code, code, message, headers=error.headers).response()
+    return ApiError(error.status_code, code, message, headers=error.headers).response(request.scope)
 
 
 async def _handle_validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     param = str(first["loc"][-1])
-    return ApiError(422, "wrong_type", validation_message(param, first["msg"]), param=param).response()
+    return ApiError(422, "wrong_type", validation_message(param, first["msg"]), param=param).response(request.scope)
 
 
 class RequestIdMiddleware:
-    """Gives every request an id, its own `x-request-id` if that is valid, and answers uncaught exceptions."""
+    """Gives every request an id, its own `x-request-id` if that is valid; logs it; answers uncaught exceptions."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -117,18 +132,30 @@ class RequestIdMiddleware:
         given = Headers(scope=scope).get("x-request-id", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
-        started = False
+        REQUEST_ID.set(request_id)
+        began, status = time.perf_counter(), 0
 
         async def send_with_id(message: Message) -> None:
-            nonlocal started
+            nonlocal status
             if message["type"] == "http.response.start":
-                started = True
+                status = message["status"]
                 MutableHeaders(scope=message)["x-request-id"] = request_id
             await send(message)
 
         try:
             await self.app(scope, receive, send_with_id)
         except Exception as error:
-            response = as_api_error(error, request_id).response()
-            if not started:
+            response = as_api_error(error, request_id).response(scope)
+            if not status:
                 await response(scope, receive, send_with_id)
+        finally:
+            if ACCESS.isEnabledFor(logging.INFO):
+                fields = {"method": scope["method"], "route": route_of(scope), "status": status}
+                fields |= {"code": error_code(scope), "seconds": round(time.perf_counter() - began, 4)}
+                ACCESS.info("request", extra=fields)
+
+
+def route_of(scope: Scope) -> str:
+    """Returns the route of a handled request, such as "/entities/{row}/image"; "none" if it reached none."""
+    refused: str = scope.get("state", {}).get("refused_route", "none")
+    return getattr(scope.get("route"), "path", refused)

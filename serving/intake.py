@@ -1,51 +1,80 @@
-"""Takes a request in: admits it, reads it within its time, retrieves for it while the client waits."""
+"""Takes a request in: lets it in or refuses it, reads it within its time, retrieves for it while the client waits."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from fastapi import Request
+from fastapi import FastAPI, Request
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serving.errors import ApiError
+from serving.admission import Ticket
+from serving.body import refuse
+from serving.errors import ApiError, out_of_time
 from serving.fields import CheckedRequest
-from serving.service import PendingAnswer, Service, out_of_time
+from serving.requests import image_bytes
+from serving.service import PendingAnswer, Service
 from serving.settings import ServingSettings
 
 T = TypeVar("T")
+Read = Callable[[Request, ServingSettings], Awaitable[CheckedRequest]]
+
+WORK = ("/answer", "/retrieve", "/v1/chat/completions")
+"""The routes whose requests cost the models time."""
 
 
-async def receive(service: Service, request: Request, read: Callable[[Request, ServingSettings], Awaitable[T]]) -> T:
-    """Returns what `read` makes of the upload.
+class OverloadMiddleware:
+    """Refuses requests that the service has no time for as early and as cheaply as possible: by their headers.
+
+    `take_in` decides; this only spares a busy event loop the routing of a request that would be refused there.
+
+    Args:
+        app: The application.
+        service: Its `admission` is asked.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self._service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Runs the application, or answers in its place."""
+        if scope["type"] == "http" and scope["method"] == "POST" and (path := _path(scope)) in WORK:
+            refusal = self._service.admission.refusal()
+            if refusal:
+                scope.setdefault("state", {})["refused_route"] = path
+                await refuse(refusal, scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+
+def add_overload_control(app: FastAPI, service: Service) -> None:
+    """Puts the check in front of `app`: whatever is added later is outside of it."""
+    app.add_middleware(OverloadMiddleware, service=service)
+
+
+async def take_in(service: Service, request: Request, read: Read) -> tuple[CheckedRequest, PendingAnswer]:
+    """Returns a request, as `read` makes it of the upload, and what is retrieved for it.
 
     Raises:
-        ApiError: 429 or 503 if the service takes no request, 408 if the upload takes too long, and those of `read`.
+        ApiError: 429 or 503 if the service takes no request, 408 if the upload takes too long, 504 if the retrieval
+            does, and those of `read` and of `Service.retrieve`.
     """
-    service.batcher.admit()  # before the upload is read: a full service must not collect images
-    seconds = service.settings.upload_timeout_s
+    service.batcher.check()
+    ticket = service.admission.enter()  # before the upload is read: a full service must not collect images
     try:
-        async with asyncio.timeout(seconds):
-            return await read(request, service.settings)
-    except TimeoutError as error:
-        raise ApiError(408, "upload_timeout", f"the upload took longer than {seconds:g} s") from error
-    except ClientDisconnect as error:
-        raise _client_gone() from error
-
-
-async def retrieve(service: Service, request: Request, checked: CheckedRequest) -> PendingAnswer:
-    """Returns what the retriever finds.
-
-    Raises:
-        ApiError: 504 if that takes too long, and those of `Service.retrieve`.
-    """
-    work = service.retrieve(checked, request.state.request_id, request.scope.get("root_path", ""))
-    try:
-        async with asyncio.timeout(service.settings.timeout_s):
-            return await while_connected(request, work)
-    except TimeoutError as error:
-        raise out_of_time(service.settings) from error
+        checked = await _upload(service, request, read, ticket)
+        service.admission.uploaded(ticket)
+        work = service.retrieve(checked, request.state.request_id, request.scope.get("root_path", ""))
+        try:
+            async with asyncio.timeout(service.settings.timeout_s):
+                return checked, await while_connected(request, work)
+        except TimeoutError as error:
+            raise out_of_time(service.settings.timeout_s) from error
+    finally:
+        service.admission.leave(ticket)
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -63,6 +92,22 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(task, watch, return_exceptions=True)
 
 
+async def _upload(service: Service, request: Request, read: Read, ticket: Ticket) -> CheckedRequest:
+    """Returns the request with its image's bytes, from wherever they come."""
+    seconds = service.settings.upload_timeout_s
+    try:
+        async with asyncio.timeout(seconds) as ticket.limit:
+            checked = await read(request, service.settings)
+            if isinstance(checked.image, str):  # fetched by its URL at the pace of another server: an upload, too
+                data = await while_connected(request, image_bytes(checked.image, service.settings))
+                checked = replace(checked, image=data)
+            return checked
+    except TimeoutError as error:
+        raise ApiError(408, "upload_timeout", f"the upload took longer than {seconds:g} s") from error
+    except ClientDisconnect as error:
+        raise _client_gone() from error
+
+
 async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
@@ -70,3 +115,8 @@ async def _disconnected(request: Request) -> None:
 
 def _client_gone() -> ApiError:
     return ApiError(499, "client_gone", "the client closed the connection")
+
+
+def _path(scope: Scope) -> str:
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))

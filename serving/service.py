@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -14,12 +15,15 @@ from PIL import Image
 
 from llm.chat import ChatError
 from retriever.evidence import best_evidence
+from retriever.image_cache import CONTENT, ImageCache
 from retriever.protocols import Generator, QueryRetriever
 from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query
+from serving.admission import Admission
 from serving.batcher import Batcher
 from serving.errors import ApiError, as_api_error
 from serving.fields import CheckedRequest
 from serving.images import decode_image
+from serving.metrics import Metrics
 from serving.requests import image_bytes
 from serving.schemas import (
     AnswerOut,
@@ -59,13 +63,19 @@ class Service:
         retriever: Finds the candidates, a batch at a time.
         generator: Answers from the evidence.
         settings: Limits.
+        cache: Keeps decoded images.
     """
 
-    def __init__(self, retriever: QueryRetriever, generator: Generator, settings: ServingSettings) -> None:
+    def __init__(
+        self, retriever: QueryRetriever, generator: Generator, settings: ServingSettings, cache: ImageCache
+    ) -> None:
         self.index = retriever.index
         self.generator = generator
         self.settings = settings
-        self.batcher = Batcher(retriever.retrieve, settings)
+        self.admission = Admission(settings)
+        self._cache = cache
+        self.metrics = Metrics(self.admission, cache)
+        self.batcher = Batcher(retriever.retrieve, settings, self.admission, self.metrics)
         self._decoders = anyio.CapacityLimiter(settings.decode_threads)
 
     def about(self) -> IndexOut:
@@ -78,11 +88,13 @@ class Service:
         Raises:
             ApiError: The image is bad, the queue is full, or the worker is dead.
         """
-        started = time.perf_counter()
+        started, deadline = time.perf_counter(), time.monotonic() + self.settings.timeout_s
         data = await image_bytes(checked.image, self.settings)
-        image = await anyio.to_thread.run_sync(decode_image, data, self.settings, limiter=self._decoders)
+        image, seconds = await anyio.to_thread.run_sync(self._decode, data, limiter=self._decoders)
+        self.admission.decoded(seconds)
+        self.metrics.stage("decode", seconds)
         decoded = time.perf_counter()
-        result = await self.batcher.submit(Query(image, checked.question, request_id, checked.options))
+        result = await self.batcher.submit(Query(image, checked.question, request_id, checked.options), deadline)
         waited = _ms(decoded) - sum(result.timings_ms.values())
         timings = {"decode": (decoded - started) * 1000, "queue": max(waited, 0.0), **result.timings_ms}
         candidates = [self._candidate(candidate, root) for candidate in result.candidates]
@@ -100,6 +112,17 @@ class Service:
         evidence = best_evidence(self.index, result.candidates)
         return PendingAnswer(checked.question, image, evidence, response, started)
 
+    def _decode(self, data: bytes) -> tuple[Image.Image, float]:
+        """Returns the image and how long that took, in seconds."""
+        started = time.perf_counter()
+        content = hashlib.sha256(data).hexdigest()
+        image: Image.Image | None = self._cache.get("decode", content)
+        if image is None:
+            image = decode_image(data, self.settings)
+            image.info[CONTENT] = content
+            self._cache.put("decode", content, image, image.width * image.height * 3)
+        return image, time.perf_counter() - started
+
     def time_left(self, pending: PendingAnswer) -> float:
         """Returns the number of seconds that are left for the answer."""
         return self.settings.timeout_s - (time.perf_counter() - pending.started)
@@ -112,8 +135,9 @@ class Service:
         """
         started = time.perf_counter()
         try:
-            async with asyncio.timeout(self.time_left(pending)):
-                [generation] = await self.generator.generate([pending.request()])
+            with self.admission.answering():
+                async with asyncio.timeout(self.time_left(pending)):
+                    [generation] = await self.generator.generate([pending.request()])
         except Exception as error:
             failure = self._failure(error, pending)
             if on_error == "fail":
@@ -132,15 +156,16 @@ class Service:
         started, generation, failure = time.perf_counter(), Generation(None), None
         pieces = aiter(self.generator.stream(pending.request()))
         try:
-            while True:
-                async with asyncio.timeout(self.time_left(pending)):
-                    piece = await anext(pieces, None)
-                if piece is None:
-                    break
-                if isinstance(piece, Generation):
-                    generation = piece
-                else:
-                    yield piece
+            with self.admission.answering():
+                while True:
+                    async with asyncio.timeout(self.time_left(pending)):
+                        piece = await anext(pieces, None)
+                    if piece is None:
+                        break
+                    if isinstance(piece, Generation):
+                        generation = piece
+                    else:
+                        yield piece
         except Exception as error:
             generation, failure = Generation(None), self._failure(error, pending)
         if failure and on_error == "fail":
@@ -149,7 +174,12 @@ class Service:
             yield self._answered(pending, generation, started, failure)
 
     def _failure(self, error: Exception, pending: PendingAnswer) -> ApiError:
-        """Logs why the generator failed; returns the error for the client, without its address and its words."""
+        """Counts and logs why the generator failed; returns the error for the client, without its address and words."""
+        failure = self._cause(error, pending)
+        self.metrics.generator_errors.labels(failure.code).inc()
+        return failure
+
+    def _cause(self, error: Exception, pending: PendingAnswer) -> ApiError:
         request_id = pending.response.request_id
         if isinstance(error, TimeoutError):
             message = f"the generator gave no answer within {self.settings.timeout_s:g} s"
@@ -174,6 +204,7 @@ class Service:
             evidence = [evidence[0].model_copy(update={"span": generation.span}), *evidence[1:]]
         timings = {name: value for name, value in pending.response.timings_ms.items() if name != "total"}
         timings |= {"generate": _ms(started), "total": _ms(pending.started)}
+        self.metrics.answer(generation, failure is not None, timings["generate"] / 1000)
         return AnswerOut(
             **{**dict(pending.response), "evidence": evidence, "timings_ms": _rounded(timings)},
             answer=generation.answer,
@@ -215,11 +246,6 @@ class Service:
             fused=candidate.score,
             image=self._image(candidate.row, root),
         )
-
-
-def out_of_time(settings: ServingSettings) -> ApiError:
-    """Returns the error for a request that timed out."""
-    return ApiError(504, "timeout", f"there was no answer within {settings.timeout_s:g} s")
 
 
 def _ms(since: float) -> float:

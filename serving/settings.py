@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,17 +21,21 @@ class ServingSettings(BaseModel):
         max_question_chars: Longest question, in characters.
         max_k: Largest `k` that a request may ask for.
         max_batch: Largest number of queries that are retrieved together.
-        max_queue: Largest number of queries in the queue; further ones are rejected with 429.
+        max_wait_s: Longest time in seconds that a request may be expected to wait for the models; one that would wait
+            longer is rejected with 429. Two full batches are always accepted.
+        max_queue: Largest number of requests that wait, however fast they would be answered: a limit on memory.
         timeout_s: Longest time in seconds from the end of the upload to the answer.
         upload_timeout_s: Longest time in seconds that an upload may take.
         model_threads: Threads of each model on a CPU; by default PyTorch's choice, one per core.
         decode_threads: Number of images that are decoded at the same time.
+        cache_mib: MiB of decoded and encoded images that are kept for further questions about them; 0 is none.
         evidence_sections: Number of the best entity's sections in a response; the generator reads the first.
         image_hosts: Hosts (`host` or `host:port`) that images may be fetched from by URL.
         read_keys: SHA-256 digests of the keys that may ask; without any, everybody may.
         write_keys: SHA-256 digests of the keys that may change the index.
         requests_per_minute: Requests per minute of each key, or of each address without keys; 0 is no limit.
         cors_origins: Origins of other sites (`https://example.org`) whose pages may use the service; `*` is all.
+        log_format: Logs as text, or as one JSON object per line, with one for each request.
         examples_dir: Folder with `queries/*.jpg` and `test.csv` (E-VQA's columns), offered as examples on the page.
     """
 
@@ -43,15 +47,18 @@ class ServingSettings(BaseModel):
     max_question_chars: int = Field(default=512, ge=1)
     max_k: int = Field(default=100, ge=1)
     max_batch: int = Field(default=16, ge=1)
+    max_wait_s: float = Field(default=0.2, ge=0)
     max_queue: int = Field(default=128, ge=1)
     timeout_s: float = Field(default=30, gt=0)
     upload_timeout_s: float = Field(default=60, gt=0)
     model_threads: int | None = Field(default=None, ge=1)
     decode_threads: int = Field(default=2, ge=1)
+    cache_mib: int = Field(default=64, ge=0)
     evidence_sections: int = Field(default=3, ge=1)
     image_hosts: tuple[str, ...] = ()
     read_keys: tuple[Digest, ...] = ()
     write_keys: tuple[Digest, ...] = ()
     requests_per_minute: int = Field(default=0, ge=0)
     cors_origins: tuple[str, ...] = ()
+    log_format: Literal["text", "json"] = "text"
     examples_dir: Path | None = None

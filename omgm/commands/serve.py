@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from pathlib import Path
@@ -32,19 +33,32 @@ def run(args: argparse.Namespace) -> None:
     from PIL import Image
 
     from omgm.parts import build_generator, open_retriever
+    from retriever.image_cache import ImageCache
     from retriever.types import Query
     from serving.app import create_app
+    from serving.logs import log_json
 
     settings = profile.serving
     if args.examples is not None:
         settings = settings.model_copy(update={"examples_dir": args.examples})
-    retriever = open_retriever(profile, args.index)
-    app = create_app(retriever, build_generator(profile), settings)
+    cache = ImageCache(settings.cache_mib * 2**20)
+    retriever = open_retriever(profile, args.index, cache=cache if settings.cache_mib else None)
+    app = create_app(retriever, build_generator(profile), settings, cache)
     retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
     host = f"[{args.host}]" if ":" in args.host else args.host
     warn_if_open(args.host, settings)
     print(f"Serving {args.index} at http://{host}:{args.port}/ (Ctrl-C stops it)", flush=True)
-    uvicorn.run(app, host=args.host, port=args.port, log_level="info" if args.verbose else "warning")
+    if settings.log_format == "json":
+        log_json()
+    uvicorn.run(
+        app,
+        host=args.host,
+        port=args.port,
+        log_config=None if settings.log_format == "json" else uvicorn.config.LOGGING_CONFIG,
+        log_level="info" if args.verbose else "warning",
+        access_log=settings.log_format == "text",  # the service writes its own
+        timeout_graceful_shutdown=math.ceil(settings.timeout_s),  # after SIGTERM, what runs is finished
+    )
 
 
 def warn_if_open(host: str, settings: ServingSettings) -> None:

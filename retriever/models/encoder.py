@@ -14,6 +14,7 @@ from torch.nn import functional
 from transformers import AutoModel, AutoTokenizer, CLIPTokenizer
 
 from retriever.files import apply_umask
+from retriever.image_cache import ImageCache
 from retriever.models import small_clip  # noqa: F401  registers the embedded profile's model type
 from retriever.models.eva_weights import load_eva_clip
 from retriever.models.folder import folder_fingerprint
@@ -54,6 +55,9 @@ class ClipEncoder(Published):
             averages their vectors, weighted by their number of tokens.
         fixed_length: Pads every text to `max_tokens` and passes no mask, as SigLIP needs it.
         folder: Where the model was loaded from.
+
+    Attributes:
+        cache: Keeps images' vectors, if it is set.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class ClipEncoder(Published):
         self.long_texts = long_texts
         self.fixed_length = fixed_length
         self.folder = folder
+        self.cache: ImageCache | None = None
         self._image_vectors: Forward = lambda pixels: _unit(self.model.get_image_features(pixels))
 
     @classmethod
@@ -178,8 +183,11 @@ class ClipEncoder(Published):
         for start in range(0, len(images), self.batch_size):
             # A GPU still works on one batch while the CPU prepares the next.
             part = images[start : start + self.batch_size]
-            parts.append(self._image_vectors(self.pixels.to_device(part, self.model.device, self.model.dtype)))
+            parts.append(self.cache.rows("step1", part, self._encoded) if self.cache else self._encoded(part))
         return torch.cat(parts)
+
+    def _encoded(self, images: Sequence[Image.Image]) -> Tensor:
+        return self._image_vectors(self.pixels.to_device(images, self.model.device, self.model.dtype))
 
     def use_cuda_graphs(self) -> None:
         """Runs the image tower as CUDA graphs, captured at the first batch of each size."""

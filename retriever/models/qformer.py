@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer, Blip2QFormerConfig, Blip2QFormerModel, PreTrainedTokenizerBase
 from transformers.models.blip_2.modeling_blip_2 import Blip2TextEmbeddings
 
+from retriever.image_cache import ImageCache
 from retriever.models.folder import folder_fingerprint
 from retriever.models.graphs import Forward, graphed
 from retriever.models.pixels import PixelPreparation
@@ -42,6 +43,9 @@ class QFormerFusion(Published, nn.Module):
         vision_norm_eps: Epsilon of the norm between tower and Q-Former.
         centered: Subtract from each of the fused tokens its mean over training data, `token_mean`: what all images and
             texts share in a token would otherwise dominate every cosine.
+
+    Attributes:
+        cache: Keeps what the image tower returns, if it is set.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class QFormerFusion(Published, nn.Module):
         self.max_text_tokens = max_text_tokens
         self.fingerprint = fingerprint
         self.batch_size = batch_size
+        self.cache: ImageCache | None = None
         self._graphed_features: Forward | None = None
         self.vision_norm = nn.LayerNorm(config.encoder_hidden_size, vision_norm_eps)
         self.query_tokens = nn.Parameter(torch.randn(1, queries, config.hidden_size) * config.initializer_range)
@@ -269,6 +274,11 @@ class QFormerFusion(Published, nn.Module):
         )
 
     def _features(self, images: Sequence[Image.Image]) -> Tensor:
+        return (
+            self.cache.rows("step2", images, self._computed_features) if self.cache else self._computed_features(images)
+        )
+
+    def _computed_features(self, images: Sequence[Image.Image]) -> Tensor:
         queries = self.query_tokens
         forward = self._graphed_features or self.vision_features
         return forward(self.pixels.to_device(images, queries.device, queries.dtype))

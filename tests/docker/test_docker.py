@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import tomllib
 from typing import Any
 
 import pytest
+from prometheus_client import Metric
 
 from omgm.__main__ import parser
 from omgm.profile import load_profile
+from retriever.image_cache import ImageCache
+from serving.admission import Admission
+from serving.metrics import Metrics
+from serving.settings import ServingSettings
 from tests.paths import ROOT
 
 yaml = pytest.importorskip("yaml")
@@ -43,16 +49,20 @@ def test_every_variable_is_in_the_example() -> None:
 def test_services(settings: dict[str, str]) -> None:
     loaded = compose(settings)
     services = loaded["services"]
-    assert set(services) == {"generator", "service", "summarizer", "build-index"}
+    monitoring = {name for name, service in services.items() if service.get("profiles") == ["monitoring"]}
+    assert monitoring == {"prometheus", "grafana"}
+    assert set(services) == {"generator", "service", "summarizer", "build-index"} | monitoring
     assert {name for name, service in services.items() if "profiles" not in service} == {"generator", "service"}
     for name, service in services.items():
-        [device] = service["deploy"]["resources"]["reservations"]["devices"]
-        assert device == {"driver": "nvidia", "capabilities": ["gpu"], "device_ids": ["0"]}, name
+        if name not in monitoring:
+            [device] = service["deploy"]["resources"]["reservations"]["devices"]
+            assert device == {"driver": "nvidia", "capabilities": ["gpu"], "device_ids": ["0"]}, name
         for needed in service.get("depends_on", {}):
             assert "healthcheck" in services[needed]
         for volume in service["volumes"]:
             source = volume.split(":")[0]
             assert source in loaded["volumes"] or source.startswith(("/", ".")), volume
+            assert not source.startswith("./") or (DOCKER / source).is_file(), volume
     assert services["service"]["ports"] == ["127.0.0.1:8000:8000"]
     assert services["service"]["volumes"][1].endswith(":/index:ro")
 
@@ -77,6 +87,29 @@ def test_versions() -> None:
     assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.M) == ["python:3.12.12-slim-bookworm", "base", "base"]
     [wanted] = re.findall(r"^ARG EXTRAS=(\S+)", DOCKERFILE, re.M)
     assert set(wanted.split(",")) <= set(extras)
+
+
+def test_the_dashboard_shows_what_the_service_counts() -> None:
+    """Prometheus asks the service at the port it listens to, and Grafana asks Prometheus by the name it has there."""
+    services = compose({})["services"]
+    asked = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"][0]["static_configs"][0]["targets"]
+    assert asked == ["service:8000"] and services["service"]["ports"][0].endswith(":8000")
+    [source] = yaml.safe_load((DOCKER / "grafana" / "datasource.yml").read_text())["datasources"]
+    dashboard = json.loads((DOCKER / "grafana" / "omgm.json").read_text())
+    provider = yaml.safe_load((DOCKER / "grafana" / "dashboards.yml").read_text())["providers"][0]
+    mounted = [volume.split(":")[1] for volume in services["grafana"]["volumes"]]
+    assert f"{provider['options']['path']}/omgm.json" in mounted
+    targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
+    assert {target["datasource"]["uid"] for target in targets} == {source["uid"]}
+    metrics = Metrics(Admission(ServingSettings()), ImageCache(0))
+    known = {name for family in metrics.registry.collect() for name in sample_names(family)}
+    used = {name for target in targets for name in re.findall(r"(?:omgm|process)_\w+", target["expr"])}
+    assert used - known == set()
+
+
+def sample_names(family: Metric) -> list[str]:
+    ends = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
+    return [family.name + end for end in ends]
 
 
 def test_the_images_hold_what_they_need() -> None:

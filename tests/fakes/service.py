@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import uvicorn
 from starlette.applications import Starlette
 
 from retriever.protocols import Generator
 from serving.app import create_app
 from serving.settings import ServingSettings
+from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.world import FakeGenerator, FakeIndex, FakeRetriever, write_images
+
+SMALL = ServingSettings(max_batch=1, max_queue=1)
+"""Limits of a service that is full with one request running and one waiting."""
 
 
 class World:
@@ -57,3 +64,36 @@ def listening(app: Starlette) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(15)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def body(question: str = "When was the treaty?") -> bytes:
+    return json.dumps({"image": data_uri(image_bytes("red")), "question": question}).encode()
+
+
+def post(url: str, question: str = "When was the treaty?") -> httpx.Response:
+    headers = {"Content-Type": "application/json"}
+    return httpx.post(
+        f"{url}/answer", content=body(question), headers=headers, timeout=20, trust_env=False, verify=False
+    )
+
+
+@contextmanager
+def full(world: World) -> Iterator[list[Future[httpx.Response]]]:
+    """Keeps one request running and one waiting."""
+    world.retriever.gate.clear()
+    with ThreadPoolExecutor(2) as pool:
+        held = [pool.submit(post, world.url, "running")]
+        wait_until(lambda: len(world.retriever.batches) == 1)
+        held.append(pool.submit(post, world.url, "waiting"))
+        wait_until(lambda: httpx.get(f"{world.url}/health/ready", verify=False).json()["waiting"] == 1)
+        try:
+            yield held
+        finally:
+            world.retriever.gate.set()

@@ -477,7 +477,7 @@ def test_a_full_service_turns_away_and_forgets_who_left(tmp_path: Path) -> None:
             wait_for(waiting=1, batches=1)
             response = ask(client, question="too many")
             assert fault(response) == (429, "queue_full", None)
-            assert response.headers["retry-after"] == "1"
+            assert int(response.headers["retry-after"]) >= 1
             world.retriever.gate.set()
             assert [running.result().status_code, waiting.result().status_code] == [200, 200]
         assert world.retriever.batches == [["running"], ["patient"]]

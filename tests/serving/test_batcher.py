@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from retriever.image_cache import ImageCache
 from retriever.types import Candidate, Query, RetrievalResult
-from serving.batcher import Batcher
+from serving.admission import Admission
+from serving.batcher import Batcher, Retrieve
 from serving.errors import ApiError
+from serving.metrics import Metrics
 from serving.settings import ServingSettings
 
 
@@ -40,11 +44,15 @@ def query(name: str, width: int = 1, question: str = "?") -> Query:
     return Query(Image.new("RGB", (width, 1)), question, name)
 
 
+def batcher_of(retrieve: Retrieve, settings: ServingSettings) -> Batcher:
+    admission = Admission(settings)
+    return Batcher(retrieve, settings, admission, Metrics(admission, ImageCache(0)))
+
+
 @asynccontextmanager
-async def running(
-    retrieve: Callable[[Sequence[Query]], list[RetrievalResult]], **settings: Any
-) -> AsyncIterator[Batcher]:
-    batcher = Batcher(retrieve, ServingSettings(**{"timeout_s": 5, **settings}))
+async def running(retrieve: Retrieve, **settings: Any) -> AsyncIterator[Batcher]:
+    chosen = ServingSettings(**{"timeout_s": 5, **settings})
+    batcher = batcher_of(retrieve, chosen)
     await batcher.start()
     try:
         yield batcher
@@ -119,22 +127,36 @@ def test_a_missing_result_is_an_error() -> None:
     run(test)
 
 
-def test_a_full_queue_turns_away() -> None:
+def test_a_query_whose_time_is_over_costs_nothing() -> None:
     async def test() -> None:
         widths = Widths()
         widths.gate.clear()
-        async with running(widths, max_batch=1, max_queue=2) as batcher:
-            tasks = [asyncio.create_task(batcher.submit(query("q0")))]
+        async with running(widths) as batcher:
+            first = asyncio.create_task(batcher.submit(query("first")))
             await until(widths.began.is_set)
-            tasks += [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in (1, 2)]
-            await until(lambda: batcher.waiting == 2)
-            with pytest.raises(ApiError) as caught:
-                await batcher.submit(query("q3"))
-            assert (caught.value.status, caught.value.code) == (429, "queue_full")
-            assert caught.value.headers == {"Retry-After": "1"}
-            assert batcher.problem() is None
+            soon = time.monotonic() + 0.01
+            late = asyncio.create_task(batcher.submit(query("late"), soon))
+            patient = asyncio.create_task(batcher.submit(query("patient"), soon + 60))
+            await until(lambda: batcher.waiting == 2 and time.monotonic() > soon)
             widths.gate.set()
-            assert len(await asyncio.gather(*tasks)) == 3
+            results = await asyncio.gather(first, late, patient, return_exceptions=True)
+        assert [(r.status, r.code) for r in results if isinstance(r, ApiError)] == [(504, "timeout")]
+        assert widths.batches == [["first"], ["patient"]]
+
+    run(test)
+
+
+def test_the_worker_takes_its_next_batch_without_the_event_loop() -> None:
+    async def test() -> None:
+        widths = Widths()
+        async with running(widths, max_batch=1) as batcher:
+            tasks = [asyncio.ensure_future(batcher.submit(query(f"q{i}"))) for i in range(3)]
+            await asyncio.sleep(0)  # all are queued
+            deadline = time.monotonic() + 5
+            while len(widths.batches) < 3 and time.monotonic() < deadline:
+                time.sleep(0.005)  # the event loop does nothing
+            assert widths.batches == [["q0"], ["q1"], ["q2"]]
+            await asyncio.gather(*tasks)
 
     run(test)
 
@@ -219,7 +241,7 @@ def test_stopping_finishes_what_waits() -> None:
 
 def test_not_started() -> None:
     async def test() -> None:
-        batcher = Batcher(Widths(), ServingSettings())
+        batcher = batcher_of(Widths(), ServingSettings())
         assert batcher.problem() == "the batch worker has not started"
         await batcher.stop()
 

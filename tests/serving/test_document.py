@@ -23,6 +23,8 @@ def table(title: str) -> list[list[str]]:
 
 
 def written(value: Any) -> str:
+    if isinstance(value, str):
+        return f"`{value}`"
     return "none" if value is None else "`[]`" if value == () else json.dumps(value)
 
 

@@ -1,0 +1,250 @@
+"""Loads the service from a second process and compares it with its own pipeline; `make bench-load`.
+
+    python benchmarks/load.py --index INDEX --queries test.csv --query-images queries --out load.json
+
+Three processes take turns while the others idle: the service, the same service with batches of one, and the bare
+pipeline (decode, retrieve, generate; no HTTP). First the capacity of each, with as many callers as fill two batches,
+and the latency of one request at a time; both in turns, so that whatever else the machine does affects all alike. Then
+open loops of Poisson arrivals (`open_loop.py`) on the service at multiples of its capacity.
+
+The client shares the machine's cores with the service: a capacity is one of this machine with its client.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.open_loop import arrival_times, closed_loop, figures_of, open_loop, request_bytes
+from evaluation.datasets import find_query_image, load
+from omgm.commands.demo import omgm, wait_until_ready
+from retriever.files import write_whole
+
+START_SECONDS = 600.0
+"""How long a service may take to start on a busy machine."""
+Address = tuple[str, int]
+Asked = list[tuple[bytes, str]]
+"""Images and questions."""
+
+
+def read_questions(args: argparse.Namespace) -> Asked:
+    """Returns the images, as bytes, and their questions; each image once."""
+    paths: dict[Path, str] = {}
+    for question in load(args.dataset, args.queries):
+        path = find_query_image(args.query_images, question.image_id)
+        if path is not None:
+            paths.setdefault(path, question.question)
+    if not paths:
+        raise ValueError(f"{args.query_images}: has none of the questions' images")
+    return [(path.read_bytes(), question) for path, question in paths.items()]
+
+
+# The bare pipeline, in a process of its own
+
+
+def answer_turns(args: argparse.Namespace) -> None:
+    """For each line of standard input, a batch size and seconds, writes answers per second and ms per batch."""
+    from omgm.commands.serve import limit_threads
+    from omgm.profile import load_profile
+
+    profile = load_profile(args.profile, args.overrides)
+    limit_threads(profile.serving.model_threads)
+    from omgm.parts import build_generator, open_retriever
+    from retriever.evidence import best_evidence
+    from retriever.types import GenerationRequest, Query
+    from serving.images import decode_image
+
+    retriever, generator, asked = open_retriever(profile, args.index), build_generator(profile), read_questions(args)
+
+    async def answer(part: Asked) -> None:
+        queries = [Query(decode_image(image, profile.serving), question) for image, question in part]
+        for query, result in zip(queries, retriever.retrieve(queries), strict=True):
+            evidence = best_evidence(retriever.index, result.candidates)
+            await generator.generate([GenerationRequest(query.question, query.image, evidence, result.recognized)])
+
+    asyncio.run(answer(asked[:16]))
+    print("ready", flush=True)
+    for line in sys.stdin:
+        batch, seconds = json.loads(line)
+        began, times = time.perf_counter(), list[float]()
+        while (started := time.perf_counter()) < began + seconds:
+            first = len(times) * batch
+            asyncio.run(answer([asked[number % len(asked)] for number in range(first, first + batch)]))
+            times.append((time.perf_counter() - started) * 1000)
+        rate = batch * len(times) / (time.perf_counter() - began)
+        print(json.dumps([rate, statistics.median(times)]), flush=True)
+
+
+class BarePipeline:
+    """The process of `answer_turns`."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        paths = {"--index": args.index, "--queries": args.queries, "--query-images": args.query_images}
+        named = {"--profile": args.profile, "--dataset": args.dataset, **paths}
+        settings = [part for value in args.overrides for part in ("--set", value)]
+        given = [str(part) for pair in named.items() for part in pair]
+        command = [sys.executable, __file__, *given, *settings, "--bare"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._questions, self._answers = self._process.stdin, self._process.stdout
+
+    def wait_until_ready(self) -> None:
+        """Waits until the models are loaded.
+
+        Raises:
+            OSError: The process has ended.
+        """
+        if self._answers.readline() != "ready\n":
+            raise OSError("the bare pipeline did not start")
+
+    def run(self, batch: int, seconds: float) -> tuple[float, float]:
+        """Returns answers per second and milliseconds per batch."""
+        self._questions.write(json.dumps([batch, seconds]) + "\n")
+        self._questions.flush()
+        rate, ms = json.loads(self._answers.readline())
+        return rate, ms
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._questions.close()
+        self._process.wait()
+
+
+# The service
+
+
+@contextmanager
+def service(args: argparse.Namespace, *overrides: str) -> Iterator[tuple[subprocess.Popen[bytes], Address]]:
+    """Starts a service on a free port; yields its process and address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    chosen = ["serving.cache_mib=0", *args.overrides, *overrides]  # there are few images, and each counts as a new one
+    settings = [part for value in chosen for part in ("--set", value)]
+    command = omgm("serve", "--profile", args.profile, *settings, "--index", args.index, "--port", port)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        wait_until_ready(f"http://127.0.0.1:{port}", process, START_SECONDS)
+        yield process, ("127.0.0.1", port)
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+
+
+def peak_memory(process: subprocess.Popen[bytes], reset: bool = False) -> float | None:
+    """Returns the most memory in MiB that a process had since the last reset; `None` where Linux's /proc is missing."""
+    status = Path(f"/proc/{process.pid}/status")
+    if not status.is_file():
+        return None
+    if reset:
+        Path(f"/proc/{process.pid}/clear_refs").write_text("5")
+    peak = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+    return round(int(peak.split()[1]) / 1024, 1)
+
+
+def compare(args: argparse.Namespace, services: dict[str, Address], bare: BarePipeline, requests: list[bytes]) -> Any:
+    """Measures capacities and single requests in turns; returns the medians over the rounds."""
+    rates: dict[str, list[float]] = {}
+    singles: dict[str, list[float]] = {}
+    seconds = args.seconds / args.rounds
+    for _ in range(args.rounds):
+        for name, address in services.items():
+            rate, _ = asyncio.run(closed_loop(address, requests, seconds, 2 * args.batch))
+            rates.setdefault(name, []).append(rate)
+        rates.setdefault("bare", []).append(bare.run(args.batch, seconds)[0])
+        _, took = asyncio.run(closed_loop(services["service"], requests, seconds / 2, 1))
+        singles.setdefault("service", []).append(statistics.median(took) * 1000)
+        singles.setdefault("bare", []).append(bare.run(1, seconds / 2)[1])
+    rate_of = {name: statistics.median(values) for name, values in rates.items()}
+    single = {name: statistics.median(values) for name, values in singles.items()}
+    return {
+        "answers_per_s": {name: round(rate, 2) for name, rate in rate_of.items()},
+        "batching_gain": round(rate_of["service"] / rate_of["unbatched"], 3),
+        "service_against_bare": round(rate_of["service"] / rate_of["bare"], 3),
+        "single_ms": {name: round(ms, 2) for name, ms in single.items()},
+        "single_added_ms": round(single["service"] - single["bare"], 2),
+    }
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """Runs everything; returns the report."""
+    asked = read_questions(args)
+    requests = [request_bytes("/answer", image, question, "127.0.0.1") for image, question in asked]
+    with ExitStack() as stack:
+        bare = BarePipeline(args)
+        stack.callback(bare.close)
+        bare.wait_until_ready()
+        process, address = stack.enter_context(service(args))
+        _, unbatched = stack.enter_context(service(args, "serving.max_batch=1", "serving.max_wait_s=60"))
+        asyncio.run(closed_loop(address, requests, 1.0, 2 * args.batch))
+        compared = compare(args, {"service": address, "unbatched": unbatched}, bare, requests)
+        capacity = args.capacity or compared["answers_per_s"]["service"]
+        loads = []
+        for factor in args.factors:
+            peak_memory(process, reset=True)
+            times = arrival_times(factor * capacity, args.seconds, args.seed, args.uniform)
+            replies = asyncio.run(open_loop(address, requests, times))
+            figures = {"factor": factor, **figures_of(replies, args.seconds, capacity)}
+            loads.append(figures | {"peak_memory_mib": peak_memory(process)})
+            print(json.dumps(loads[-1]), flush=True)
+    by_factor = {load["factor"]: load["latency_ms"]["p99"] for load in loads}
+    for load_figures in loads:
+        calm, p99 = by_factor.get(0.8), load_figures["latency_ms"]["p99"]
+        load_figures["p99_against_0.8"] = round(p99 / calm, 3) if calm and p99 else None
+    return {
+        "profile": args.profile,
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "seconds": args.seconds,
+        "seed": args.seed,
+        "arrivals": "uniform" if args.uniform else "poisson",
+        "images": len(asked),
+        "image_bytes": round(statistics.median(len(image) for image, _ in asked)),
+        "capacity_per_s": capacity,
+        **compared,
+        "loads": loads,
+    }
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", default="embedded")
+    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--index", type=Path, required=True)
+    parser.add_argument("--dataset", default="evqa")
+    parser.add_argument("--queries", type=Path, required=True)
+    parser.add_argument("--query-images", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each load (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=6, help="turns of the comparison (%(default)s)")
+    parser.add_argument("--factors", type=float, nargs="*", default=[0.5, 0.8, 1.0, 2.0, 10.0])
+    parser.add_argument("--capacity", type=float, help="answers per second, in place of the measured ones")
+    parser.add_argument("--batch", type=int, default=16, help="the service's serving.max_batch (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--uniform", action="store_true", help="arrivals at even intervals, not a Poisson process")
+    parser.add_argument("--out", type=Path, default=Path("load.json"))
+    parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    if args.bare:
+        answer_turns(args)
+        return
+    report = measure(args)
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(args.out, json.dumps(report, indent=1).encode())
+    print(json.dumps({key: value for key, value in report.items() if key != "loads"}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

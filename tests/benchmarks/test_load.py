@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+from itertools import pairwise
+from pathlib import Path
+
+import httpx
+import pytest
+
+from benchmarks.open_loop import Reply, arrival_times, closed_loop, exchange, figures_of, open_loop, request_bytes
+from tests.fakes.images import image_bytes
+from tests.fakes.service import SMALL, full, served
+
+RED = request_bytes("/answer", image_bytes("red"), "When was the treaty?", "127.0.0.1")
+
+
+def address_of(url: str) -> tuple[str, int]:
+    return "127.0.0.1", httpx.URL(url).port or 80
+
+
+def test_arrivals_are_fixed_beforehand() -> None:
+    assert arrival_times(4, 1.5, seed=0, uniform=True) == [0, 0.25, 0.5, 0.75, 1.0, 1.25]
+    times = arrival_times(100, 50, seed=3)
+    assert times == arrival_times(100, 50, seed=3) != arrival_times(100, 50, seed=4)
+    assert times == sorted(times) and times[-1] < 50
+    assert abs(len(times) - 5000) < 4 * 5000**0.5  # of a Poisson process, the variance is the mean
+    gaps = [b - a for a, b in pairwise(times)]
+    assert sum(gap > 0.01 for gap in gaps) / len(gaps) == pytest.approx(0.368, abs=0.03)  # exp(-1) exceed the mean
+
+
+def test_figures() -> None:
+    """At 100 ms, 200 ms ... 1000 ms answered, one refused after 5 ms and one connection reset."""
+    replies = [Reply(200, number, number / 10, 0.001) for number in range(1, 11)]
+    replies += [Reply(429, 2.0, 0.005, 0.001), Reply("ConnectionResetError", 2.0, 0.1, 0.001)]
+    found = figures_of(replies, seconds=8.0, capacity=2.0)
+    assert (found["requests"], found["answered"], found["refused"]) == (12, 10, 1)
+    assert found["answered_per_s"] == 1.0  # the last one came after 10 s, 2 s after the load had ended
+    assert found["share_of_capacity"] == 0.5
+    assert found["errors"] == {"ConnectionResetError": 1}
+    assert found["latency_ms"] == {"p50": 550.0, "p95": 955.0, "p99": 991.0}
+    assert found["refusal_ms"]["p50"] == 5.0 and found["client_lag_ms"]["p99"] == 1.0
+
+
+def test_both_loops_ask_a_real_service(tmp_path: Path) -> None:
+    with served(tmp_path) as world:
+        replies = asyncio.run(open_loop(address_of(world.url), [RED], [0, 0.01, 0.02]))
+        assert [reply.outcome for reply in replies] == [200] * 3
+        assert all(reply.ended >= reply.seconds >= reply.lag >= 0 for reply in replies)
+        rate, took = asyncio.run(closed_loop(address_of(world.url), [RED], 0.2, 4))
+        assert rate > 0 and len(took) >= 4
+        assert len(world.retriever.asked) == 3 + len(took)
+
+
+def test_refusals_and_errors_are_told_apart(tmp_path: Path) -> None:
+    with served(tmp_path, SMALL) as world, full(world):
+        assert asyncio.run(exchange(address_of(world.url), RED)) == 429
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        assert asyncio.run(exchange(unused.getsockname(), RED)) == "ConnectionRefusedError"

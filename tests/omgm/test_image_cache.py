@@ -1,0 +1,39 @@
+"""The embedded profile's models with a cache find what they find without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from omgm.parts import open_retriever
+from omgm.profile import load_profile
+from retriever.image_cache import CONTENT, ImageCache
+from retriever.types import Query, RetrievalResult
+
+
+def scores(results: list[RetrievalResult]) -> list[tuple[int, float | None, float | None]]:
+    return [(c.row, c.sim_c, c.sim_m) for result in results for c in result.candidates]
+
+
+def test_questions_about_one_image_share_its_encoding(example_folder: Path) -> None:
+    cache = ImageCache(2**24)
+    profile = load_profile("embedded")
+    plain = open_retriever(profile, example_folder / "index")
+    caching = open_retriever(profile, example_folder / "index", cache=cache)
+
+    def photo(name: str) -> Image.Image:
+        image = Image.open(example_folder / "queries" / name).convert("RGB")
+        image.info[CONTENT] = name
+        return image
+
+    asked = [("jp_0.jpg", "What is the capital?"), ("fr_0.jpg", "Who lives here?"), ("jp_0.jpg", "How large is it?")]
+    queries = [Query(photo(name), question) for name, question in asked]
+    expected = scores(plain.retrieve(queries))
+    for _ in range(2):  # the second time, nothing is computed of an image
+        found = scores(caching.retrieve(queries))
+        assert [row for row, _, _ in found] == [row for row, _, _ in expected]
+        for (_, *some), (_, *others) in zip(found, expected, strict=True):
+            assert some == pytest.approx(others, abs=1e-4)
+    assert cache.counts == {(s, r): 2 for s in ("step1", "step2") for r in ("hit", "miss")}

@@ -1,0 +1,181 @@
+"""Who is let in, with a clock that stands still unless it is set: every estimate can be worked out by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from serving.admission import Admission, Ticket
+from serving.errors import ApiError
+from serving.settings import ServingSettings
+
+
+class Door:
+    """An admission with a clock of its own."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.now = 100.0
+        chosen = {"max_batch": 2, "max_wait_s": 1.0, "timeout_s": 30.0, "decode_threads": 2, **settings}
+        self.admission = Admission(ServingSettings(**chosen), lambda: self.now)
+
+    def run_batch(self, size: int, seconds: float) -> None:
+        self.admission.batch_started(size)
+        self.now += seconds
+        self.admission.batch_ended(seconds)
+
+    def enter(self, count: int) -> list[Ticket]:
+        """Lets requests in whose uploads are complete at once."""
+        tickets = [self.admission.enter() for _ in range(count)]
+        for ticket in tickets:
+            self.admission.uploaded(ticket)
+        return tickets
+
+    def refusal(self) -> tuple[int, str, str]:
+        error = self.admission.refusal()
+        assert error is not None
+        return error.status, error.code, error.headers["Retry-After"]
+
+
+def test_the_estimate_is_the_median_of_seconds_per_query() -> None:
+    door = Door(max_batch=8)
+    assert door.admission.seconds_per_query() == 0
+    door.run_batch(1, 0.5)
+    assert door.admission.seconds_per_query() == 0.5
+    door.run_batch(8, 0.8)
+    door.run_batch(4, 0.8)
+    assert door.admission.seconds_per_query() == pytest.approx(0.2)  # of 0.5, 0.1 and 0.2
+    door.run_batch(4, 400)  # one that was interrupted changes little
+    assert door.admission.seconds_per_query() == pytest.approx(0.35)  # between 0.2 and 0.5
+    for _ in range(15):
+        door.run_batch(8, 0.8)
+    assert door.admission.seconds_per_query() == pytest.approx(0.1)  # the rest is forgotten
+
+
+def test_the_wait_counts_all_that_is_ahead() -> None:
+    door = Door(max_wait_s=10.0)
+    door.run_batch(2, 1.0)  # 0.5 s per query
+    running = door.enter(2)
+    door.admission.batch_started(2)
+    door.enter(3)
+    door.admission.enter()  # still uploading
+    assert door.admission.inside == 6
+    assert door.admission.wait() == pytest.approx(3.0)
+    door.now += 0.75
+    assert door.admission.wait() == pytest.approx(2.25)
+    door.admission.batch_ended(1.0)
+    for ticket in running:
+        door.admission.leave(ticket)
+    assert door.admission.wait() == pytest.approx(2.0)
+
+
+def test_who_would_wait_too_long_is_told_when_to_come_back() -> None:
+    door = Door(max_wait_s=1.0)
+    door.run_batch(2, 1.0)  # 0.5 s per query
+    door.enter(2)
+    assert door.admission.refusal() is None  # would wait for 1 s
+    door.enter(2)  # two full batches are let in whatever the estimate
+    assert door.refusal() == (429, "queue_full", "1")  # would wait for 2 s
+    with pytest.raises(ApiError):
+        door.admission.enter()
+    assert door.admission.inside == 4
+
+
+def test_retry_after_comes_from_the_measured_rate() -> None:
+    door = Door(max_wait_s=1.0)
+    door.run_batch(2, 10.0)  # 5 s per query
+    door.enter(4)
+    assert door.refusal() == (429, "queue_full", "19")  # 20 s of work, of which 1 s may be waited
+
+
+def test_two_full_batches_are_always_let_in() -> None:
+    door = Door(max_wait_s=0.0, max_batch=16)
+    door.run_batch(16, 100.0)
+    door.enter(32)
+    assert door.refusal()[0] == 429
+
+
+def test_a_batch_that_takes_unusually_long_counts_before_it_ends() -> None:
+    door = Door(max_wait_s=1.0)
+    door.run_batch(2, 0.02)
+    door.enter(4)
+    door.admission.batch_started(2)
+    assert door.admission.refusal() is None
+    door.now += 60.0
+    assert door.refusal()[0] == 429
+
+
+def test_decoding_may_be_what_takes_longest() -> None:
+    door = Door()
+    door.run_batch(2, 0.02)
+    door.admission.decoded(1.0)  # by one of two threads
+    assert door.admission.seconds_per_query() == 0.5
+
+
+def test_memory_bounds_what_waits() -> None:
+    door = Door(max_queue=3)
+    door.enter(1)
+    door.admission.batch_started(1)
+    tickets = door.enter(3)
+    assert door.refusal()[:2] == (429, "queue_full")
+    door.admission.leave(tickets[0])
+    door.admission.leave(tickets[0])  # once more changes nothing
+    assert door.admission.inside == 3
+    assert door.admission.refusal() is None
+
+
+def test_a_slow_upload_holds_no_place() -> None:
+    door = Door(max_wait_s=1.0)
+    door.run_batch(2, 1.0)
+    slow = [door.admission.enter() for _ in range(4)]
+    assert door.refusal()[0] == 429
+    door.now += 1.5
+    assert door.admission.inside == 0
+    door.admission.uploaded(slow[0])  # complete at last: let in again, since there is time
+    assert door.admission.inside == 1
+    door.enter(3)
+    with pytest.raises(ApiError) as caught:
+        door.admission.uploaded(slow[1])
+    assert caught.value.status == 429
+    assert door.admission.inside == 4
+
+
+def test_of_too_many_slow_uploads_the_oldest_end() -> None:
+    async def test() -> None:
+        door = Door(max_queue=2)
+        ended: list[int] = []
+
+        async def upload(number: int) -> None:
+            ticket = door.admission.enter()
+            try:
+                async with asyncio.timeout(60) as ticket.limit:
+                    await asyncio.sleep(30)
+            except TimeoutError:
+                ended.append(number)
+            finally:
+                door.admission.leave(ticket)
+
+        tasks = []
+        for number in range(4):
+            tasks.append(asyncio.create_task(upload(number)))
+            await asyncio.sleep(0)
+            door.now += 1.5
+        assert door.admission.inside == 0
+        await asyncio.gather(*tasks[:2])
+        assert sorted(ended) == [0, 1]
+        for task in tasks[2:]:
+            task.cancel()
+
+    asyncio.run(asyncio.wait_for(test(), 10))
+
+
+def test_a_slow_generator_turns_away_what_it_cannot_answer_in_time() -> None:
+    door = Door(timeout_s=30.0, max_batch=2)
+    with door.admission.answering(), door.admission.answering():
+        door.now += 40.0
+    assert door.admission.refusal() is None  # nobody is being answered: the next may be faster
+    with door.admission.answering():
+        assert door.admission.refusal() is None
+        with door.admission.answering():
+            assert door.refusal() == (429, "queue_full", "20")  # one of two answers every 20 s

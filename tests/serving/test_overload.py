@@ -1,0 +1,127 @@
+"""More requests than there is time for, on a real server."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from serving import admission
+from serving.settings import ServingSettings
+from tests.fakes.service import SMALL, body, full, post, served, wait_until
+
+
+@contextmanager
+def connection(url: str, length: int, path: str = "/answer", close: bool = False) -> Iterator[socket.socket]:
+    """A connection that has sent the headers of a request, and nothing of its body."""
+    address = httpx.URL(url)
+    with socket.create_connection((address.host, address.port or 80), timeout=10) as sock:
+        headers = f"Host: test\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n"
+        headers += "Connection: close\r\n" if close else ""
+        head = f"POST {path} HTTP/1.1\r\n{headers}\r\n"
+        sock.sendall(head.encode())
+        yield sock
+
+
+def response_of(sock: socket.socket) -> tuple[str, bytes]:
+    """The head of a response, in lower case, and its body."""
+    with sock.makefile("rb") as file:
+        head = "".join(iter(lambda: file.readline().decode().lower().replace("\r\n", "\n"), "\n"))
+        found = re.search("^content-length: ([0-9]+)$", head, re.MULTILINE)
+        return head, file.read(int(found[1])) if found else b""
+
+
+def status_of(sock: socket.socket) -> int:
+    return int(response_of(sock)[0].split()[1])
+
+
+@pytest.mark.parametrize("path", ["/answer", "/retrieve", "/v1/chat/completions"])
+def test_a_full_service_refuses_before_the_body(tmp_path: Path, path: str) -> None:
+    with served(tmp_path, SMALL) as world, full(world) as held:
+        with connection(world.url, 5_000_000, path) as sock:
+            head, text = response_of(sock)
+            assert head.startswith("http/1.1 429 ")
+            assert re.search("retry-after: [1-9]", head) and "x-request-id: " in head
+            assert json.loads(text)["error"]["code"] == "queue_full"
+            assert json.loads(text)["error"]["type"] == "rate_limit_error"
+        world.retriever.gate.set()
+        assert [future.result().status_code for future in held] == [200, 200]
+        assert world.retriever.batches == [["running"], ["waiting"]]
+
+
+def test_a_refused_connection_can_be_used_again(tmp_path: Path) -> None:
+    with served(tmp_path, SMALL) as world, httpx.Client(base_url=world.url, trust_env=False, timeout=20) as client:
+        headers = {"Content-Type": "application/json"}
+        with full(world) as held:
+            large = body() + b" " * 3_000_000
+            assert client.post("/answer", content=large, headers=headers).status_code == 429
+            world.retriever.gate.set()
+            assert [future.result().status_code for future in held] == [200, 200]
+            assert client.post("/answer", content=body(), headers=headers).status_code == 200
+
+
+def test_a_refusal_is_not_lost_when_the_connection_closes(tmp_path: Path) -> None:
+    """The client sends its body only once the answer has been written and the connection would be closed."""
+    with served(tmp_path, SMALL) as world, full(world), connection(world.url, 3_000_000, close=True) as sock:
+        assert status_of(sock) == 429
+        sock.sendall(b" " * 3_000_000)
+        assert sock.recv(65536) == b""  # closed, not reset
+
+
+def test_an_enormous_upload_is_cut_off(tmp_path: Path) -> None:
+    with served(tmp_path, SMALL) as world, full(world), connection(world.url, 10**10) as sock:
+        head, _ = response_of(sock)
+        assert head.startswith("http/1.1 429 ") and "connection: close\n" in head
+
+
+def test_a_slow_upload_holds_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "UPLOAD_GRACE_S", 0.1)
+    settings = ServingSettings(max_batch=1, max_queue=2)  # so two slow uploads are not too many
+    with served(tmp_path, settings) as world, connection(world.url, len(body())) as slow:
+        time.sleep(0.2)
+        with connection(world.url, len(body())) as other:
+            time.sleep(0.2)
+            assert post(world.url).status_code == 200
+            for sock in (slow, other):
+                sock.sendall(body())
+                assert status_of(sock) == 200
+
+
+def test_a_slow_upload_must_be_let_in_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "UPLOAD_GRACE_S", 0.1)
+    with served(tmp_path, SMALL) as world, connection(world.url, len(body("slow"))) as slow:
+        time.sleep(0.2)
+        with full(world) as held:
+            slow.sendall(body("slow"))
+            assert status_of(slow) == 429
+            world.retriever.gate.set()
+            assert [future.result().status_code for future in held] == [200, 200]
+        assert ["slow"] not in world.retriever.batches
+
+
+def test_an_upload_that_takes_too_long(tmp_path: Path) -> None:
+    settings = ServingSettings(upload_timeout_s=0.2)
+    with served(tmp_path, settings) as world, connection(world.url, 1000) as slow:
+        assert status_of(slow) == 408
+
+
+def test_many_callers_are_either_answered_or_refused(tmp_path: Path) -> None:
+    """Two full batches are let in even if none has ever been measured; nobody waits for nothing."""
+    settings = ServingSettings(max_batch=4, max_wait_s=0)
+    with served(tmp_path, settings) as world, ThreadPoolExecutor(40) as pool:
+        world.retriever.gate.clear()
+        calls = [pool.submit(post, world.url, f"question {number}") for number in range(40)]
+        wait_until(lambda: sum(call.done() for call in calls) >= 40 - 8)
+        world.retriever.gate.set()
+        statuses = [call.result().status_code for call in calls]
+    assert set(statuses) == {200, 429}
+    assert statuses.count(200) >= 8
+    assert sum(map(len, world.retriever.batches)) == statuses.count(200)
