@@ -22,6 +22,8 @@ from indexes.formats import (
 )
 from indexes.keys import write_keys
 from indexes.lines import Articles, Lines, offsets_path, save_offsets
+from indexes.live.layout import current_files
+from indexes.lock import LockedError, locked
 from indexes.manifest import (
     MANIFEST,
     Candidates,
@@ -72,6 +74,8 @@ def build_index(
 ) -> Index:
     """Builds the index of a knowledge base in `out` and opens it; a complete index of the same inputs is only opened.
 
+    Changes made to a complete index since (`indexes.live`) are kept, too, unless another one replaces it.
+
     Work in progress is kept in `out/.parts`. A build that was killed resumes there and ends with the same bytes as one
     that was not (given the same `batch_size`). `out` changes only at the end, the manifest last.
 
@@ -93,7 +97,8 @@ def build_index(
         progress: Whether to show progress bars.
 
     Raises:
-        ValueError: Bad input, a knowledge base without entities, or `out` holds something else and `overwrite` is off.
+        ValueError: Bad input, a knowledge base without entities, `out` holds something else and `overwrite` is off, or
+            another process builds or serves it (`LockedError`).
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
@@ -120,36 +125,41 @@ def build_index(
     index = _complete(out, inputs, source, encoder, fusion, overwrite)
     if index is not None:
         logger.info("%s is complete and built from the same inputs: nothing to do", out)
-        shutil.rmtree(out / PARTS, ignore_errors=True)
+        if (out / PARTS).exists():
+            with suppress(LockedError), locked(out, "builds it"):
+                shutil.rmtree(out / PARTS, ignore_errors=True)
         return index
-    parts = claim(out, inputs, overwrite)
-    if not (parts / MANIFEST).exists():  # else it was killed while it was published
-        articles = _read_articles(read_knowledge_base(kb, kb_format, drop_sections), kb, parts)
-        inputs = _with_images(inputs, articles, source)
-        claim(out, inputs, overwrite, keep=ARTICLE_FILES)
-        main_images = read_main_images(articles, source, parts, batch_size, progress)
-        log_problems(main_images)
-        summarize_all(articles, summarizer, parts / "summaries.jsonl", batch_size, progress=progress)
-        save_offsets(parts / "summaries.jsonl")
-        if candidates == "image" and not any(image.readable for image in main_images):
-            raise ValueError(f"{kb}: no entity has a readable main image, and candidates = 'image' needs them")
-        summaries = Lines(parts / "summaries.jsonl")
-        keys = write_keys(candidates, articles, summaries, main_images, source, encoder, parts, batch_size, progress)
-        save_search(parts / "entities.faiss", keys)
-        offsets = store_tokens(articles, main_images, source, fusion, codec, parts, batch_size, progress)
-        write_report(parts / "report.json", articles, main_images)
-        manifest = Manifest(
-            name=name or name_of(kb),
-            created_with=_created_with(),
-            inputs=inputs,
-            counts=_count(articles, main_images, keys.rows, offsets),
-            dimension=encoder.dimension,
-            token_shape=(0, 0) if fusion is None else fusion.token_shape,
-            thumbnails=hash_thumbnails(parts, range(len(articles))),
-            files=describe_files(parts),
-        )
-        write_whole(parts / MANIFEST, manifest.to_json())
-    publish(out)
+    with locked(out, "builds it"):
+        parts = claim(out, inputs, overwrite)
+        if not (parts / MANIFEST).exists():  # else it was killed while it was published
+            articles = _read_articles(read_knowledge_base(kb, kb_format, drop_sections), kb, parts)
+            inputs = _with_images(inputs, articles, source)
+            claim(out, inputs, overwrite, keep=ARTICLE_FILES)
+            main_images = read_main_images(articles, source, parts, batch_size, progress)
+            log_problems(main_images)
+            summarize_all(articles, summarizer, parts / "summaries.jsonl", batch_size, progress=progress)
+            save_offsets(parts / "summaries.jsonl")
+            if candidates == "image" and not any(image.readable for image in main_images):
+                raise ValueError(f"{kb}: no entity has a readable main image, and candidates = 'image' needs them")
+            summaries = Lines(parts / "summaries.jsonl")
+            keys = write_keys(
+                candidates, articles, summaries, main_images, source, encoder, parts, batch_size, progress
+            )
+            save_search(parts / "entities.faiss", keys)
+            offsets = store_tokens(articles, main_images, source, fusion, codec, parts, batch_size, progress)
+            write_report(parts / "report.json", articles, main_images)
+            manifest = Manifest(
+                name=name or name_of(kb),
+                created_with=_created_with(),
+                inputs=inputs,
+                counts=_count(articles, main_images, keys.rows, offsets),
+                dimension=encoder.dimension,
+                token_shape=(0, 0) if fusion is None else fusion.token_shape,
+                thumbnails=hash_thumbnails(parts, range(len(articles))),
+                files=describe_files(parts),
+            )
+            write_whole(parts / MANIFEST, manifest.to_json())
+        publish(out)
     return Index.open(out, encoder=encoder, fusion=fusion)
 
 
@@ -166,14 +176,16 @@ def _complete(
     Raises:
         ValueError: It is damaged or was built from other inputs, and `overwrite` is off.
     """
-    if not (out / MANIFEST).exists():
+    folder = current_files(out)
+    if not (folder / MANIFEST).exists():
         return None
     try:
-        found = read_manifest(out).inputs
+        found = read_manifest(folder).inputs
         check_inputs(found, inputs, f"{out} is an index")
-        index = Index.open(out, encoder=encoder, fusion=fusion, verify=overwrite)
-        articles = Articles(out / "entities.jsonl")  # the knowledge base's, since the inputs are the same
-        check_inputs(found, _with_images(inputs, articles, source), f"{out} is an index")
+        index = Index.open_files(folder, encoder=encoder, fusion=fusion, verify=overwrite)
+        if not index.manifest.changes:
+            articles = Articles(folder / "entities.jsonl")  # the knowledge base's, since the inputs are the same
+            check_inputs(found, _with_images(inputs, articles, source), f"{out} is an index")
     except ValueError as error:
         if not overwrite:
             raise
@@ -197,18 +209,12 @@ def _read_articles(entities: Iterator[Entity], kb: Path, parts: Path) -> Article
         articles = write_articles(entities, parts)
     except ValueError:
         if not offsets_path(parts / "entities.jsonl").exists():
-            _abandon(parts)
+            shutil.rmtree(parts)
         raise
     if not len(articles):
-        _abandon(parts)
+        shutil.rmtree(parts)
         raise ValueError(f"{kb}: holds no entity; is it the right file, and --kb-format right?")
     return articles
-
-
-def _abandon(parts: Path) -> None:
-    shutil.rmtree(parts)
-    with suppress(OSError):  # the folder held something before
-        parts.parent.rmdir()
 
 
 def _count(articles: Articles, main_images: MainImages, rows: IntArray, offsets: IntArray) -> Counts:

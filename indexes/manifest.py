@@ -102,6 +102,8 @@ class Manifest(_Model):
     token_shape: tuple[int, int]
     thumbnails: str
     files: dict[str, File]
+    changes: int = 0
+    """How many entities differ from what was built of the inputs; see `indexes.live`."""
 
     @property
     def key_length(self) -> int:

@@ -1,0 +1,440 @@
+"""An index that changes while it is read."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+
+from indexes.keys import IMAGE_WEIGHT
+from indexes.live import layout
+from indexes.live.changes import Addition, Change, Origin, from_bytes, to_bytes
+from indexes.live.compaction import write_generation
+from indexes.live.log import ChangeLog, read_log, sync_folder
+from indexes.live.thumbnails import Thumbnails
+from indexes.live.version import Entry, Version
+from indexes.lock import locked
+from indexes.store import Index
+from indexes.tokens import TokenStore
+from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.types import Entity, FloatArray, IntArray, StoredTokens
+
+logger = logging.getLogger(__name__)
+
+_SPREAD = 1 << 24
+"""Token rows per entity: the section tokens of the entity at row r begin at r * _SPREAD."""
+
+
+class LiveIndex(Index):
+    """The files of an index with the changes made since, readable by any number of threads while it changes.
+
+    A row is given to one entity and never to another while the process runs, so what was found stays readable. Results
+    of one `Version` are readable for as long as somebody holds it; files that a compaction has replaced are removed
+    when nobody does. Within `pinned` a thread sees one version, whatever changes meanwhile.
+
+    `folder` and `manifest` are those of the files; their counts do not include changes.
+
+    Args:
+        root: The index's folder.
+        base: The files of the current generation.
+        generation: Its number.
+        changes: Those made since, oldest first.
+    """
+
+    def __init__(self, root: Path, base: Index, generation: int, changes: Sequence[Change]) -> None:
+        self.root, self.folder, self.manifest = root, base.folder, base.manifest
+        self.image_weight, self.device = base.image_weight, base.device
+        self._generation = generation
+        self._writer: ExitStack | None = None  # holds the lock; `None` if the index is only read
+        self._log: ChangeLog | None = None
+        self._thumbnails = Thumbnails(root / layout.LIVE / "images")
+        self._changing, self._compacting = threading.Lock(), threading.Lock()
+        self._waiting: deque[_Waiting] = deque()
+        self._pinned = _Pinned()
+        self._next_row = len(base)
+        self._entries: weakref.WeakValueDictionary[int, Entry] = weakref.WeakValueDictionary()
+        self._bases: list[tuple[int, weakref.ref[Index]]] = [(0, weakref.ref(base))]
+        self._current = self._after(Version(base), changes)
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        *,
+        encoder: DualEncoder | None = None,
+        fusion: FusionEncoder | None = None,
+        device: str = "cpu",
+        image_weight: float = IMAGE_WEIGHT,
+        verify: bool = False,
+        write: bool = False,
+        doing: str = "changes it",
+    ) -> Self:
+        """Opens the index in `folder` with its changes.
+
+        Args:
+            folder: The folder that `build_index` wrote.
+            encoder: As in `Index.open`.
+            fusion: As in `Index.open`.
+            device: As in `Index.open`.
+            image_weight: As in `Index.open`.
+            verify: As in `Index.open`; the checksums of changes are always compared.
+            write: Whether it will be changed, which one process at a time may do; `close` lets others.
+            doing: What this process does with it, for the message that another one gets.
+
+        Raises:
+            ValueError: It is damaged or does not fit a model, or another process changes it (`LockedError`).
+            OSError: It will be changed, and the folder is read-only.
+        """
+        with ExitStack() as held:
+            if write:
+                layout.generation_of(folder)
+                held.enter_context(locked(folder, doing))
+                layout.remove_leftovers(folder)
+            while True:
+                generation = layout.generation_of(folder)
+                try:
+                    base = Index.open_files(
+                        layout.files_of(folder, generation),
+                        encoder=encoder,
+                        fusion=fusion,
+                        device=device,
+                        image_weight=image_weight,
+                        verify=verify,
+                    )
+                    changes = _read_changes(folder, base)
+                except (ValueError, OSError):
+                    if layout.generation_of(folder) == generation:
+                        raise
+                else:  # a compaction may have replaced the files meanwhile
+                    if layout.generation_of(folder) == generation:
+                        break
+            index = cls(folder, base, generation, changes)
+            if write:
+                index._continue_log()
+                index._writer = held.pop_all()
+            return index
+
+    @property
+    def writable(self) -> bool:
+        """Whether it was opened for changes and is not closed."""
+        return self._writer is not None
+
+    @property
+    def changes(self) -> int:
+        """How many entities differ from the files: changed, new and removed ones."""
+        return self._version.changes
+
+    @contextmanager
+    def pinned(self) -> Iterator[Version]:
+        """Yields the current version, which this thread searches until the end of the block."""
+        before = self._pinned.version
+        version = self._pinned.version = self._version
+        try:
+            yield version
+        finally:
+            self._pinned.version = before
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Makes changes: when it returns, they are on disk, and every later search sees them.
+
+        Changes that wait for each other are written together.
+
+        Raises:
+            OSError: They could not be written; none of them is made.
+            ValueError: The index is not open for changes, or an addition does not fit it.
+        """
+        for change in changes:
+            if isinstance(change, Addition):
+                change.check(self.manifest)
+        waiting = _Waiting(changes)
+        self._waiting.append(waiting)
+        with self._changing:
+            if waiting.open:
+                self._commit([self._waiting.popleft() for _ in range(len(self._waiting))])
+        if waiting.error is not None:
+            raise waiting.error
+
+    def compact(self) -> bool:
+        """Writes all changes so far into new files, which then replace the old ones; returns false if there are none.
+
+        Meanwhile the index answers and changes as before.
+
+        Raises:
+            ValueError: The index is not open for changes, or is damaged.
+            OSError: The files could not be written; the index is as before.
+        """
+        with self._compacting:
+            with self._changing:
+                log, version = self._open_log(), self._current
+                if not version.entries and not version.removed:
+                    return False
+                generation = self._generation = self._generation + 1
+                self._log = self._begin_log()
+                log.close()
+            target = layout.files_of(self.root, generation)
+            write_generation(version, target)
+            base = Index.open_files(target, device=self.device, image_weight=self.image_weight)
+            with self._changing:
+                before = layout.generation_of(self.root)
+                layout.set_generation(self.root, generation)
+                self._switch(version, base, before)
+                self._thumbnails.keep(entry.change.thumbnail for entry in self._current.entries.values())
+            for path in sorted((self.root / layout.LIVE).glob("??????.log")):
+                if int(path.stem) < generation:
+                    path.unlink()
+            return True
+
+    def close(self) -> None:
+        """Lets other processes change the index; a compaction that runs is waited for. It stays readable."""
+        with self._compacting, self._changing:
+            if self._log is not None:
+                self._log.close()
+            self._log = None
+            if self._writer is not None:
+                self._writer.close()
+            self._writer = None
+
+    def __len__(self) -> int:
+        """Returns the number of entities."""
+        return len(self._version)
+
+    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        """Returns scores and rows; see `Index.search`."""
+        return self._version.search(vectors, k)
+
+    def row_of(self, entity_id: str) -> int | None:
+        """Returns the row of an entity, or `None` if the index does not hold it."""
+        return self._version.row_of(entity_id)
+
+    def entity(self, row: int) -> Entity:
+        """Returns the article at `row`.
+
+        Raises:
+            IndexError: There is no such row, or nobody holds its version any more.
+        """
+        home, own = self._at(row)
+        return home.change.entity if isinstance(home, Entry) else home.entity(own)
+
+    def summary(self, row: int) -> str:
+        """Returns the summary of the article at `row`; raises as `entity`."""
+        home, own = self._at(row)
+        return home.change.summary if isinstance(home, Entry) else home.summary(own)
+
+    def image_path(self, row: int) -> Path | None:
+        """Returns the thumbnail of the main image, or `None` without one."""
+        try:
+            home, own = self._at(row)
+        except IndexError:
+            return None
+        return self._thumbnails.path(home.change.thumbnail) if isinstance(home, Entry) else home.image_path(own)
+
+    def section_rows(self, row: int) -> range:
+        """Returns the rows of an entity's section tokens; raises as `entity`."""
+        home, own = self._at(row)
+        count = len(home.change.tokens) if isinstance(home, Entry) else len(home.section_rows(own))
+        return range(row * _SPREAD, row * _SPREAD + count)
+
+    def gather(self, spans: Sequence[range]) -> StoredTokens:
+        """Returns the stored tokens of sections; each span is the `section_rows` of an entity."""
+        homes = [self._at(span.start // _SPREAD) if span else None for span in spans]
+        bases = list(dict.fromkeys(home[0] for home in homes if home and isinstance(home[0], Index)))
+        if len(bases) <= 1 and not any(home and isinstance(home[0], Entry) for home in homes):
+            base = bases[0] if bases else self._version.base
+            return base.gather([base.section_rows(home[1]) if home else range(0) for home in homes])
+        parts = [self._gathered(home[0], home[1]) for home in homes if home]
+        scales = [part.scales for part in parts if part.scales is not None]
+        counts = [len(span) for span in spans]
+        return StoredTokens(
+            torch.cat([part.values for part in parts]),
+            torch.cat(scales) if scales else None,
+            np.cumsum([0, *counts], dtype=np.int64)[:-1],
+        )
+
+    def tokens(self, rows: IntArray) -> torch.Tensor:
+        """Returns stored section tokens, decoded; see `Index.tokens`."""
+        parts = []
+        for row in np.asarray(rows, np.int64).tolist():
+            home, own = self._at(row // _SPREAD)
+            place = row % _SPREAD
+            if isinstance(home, Entry):
+                if place >= len(home.change.tokens):
+                    raise IndexError(f"token row {row}: entity {home.change.id!r} has {len(home.change.tokens)}")
+                parts.append(self._store(home).read(np.array([place], np.int64)))
+            else:
+                parts.append(home.tokens(np.array([home.section_rows(own)[place]], np.int64)))
+        return torch.cat(parts) if parts else self._version.base.tokens(np.empty(0, np.int64))
+
+    def save_pretrained(self, folder: str | Path, *, license: str | None = None) -> None:
+        """Copies the files of the index; see `Index.save_pretrained`.
+
+        Raises:
+            ValueError: It has changes that are not in the files yet.
+        """
+        self._check_settled()
+        self._version.base.save_pretrained(folder, license=license)
+
+    def push_to_hub(
+        self,
+        repo: str,
+        *,
+        private: bool | None = None,
+        token: str | None = None,
+        message: str | None = None,
+        license: str | None = None,
+    ) -> str:
+        """Publishes the files of the index; see `Index.push_to_hub`.
+
+        Raises:
+            ValueError: It has changes that are not in the files yet.
+        """
+        self._check_settled()
+        return self._version.base.push_to_hub(repo, private=private, token=token, message=message, license=license)
+
+    @property
+    def _version(self) -> Version:
+        pinned = self._pinned.version
+        return self._current if pinned is None else pinned
+
+    def _check_settled(self) -> None:
+        if self.changes:
+            raise ValueError(f"{self.root}: has {self.changes} changes since its files were written; compact it first")
+
+    def _at(self, row: int) -> tuple[Entry, int] | tuple[Index, int]:
+        """Returns where a row is: its entry, or files and the row there."""
+        entry = self._entries.get(row)
+        if entry is not None:
+            return entry, 0
+        for start, reference in reversed(self._bases):
+            base = reference()
+            if base is not None and start <= row < start + len(base):
+                return base, row - start
+        raise IndexError(f"there is no entity at row {row}")
+
+    def _gathered(self, home: Entry | Index, row: int) -> StoredTokens:
+        """Returns the tokens of one entity, and no others, on the device."""
+        if isinstance(home, Entry):
+            return self._store(home).gather([range(len(home.change.tokens))])
+        span = home.section_rows(row)
+        found = home.gather([span])
+        part = slice(int(found.first[0]), int(found.first[0]) + len(span))
+        return StoredTokens(found.values[part], None if found.scales is None else found.scales[part], found.first)
+
+    def _store(self, entry: Entry) -> TokenStore:
+        change = entry.change
+        return TokenStore(self.manifest.inputs.codec, change.tokens, change.scales, self.device)
+
+    def _commit(self, batch: Sequence[_Waiting]) -> None:
+        """Writes the changes of several callers with one wait for the disk; called by one thread at a time."""
+        changes = [change for waiting in batch for change in waiting.changes]
+        try:
+            log = self._open_log()
+            for change in changes:
+                if isinstance(change, Addition):
+                    self._thumbnails.write(change.thumbnail)
+            log.append([to_bytes(change) for change in changes])
+            self._current = self._after(self._current, changes)
+        except BaseException as error:
+            for waiting in batch:
+                waiting.error = error
+        finally:
+            for waiting in batch:
+                waiting.open = False
+
+    def _after(self, version: Version, changes: Sequence[Change]) -> Version:
+        """Returns the version after changes, whose entities get rows of their own."""
+        entries: list[tuple[str, Entry | None]] = []
+        for change in changes:
+            entry = None
+            if isinstance(change, Addition):
+                self._entries[self._next_row] = entry = Entry(self._next_row, change)
+                self._next_row += 1
+            entries.append((change.id, entry))
+        return version.changed(entries) if entries else version
+
+    def _open_log(self) -> ChangeLog:
+        """Returns the log, which the first change creates."""
+        if self._writer is None:
+            raise ValueError(f"{self.root}: is not open for changes")
+        if self._log is None:
+            (self.root / layout.LIVE).mkdir(exist_ok=True)
+            sync_folder(self.root)
+            self._log = self._begin_log()
+        return self._log
+
+    def _begin_log(self) -> ChangeLog:
+        return ChangeLog.create(layout.log_of(self.root, self._generation), to_bytes(Origin.of(self.manifest)))
+
+    def _continue_log(self) -> None:
+        """Opens the newest log, and writes the thumbnails that were lost with the process that had them."""
+        if found := layout.logs(self.root):
+            self._log = ChangeLog.open(found[-1])
+            self._generation = int(found[-1].stem)
+        for entry in self._current.entries.values():
+            self._thumbnails.write(entry.change.thumbnail)
+
+    def _switch(self, compacted: Version, base: Index, before: int) -> None:
+        """Puts new files in the place of the old ones and of the changes that they contain."""
+        current, old = self._current, self._current.base
+        ids = (current.removed.keys() | compacted.entries.keys()) - current.entries.keys()
+        later: list[tuple[str, Entry | None]] = [(entity_id, None) for entity_id in sorted(ids)]
+        later += [(i, entry) for i, entry in current.entries.items() if compacted.entries.get(i) is not entry]
+        start, self._next_row = self._next_row, self._next_row + len(base)
+        self._bases = [(s, one) for s, one in self._bases if one() is not None] + [(start, weakref.ref(base))]
+        self.folder, self.manifest = base.folder, base.manifest
+        self._current = Version(base, start).changed(later)
+        # Where the last reader drops the files, it must not wait for a million thumbnails to go.
+        weakref.finalize(old, _in_background, layout.remove_generation, self.root, before)
+
+
+class _Pinned(threading.local):
+    """The version that a thread has pinned."""
+
+    version: Version | None = None
+
+
+class _Waiting:
+    """Changes of one caller until they are made, or cannot be."""
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        self.changes = changes
+        self.open = True
+        self.error: BaseException | None = None
+
+
+def _read_changes(folder: Path, base: Index) -> list[Change]:
+    """Returns the changes in the logs of an index.
+
+    Raises:
+        ValueError: A log is damaged, or of another index.
+    """
+    changes: list[Change] = []
+    for path in layout.logs(folder):
+        for number, record in enumerate(read_log(path)):
+            try:
+                change = from_bytes(record.content)
+                if (number == 0) != isinstance(change, Origin):
+                    raise ValueError("records are in another order than they were written in")
+                if isinstance(change, Origin):
+                    change.check(base.manifest)
+                    continue
+                if isinstance(change, Addition):
+                    change.check(base.manifest)
+                changes.append(change)
+            except ValueError as error:
+                raise ValueError(f"{path}: the record at byte {record.offset}: {error}") from error
+    return changes
+
+
+def _in_background(work: Callable[..., None], *arguments: object) -> None:
+    try:
+        threading.Thread(target=work, args=arguments, name="remove old files").start()
+    except RuntimeError:  # the interpreter shuts down
+        work(*arguments)
