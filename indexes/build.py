@@ -176,10 +176,10 @@ def _complete(
     Raises:
         ValueError: It is damaged or was built from other inputs, and `overwrite` is off.
     """
-    folder = current_files(out)
-    if not (folder / MANIFEST).exists():
-        return None
     try:
+        folder = current_files(out)
+        if not (folder / MANIFEST).exists():
+            return None
         found = read_manifest(folder).inputs
         check_inputs(found, inputs, f"{out} is an index")
         index = Index.open_files(folder, encoder=encoder, fusion=fusion, verify=overwrite)

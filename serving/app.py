@@ -12,10 +12,12 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.security import HTTPBearer
 from starlette.responses import FileResponse, Response
 
+from indexes.live.editor import Editor
 from retriever.protocols import Generator, QueryRetriever
 from serving import intake
 from serving.access import add_access
 from serving.chat import add_chat_routes
+from serving.entities import add_entity_routes
 from serving.errors import ApiError, install_error_handlers
 from serving.events import answer_events, event_stream, retrieval_events
 from serving.examples import read_examples
@@ -73,8 +75,19 @@ _IMAGE_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(retriever: QueryRetriever, generator: Generator, settings: ServingSettings | None = None) -> FastAPI:
+def create_app(
+    retriever: QueryRetriever,
+    generator: Generator,
+    settings: ServingSettings | None = None,
+    editor: Editor | str = "it was opened for reading only",
+) -> FastAPI:
     """Returns the service; its batch worker runs for the lifetime of the application.
+
+    Args:
+        retriever: Finds the candidates.
+        generator: Answers from the evidence.
+        settings: Limits.
+        editor: Changes the retriever's index, or why it cannot be changed.
 
     Raises:
         ValueError: `settings.examples_dir` cannot be read.
@@ -134,11 +147,12 @@ def create_app(retriever: QueryRetriever, generator: Generator, settings: Servin
     @app.get("/entities/{row}/image", response_class=FileResponse, responses=_IMAGE_RESPONSES)
     async def entity_image(row: int) -> FileResponse:
         """Sends the main image of an entity, named by its row in the index."""
-        index = retriever.index
-        path = index.image_path(row) if 0 <= row < len(index) else None
+        path = retriever.index.image_path(row)
         if path is None or not path.is_file():
             raise ApiError(404, "not_found", f"entity {row} has no image", param="row")
         return _image_file(path)
+
+    add_entity_routes(app, service, editor)  # after the image: an id may contain slashes
 
     @app.get("/examples")
     async def list_examples(request: Request) -> list[ExampleOut]:

@@ -32,6 +32,8 @@ class ServingSettings(BaseModel):
         write_keys: SHA-256 digests of the keys that may change the index.
         requests_per_minute: Requests per minute of each key, or of each address without keys; 0 is no limit.
         cors_origins: Origins of other sites (`https://example.org`) whose pages may use the service; `*` is all.
+        compact_after: Changed entities after which the index is compacted in the background; 0 leaves it to
+            `omgm index compact`.
         examples_dir: Folder with `queries/*.jpg` and `test.csv` (E-VQA's columns), offered as examples on the page.
     """
 
@@ -54,4 +56,5 @@ class ServingSettings(BaseModel):
     write_keys: tuple[Digest, ...] = ()
     requests_per_minute: int = Field(default=0, ge=0)
     cors_origins: tuple[str, ...] = ()
+    compact_after: int = Field(default=1000, ge=0)
     examples_dir: Path | None = None

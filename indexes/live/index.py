@@ -22,6 +22,7 @@ from indexes.live.log import ChangeLog, read_log, sync_folder
 from indexes.live.thumbnails import Thumbnails
 from indexes.live.version import Entry, Version
 from indexes.lock import locked
+from indexes.manifest import read_manifest
 from indexes.store import Index
 from indexes.tokens import TokenStore
 from retriever.protocols import DualEncoder, FusionEncoder
@@ -95,7 +96,7 @@ class LiveIndex(Index):
         """
         with ExitStack() as held:
             if write:
-                layout.generation_of(folder)
+                read_manifest(layout.current_files(folder))  # before the lock, which would create a folder
                 held.enter_context(locked(folder, doing))
                 layout.remove_leftovers(folder)
             while True:

@@ -74,6 +74,11 @@ def logs(folder: Path) -> list[Path]:
     return [path for path in found if int(path.stem) >= first]
 
 
+def is_live(folder: Path) -> bool:
+    """Returns whether an index was ever changed."""
+    return (folder / LIVE).is_dir()
+
+
 def settled_files(folder: Path) -> Path:
     """Returns the folder with the files of the current generation, which hold all changes.
 
@@ -83,7 +88,7 @@ def settled_files(folder: Path) -> Path:
     if any(has_changes(path) for path in logs(folder)):
         raise ValueError(
             f"{folder}: was changed since its files were written, and this needs files that hold everything: "
-            f"run `omgm index compact {folder}`"
+            f"run `omgm index compact --index {folder}`"
         )
     return current_files(folder)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from pathlib import Path
@@ -11,7 +12,14 @@ from typing import TYPE_CHECKING
 from omgm.commands.common import add_profile, profile_of
 
 if TYPE_CHECKING:
+    from indexes.live.editor import Editor
+    from indexes.store import Index
+    from omgm.profile import Profile
+    from retriever.pipeline import Retriever
     from serving.settings import ServingSettings
+
+
+logger = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,20 +39,43 @@ def run(args: argparse.Namespace) -> None:
     import uvicorn
     from PIL import Image
 
-    from omgm.parts import build_generator, open_retriever
+    from omgm.parts import build_generator
     from retriever.types import Query
     from serving.app import create_app
 
     settings = profile.serving
     if args.examples is not None:
         settings = settings.model_copy(update={"examples_dir": args.examples})
-    retriever = open_retriever(profile, args.index)
-    app = create_app(retriever, build_generator(profile), settings)
+    retriever, editor = open_service(profile, args.index)
+    app = create_app(retriever, build_generator(profile), settings, editor)
     retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
     host = f"[{args.host}]" if ":" in args.host else args.host
     warn_if_open(args.host, settings)
     print(f"Serving {args.index} at http://{host}:{args.port}/ (Ctrl-C stops it)", flush=True)
-    uvicorn.run(app, host=args.host, port=args.port, log_level="info" if args.verbose else "warning")
+    try:
+        uvicorn.run(app, host=args.host, port=args.port, log_level="info" if args.verbose else "warning")
+    finally:
+        if not isinstance(editor, str):
+            editor.index.close()
+
+
+def open_service(profile: Profile, folder: Path) -> tuple[Retriever[Index], Editor | str]:
+    """Opens an index to answer from and to change; if another process changes it or it is read-only, says so instead.
+
+    Raises:
+        ValueError: As `omgm.parts.open_retriever`.
+    """
+    from indexes.lock import LockedError
+    from omgm.parts import open_editor, open_retriever
+
+    try:
+        editor = open_editor(profile, folder, "serves it")
+    except (LockedError, OSError) as error:
+        logger.warning("%s is served as it is now and cannot be changed here: %s", folder, error)
+        return open_retriever(profile, folder, live=True), str(error)
+    retriever = open_retriever(profile, folder, encoder=editor.encoder, fusion=editor.fusion, index=editor.index)
+    editor.models, editor.compact_after = retriever.models, profile.serving.compact_after
+    return retriever, editor
 
 
 def warn_if_open(host: str, settings: ServingSettings) -> None:
