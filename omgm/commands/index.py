@@ -148,7 +148,7 @@ def _info(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         **describe(index),
     }
     lines = [
-        f"{index.name}: {report['entities']} entities, {report["changes"]} changes since the files were written",
+        f"{index.name}: {report['entities']} entities, {report['changes']} changes since the files were written",
         f"files: {report['files']}, {report['bytes']:,} bytes; log: {report['log_bytes']:,} bytes",
         f"encoder {inputs.encoder}, fusion encoder {inputs.fusion}, tokens {inputs.tokens}, "
         f"candidates {inputs.candidates}, summaries {inputs.summarizer}",
