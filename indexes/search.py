@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -105,6 +106,13 @@ def open_search(path: Path, device: torch.device | str = "cpu") -> Search:
     return FaissSearch(path) if torch.device(device).type == "cpu" else DeviceSearch.read(path, device)
 
 
+def _write(index: Any, path: Path) -> None:
+    try:
+        faiss.write_index(index, str(path))
+    except RuntimeError as error:  # FAISS knows no other
+        raise OSError(f"{path}: cannot be written: {error}") from error
+
+
 def save_search(path: Path, keys: Keys, block: int = 65536) -> None:
     """Writes a FAISS index of exact inner products over entities' keys; an entity without a key is never found.
 
@@ -117,4 +125,4 @@ def save_search(path: Path, keys: Keys, block: int = 65536) -> None:
     for start in range(0, len(keys.rows), block):
         part = keys.rows[start : start + block]
         index.add_with_ids(keys.read(part), part)
-    replace_with(path, lambda partial: faiss.write_index(index, str(partial)))
+    replace_with(path, partial(_write, index))

@@ -83,12 +83,14 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
             raise ApiError(409, "read_only", f"this service cannot change its index: {editor}")
         try:
             await anyio.to_thread.run_sync(work, editor, limiter=threads)
+        except ChatError as error:  # an OSError, too
+            raise ApiError(424, "summarizer_failed", "the model that writes summaries failed; try again") from error
         except OSError as error:
             if error.errno in _FULL:
                 raise ApiError(507, "not_written", str(error)) from error
             raise ApiError(503, "not_written", str(error)) from error
-        except ChatError as error:
-            raise ApiError(424, "summarizer_failed", "the model that writes summaries failed; try again") from error
+        except ValueError as error:  # such as a summarizer that is not set, or is another than the index was built with
+            raise ApiError(409, "read_only", str(error)) from error
 
     @app.get("/entities/{entity_id:path}", response_model=ArticleOut, responses=_GET_ERRORS)
     async def get_entity(request: Request, entity_id: str) -> ArticleOut:

@@ -13,9 +13,8 @@ from typing import Any
 
 import faiss
 import numpy as np
-from numpy.typing import DTypeLike
 
-from indexes.growing import save_array
+from indexes.growing import new_array, save_array
 from indexes.ids import hash_id, save_ids
 from indexes.keys import Keys
 from indexes.lines import save_offsets, to_row
@@ -50,8 +49,13 @@ def write_generation(version: Version, target: Path) -> None:
         shutil.rmtree(target, ignore_errors=True)  # of a compaction that was killed before it was made to count
         os.replace(partial, target)
         sync_folder(target.parent)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, OSError):
+            what = (
+                f"{error.strerror}; the index is as before: free space, or make its folder writable, and compact again"
+            )
+            raise OSError(error.errno, what, str(target)) from error
         raise
 
 
@@ -128,7 +132,7 @@ def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> int:
     place = np.full(len(base), -1, np.int64)
     place[rows] = np.arange(len(rows))
     path = out / "keys.npy"
-    keys = _array(path, (len(sources), base.manifest.key_length), np.float32)
+    keys = new_array(path, (len(sources), base.manifest.key_length), np.float32)
     found = []
     for row, source in enumerate(sources):
         if isinstance(source, int):
@@ -153,8 +157,8 @@ def _write_tokens(base: Index, sources: Sequence[Source], out: Path) -> IntArray
     offsets: IntArray = np.cumsum([0, *map(len, spans)], dtype=np.int64)
     save_array(out / "token_offsets.npy", offsets)
     total = int(offsets[-1])
-    tokens = _array(out / "tokens.npy", (total, *base.manifest.stored_shape[1:]), codec.dtype)
-    scales = _array(
+    tokens = new_array(out / "tokens.npy", (total, *base.manifest.stored_shape[1:]), codec.dtype)
+    scales = new_array(
         out / "token_scales.npy", (total, base.manifest.stored_shape[1]) if codec.scaled else (0, 0), np.float16
     )
     for first, source, span in zip(offsets[:-1].tolist(), sources, spans, strict=True):
@@ -216,9 +220,3 @@ def _count_sections(version: Version) -> int:
     gone = sum(len(version.base.entity(row).sections) for row in version.removed.values())
     new = sum(len(entry.change.entity.sections) for entry in version.entries.values())
     return version.base.manifest.counts.sections - gone + new
-
-
-def _array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> np.memmap[Any, Any]:
-    found = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
-    assert isinstance(found, np.memmap)
-    return found
