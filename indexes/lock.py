@@ -34,8 +34,7 @@ def locked(folder: Path, doing: str) -> Iterator[None]:
     path = folder / LOCK
     file = _acquired(path)
     try:
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"process {os.getpid()} ({_command()}), which {doing}".encode(), 0)
+        _write(file, path, f"process {os.getpid()} ({_command()}), which {doing}")
         yield
     finally:
         with suppress(FileNotFoundError):
@@ -60,6 +59,14 @@ def holder(folder: Path) -> str | None:
         return None
     finally:
         os.close(file)
+
+
+def _write(file: int, path: Path, text: str) -> None:
+    try:
+        os.ftruncate(file, 0)
+        os.pwrite(file, text.encode(), 0)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _acquired(path: Path) -> int:
