@@ -34,8 +34,7 @@ Source = int | Addition
 def write_generation(version: Version, target: Path) -> None:
     """Writes a version to a new folder, under a temporary name until it is complete.
 
-    A changed article stays where it was, new ones come last in the order in which they came: as in a knowledge base
-    that was edited and appended to. Unchanged rows are copied as bytes, and no model is asked.
+    The order is that of `Version.sources`. Unchanged rows are copied as bytes, and no model is asked.
 
     Raises:
         OSError: The files cannot be written; nothing is left.
@@ -60,7 +59,8 @@ def write_generation(version: Version, target: Path) -> None:
 
 
 def _write(version: Version, out: Path) -> None:
-    base, sources = version.base, _sources(version)
+    base = version.base
+    sources = [source if isinstance(source, int) else source.change for source in version.sources()]
     _write_articles(base, sources, out)
     _write_lines(base, sources, out / "summaries.jsonl", lambda new: {"id": new.id, "summary": new.summary})
     save_offsets(out / "summaries.jsonl")
@@ -85,17 +85,6 @@ def _write(version: Version, out: Path) -> None:
         }
     )
     write_whole(out / MANIFEST, manifest.to_json())
-
-
-def _sources(version: Version) -> list[Source]:
-    left = {entity_id: entry.change for entity_id, entry in version.entries.items()}
-    changed = {row: left.pop(entity_id, None) for entity_id, row in version.removed.items()}
-    kept: list[Source] = []
-    for row in range(len(version.base)):
-        source = changed.get(row, row)
-        if source is not None:
-            kept.append(source)
-    return [*kept, *left.values()]
 
 
 def _write_articles(base: Index, sources: Sequence[Source], out: Path) -> None:

@@ -215,6 +215,12 @@ class LiveIndex(Index):
         """Returns the row of an entity, or `None` if the index does not hold it."""
         return self._version.row_of(entity_id)
 
+    def rows(self) -> Iterator[int]:
+        """Yields the rows of all entities in the order in which a compaction writes them."""
+        version = self._version
+        for source in version.sources():
+            yield version.start + source if isinstance(source, int) else source.row
+
     def entity(self, row: int) -> Entity:
         """Returns the article at `row`.
 

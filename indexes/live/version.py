@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
@@ -70,6 +70,20 @@ class Version:
             else:
                 entries[entity_id] = entry
         return replace(self, removed=removed, entries=entries)
+
+    def sources(self) -> Iterator[int | Entry]:
+        """Yields where each entity comes from: its row in `base`, or an entry.
+
+        A changed entity keeps its place, new ones come last in the order in which they came: as in a knowledge base
+        that was edited and appended to.
+        """
+        new = dict(self.entries)
+        changed = {row: new.pop(entity_id, None) for entity_id, row in self.removed.items()}
+        for row in range(len(self.base)):
+            source = changed.get(row, row)
+            if source is not None:
+                yield source
+        yield from new.values()
 
     def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
         """Returns scores and rows, both [B, k], best first; see `Index.search`."""
