@@ -48,6 +48,7 @@ _BODY = {
 _GET_ERRORS: dict[int | str, dict[str, Any]] = {
     401: {"model": ErrorOut, "description": "The service has keys, and none of them was sent."},
     404: {"model": ErrorOut, "description": "There is no such entity."},
+    422: {"model": ErrorOut, "description": "The id is not text."},
 }
 _DELETE_ERRORS: dict[int | str, dict[str, Any]] = _GET_ERRORS | {
     403: {"model": ErrorOut, "description": "The key sent may not write."},
