@@ -168,7 +168,7 @@ def check_updates(kills: int, folder: Path, choose: random.Random) -> dict[str, 
     for seed in range(1, kills + 1):
         _killed(update, (folder, seed), choose.uniform(0.05, 0.8))
         counts["kills"] += 1
-        pending = {}
+        pending: dict[int, tuple[str, int]] = {}
         for thread in range(THREADS):
             journal = folder / f"journal-{thread}"
             lines = journal.read_bytes()[read[thread] :].decode().splitlines() if journal.exists() else []

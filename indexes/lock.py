@@ -83,9 +83,9 @@ def _acquired(path: Path) -> int:
                 f"{path.parent}: {by} writes to this index, and only one process may; wait until it has ended, or "
                 "send the changes to the service if that is one (PUT and DELETE /entities/{id}, omgm.client)"
             ) from error
-        except BaseException:
+        except OSError as error:
             os.close(file)
-            raise
+            raise OSError(error.errno, f"{error.strerror}: its file system cannot lock files", str(path)) from error
         os.close(file)  # its last holder removed it meanwhile
 
 

@@ -206,19 +206,20 @@ def open_retriever(
     return Retriever(steps, opened, recognition, opened.pinned if isinstance(opened, LiveIndex) else nullcontext)
 
 
-def open_editor(profile: Profile, folder: Path, doing: str) -> Editor:
-    """Opens an index for changes, with a profile's models.
+def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: FusionEncoder, doing: str) -> Editor:
+    """Opens an index for changes.
 
     Args:
         profile: The profile it was built with.
         folder: The index's folder.
+        encoder: The profile's model for step 1.
+        fusion: The profile's model for step 2.
         doing: What this process does with it, see `LiveIndex.open`.
 
     Raises:
         ValueError: As `open_retriever`, or another process changes the index (`LockedError`).
         OSError: The folder is read-only.
     """
-    encoder, fusion = build_encoder(profile), build_fusion(profile)
     options = _index_options(profile, encoder, fusion)
     index = LiveIndex.open(folder, **options, write=True, doing=doing)
     return Editor(index, lambda: build_summarizer(profile), encoder, fusion)

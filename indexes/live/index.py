@@ -346,8 +346,9 @@ class LiveIndex(Index):
             for change in changes:
                 if isinstance(change, Addition):
                     self._thumbnails.write(change.thumbnail)
+            after = self._after(self._current, changes)
             log.append([to_bytes(change) for change in changes])
-            self._current = self._after(self._current, changes)
+            self._current = after
         except BaseException as error:
             for waiting in batch:
                 waiting.error = error

@@ -67,11 +67,11 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from indexes.live.editor import article_of
     from indexes.progress import progress_bar
     from indexes.sources import open_images
-    from omgm.parts import open_editor
+    from omgm.parts import build_encoder, build_fusion, open_editor
 
     kb_format = args.kb_format or guess_format(kb)
     source = open_images(images, kb, kb_format)
-    editor = open_editor(profile, args.index, "adds to it")
+    editor = open_editor(profile, args.index, build_encoder(profile), build_fusion(profile), "adds to it")
     counts = {"added": 0, "replaced": 0, "unchanged": 0}
     try:
         dropped = editor.index.manifest.inputs.drop_sections

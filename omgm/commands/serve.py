@@ -66,14 +66,15 @@ def open_service(profile: Profile, folder: Path) -> tuple[Retriever[Index], Edit
         ValueError: As `omgm.parts.open_retriever`.
     """
     from indexes.lock import LockedError
-    from omgm.parts import open_editor, open_retriever
+    from omgm.parts import build_encoder, build_fusion, open_editor, open_retriever
 
+    encoder, fusion = build_encoder(profile), build_fusion(profile)
     try:
-        editor = open_editor(profile, folder, "serves it")
+        editor = open_editor(profile, folder, encoder, fusion, "serves it")
     except (LockedError, OSError) as error:
         logger.warning("%s is served as it is now and cannot be changed here: %s", folder, error)
-        return open_retriever(profile, folder, live=True), str(error)
-    retriever = open_retriever(profile, folder, encoder=editor.encoder, fusion=editor.fusion, index=editor.index)
+        return open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True), str(error)
+    retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion, index=editor.index)
     editor.models, editor.compact_after = retriever.models, profile.serving.compact_after
     return retriever, editor
 

@@ -52,7 +52,7 @@ class World:
 
     def __init__(self, folder: Path, articles: Sequence[Entity], **options: Any) -> None:
         self.folder, self.index, self.images = folder, folder / "index", folder / "images"
-        self.options = {"candidates": "combined", "tokens": "int8"} | options
+        self.options: dict[str, Any] = {"candidates": "combined", "tokens": "int8"} | options
         self.images.mkdir(parents=True)
         self.build(articles, self.index)
 
@@ -67,8 +67,16 @@ class World:
         self.paint(articles)
         kb = self.folder / f"{out.name}.jsonl"
         kb.write_text("".join(json.dumps(as_row(one)) + "\n" for one in articles), encoding="utf-8")
-        models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
-        return build_index(kb, self.images, out, progress=False, **models, **self.options)
+        return build_index(
+            kb,
+            self.images,
+            out,
+            summarizer=FakeSummarizer(),
+            encoder=FakeEncoder(),
+            fusion=FakeFusion(),
+            progress=False,
+            **self.options,
+        )
 
     def open(self, **options: Any) -> LiveIndex:
         """Opens the index as a reader does."""

@@ -16,6 +16,7 @@ from llm.chat import ChatError
 from omgm.client import AsyncClient, Client, ServiceError
 from retriever.models.bm25 import BM25
 from retriever.pipeline import Retriever
+from retriever.protocols import Step
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
@@ -29,7 +30,9 @@ from tests.fakes.service import listening, served
 from tests.fakes.world import FakeGenerator
 from tests.indexes.live.test_log import largest_file
 
-KEYS = {"read_keys": (digest_of("reader"),), "write_keys": (digest_of("writer"),)}
+SETTINGS = ServingSettings(
+    read_keys=(digest_of("reader"),), write_keys=(digest_of("writer"),), image_hosts=("127.0.0.1:9",)
+)
 SECTIONS = [{"title": "Zed", "text": "Zed was painted in 1912."}]
 
 
@@ -58,10 +61,14 @@ def live(tmp_path: Path) -> Iterator[Live]:
     world = World(tmp_path, [article("a"), article("b")], candidates="image")
     editor = world.editor()
     index = editor.index
-    steps = [EntitySearch(FakeEncoder(), index, 3), FusionRerank(FakeFusion(), index, 0.9)]
-    retriever = Retriever([*steps, SectionRerank(BM25(), index, 0.3)], index, pin=index.pinned)
+    steps: list[Step] = [
+        EntitySearch(FakeEncoder(), index, 3),
+        FusionRerank(FakeFusion(), index, 0.9),
+        SectionRerank(BM25(), index, 0.3),
+    ]
+    retriever = Retriever(steps, index, pin=index.pinned)
     editor.models = retriever.models
-    app = create_app(retriever, FakeGenerator(), ServingSettings(**KEYS, image_hosts=("127.0.0.1:9",)), editor)
+    app = create_app(retriever, FakeGenerator(), SETTINGS, editor)
     with listening(app) as url:
         yield Live(world, url)
     index.close()

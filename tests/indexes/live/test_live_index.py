@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 import torch
 
+from indexes.live.compaction import write_generation
 from indexes.live.editor import Article
 from indexes.live.index import LiveIndex
 from indexes.live.layout import current_files
+from indexes.live.version import Version
 from indexes.store import Index
 from retriever.maxsim import max_sim_spans
 from retriever.pipeline import Retriever
+from retriever.protocols import Step
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.types import Entity, Query
@@ -94,7 +97,7 @@ def test_the_whole_pipeline_ranks_alike(tmp_path: Path) -> None:
     queries = [Query(painting(seed), "Which stripe is red?", str(seed)) for seed in range(4)]
 
     def ranked(one: Index) -> list[list[tuple[str, float]]]:
-        steps = [EntitySearch(FakeEncoder(), one, 4), FusionRerank(FakeFusion(), one, 0.5)]
+        steps: list[Step] = [EntitySearch(FakeEncoder(), one, 4), FusionRerank(FakeFusion(), one, 0.5)]
         pin = one.pinned if isinstance(one, LiveIndex) else None
         retriever = Retriever(steps, one, pin=pin) if pin else Retriever(steps, one)
         return [
@@ -168,19 +171,16 @@ def test_a_result_keeps_its_rows(tmp_path: Path) -> None:
 
 
 def test_changes_during_a_compaction_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import indexes.live.index as module
-
     world = World(tmp_path, BASE)
     editor = world.editor()
     world.put(editor, article("a", 1), article("f"), article("g"))
-    write = module.write_generation
 
-    def write_and_change(version: object, target: Path) -> None:
-        write(version, target)  # type: ignore[arg-type]
+    def write_and_change(version: Version, target: Path) -> None:
+        write_generation(version, target)
         world.put(editor, article("a", 2), article("i"))
         editor.remove(["kb/b", "kb/f"])
 
-    monkeypatch.setattr(module, "write_generation", write_and_change)
+    monkeypatch.setattr("indexes.live.index.write_generation", write_and_change)
     assert editor.index.compact()
     final = [article("a", 2), *BASE[2:], article("g"), article("i")]
     fresh = world.build(final, tmp_path / "fresh")
