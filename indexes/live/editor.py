@@ -182,7 +182,7 @@ class Editor:
         try:
             self.index.compact()
             self._failed_at = 0
-        except (ValueError, OSError):  # the index answers and changes as before
+        except Exception:  # the index answers and changes as before
             self._failed_at = self.index.changes
             logger.exception("%s: could not be compacted; tried again later", self.index.root)
         finally:

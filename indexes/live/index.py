@@ -6,7 +6,7 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
@@ -34,17 +34,21 @@ _SPREAD = 1 << 24
 """Token rows per entity: the section tokens of the entity at row r begin at r * _SPREAD."""
 
 
+GRACE = 60.0
+"""Seconds for which replaced files stay readable: a page asks for the images that a response has named."""
+
+
 class LiveIndex(Index):
     """The files of an index with the changes made since, readable by any number of threads while it changes.
 
     A row is given to one entity and never to another while the process runs, so what was found stays readable. Results
-    of one `Version` are readable for as long as somebody holds it; files that a compaction has replaced are removed
-    when nobody does. Within `pinned` a thread sees one version, whatever changes meanwhile.
+    of one `Version` are readable for as long as somebody holds it, and for `GRACE` seconds after a compaction; then its
+    files are removed. Within `pinned` a thread sees one version, whatever changes meanwhile.
 
-    `folder` and `manifest` are those of the files; their counts do not include changes.
+    `folder` and `manifest` are those of the current files; their counts do not include changes.
 
     Args:
-        root: The index's folder.
+        root: The index's folder; `folder` is that of the current files.
         base: The files of the current generation.
         generation: Its number.
         changes: Those made since, oldest first.
@@ -124,11 +128,6 @@ class LiveIndex(Index):
             return index
 
     @property
-    def writable(self) -> bool:
-        """Whether it was opened for changes and is not closed."""
-        return self._writer is not None
-
-    @property
     def changes(self) -> int:
         """How many entities differ from the files: changed, new and removed ones."""
         return self._version.changes
@@ -187,7 +186,7 @@ class LiveIndex(Index):
                 before = layout.generation_of(self.root)
                 layout.set_generation(self.root, generation)
                 self._switch(version, base, before)
-                self._thumbnails.keep(entry.change.thumbnail for entry in self._current.entries.values())
+                self._thumbnails.keep(entry.change.thumbnail for entry in list(self._entries.values()))
             for path in sorted((self.root / layout.LIVE).glob("??????.log")):
                 if int(path.stem) < generation:
                     path.unlink()
@@ -385,8 +384,10 @@ class LiveIndex(Index):
         if found := layout.logs(self.root):
             self._log = ChangeLog.open(found[-1])
             self._generation = int(found[-1].stem)
-        for entry in self._current.entries.values():
-            self._thumbnails.write(entry.change.thumbnail)
+        thumbnails = [entry.change.thumbnail for entry in self._current.entries.values()]
+        self._thumbnails.keep(thumbnails)
+        for thumbnail in thumbnails:
+            self._thumbnails.write(thumbnail)
 
     def _switch(self, compacted: Version, base: Index, before: int) -> None:
         """Puts new files in the place of the old ones and of the changes that they contain."""
@@ -398,8 +399,10 @@ class LiveIndex(Index):
         self._bases = [(s, one) for s, one in self._bases if one() is not None] + [(start, weakref.ref(base))]
         self.folder, self.manifest = base.folder, base.manifest
         self._current = Version(base, start).changed(later)
-        # Where the last reader drops the files, it must not wait for a million thumbnails to go.
-        weakref.finalize(old, _in_background, layout.remove_generation, self.root, before)
+        keep = threading.Timer(GRACE, bool, [current])
+        keep.daemon = True
+        keep.start()
+        weakref.finalize(old, _drop, self.root, before)
 
 
 class _Pinned(threading.local):
@@ -441,8 +444,16 @@ def _read_changes(folder: Path, base: Index) -> list[Change]:
     return changes
 
 
-def _in_background(work: Callable[..., None], *arguments: object) -> None:
+def _drop(root: Path, generation: int) -> None:
+    """Removes files that nobody reads any more, in a thread: there may be a million thumbnails."""
+    if threading.main_thread().is_alive():
+        threading.Thread(target=_remove, args=(root, generation), name="remove old files").start()
+    else:  # the process ends, and with it its threads
+        _remove(root, generation)
+
+
+def _remove(root: Path, generation: int) -> None:
     try:
-        threading.Thread(target=work, args=arguments, name="remove old files").start()
-    except RuntimeError:  # the interpreter shuts down
-        work(*arguments)
+        layout.remove_generation(root, generation)
+    except (ValueError, OSError):
+        logger.exception("%s: old files could not be removed; the next process that writes tries again", root)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from indexes.live.editor import Editor
 from llm.chat import ChatError
 from omgm.client import AsyncClient, Client, ServiceError
 from retriever.models.bm25 import BM25
@@ -41,6 +43,7 @@ class Live:
     """A service over an index that it can change."""
 
     world: World
+    editor: Editor
     url: str
 
     def request(self, method: str, path: str, key: str = "writer", **content: Any) -> httpx.Response:
@@ -70,7 +73,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
     editor.models = retriever.models
     app = create_app(retriever, FakeGenerator(), SETTINGS, editor)
     with listening(app) as url:
-        yield Live(world, url)
+        yield Live(world, editor, url)
     index.close()
 
 
@@ -187,6 +190,23 @@ def test_a_failing_summarizer_changes_nothing(live: Live, monkeypatch: pytest.Mo
     assert fault(response)[:2] == (424, "summarizer_failed")
     assert "secret" not in response.text
     assert live.request("GET", "/entities/z", "reader").status_code == 404
+
+
+def test_the_index_is_compacted_while_it_answers(live: Live) -> None:
+    row = {"title": "Zed", "sections": SECTIONS}
+    live.editor.compact_after = 3
+    for number in range(50, 60):
+        image = {"image": ("z.png", encoded(painting(number), "PNG"))}
+        path = f"/entities/z{number}"
+        assert live.request("PUT", path, data={"article": json.dumps(row)}, files=image).status_code == 200
+        found = live.best(number)
+        assert found["entity"]["id"] == f"z{number}"
+        assert live.request("GET", found["entity"]["image"], "reader").status_code == 200
+    for thread in threading.enumerate():
+        if thread.name == "compact the index":
+            thread.join()
+    assert live.world.open().folder.parent.name == "live"
+    assert live.best(50)["entity"]["id"] == "z50"
 
 
 def test_a_service_that_cannot_change_its_index_says_why(tmp_path: Path) -> None:
