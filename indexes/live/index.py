@@ -255,13 +255,21 @@ class LiveIndex(Index):
         if len(bases) <= 1 and not any(home and isinstance(home[0], Entry) for home in homes):
             base = bases[0] if bases else self._version.base
             return base.gather([base.section_rows(home[1]) if home else range(0) for home in homes])
-        parts = [self._gathered(home[0], home[1]) for home in homes if home]
+        found: dict[int, StoredTokens] = {}
+        for base in bases:
+            places = [place for place, home in enumerate(homes) if home and home[0] is base]
+            stored = base.gather([base.section_rows(home[1]) for home in homes if home and home[0] is base])
+            for place, first in zip(places, stored.first.tolist(), strict=True):
+                found[place] = _part(stored, first, len(spans[place]))
+        for place, home in enumerate(homes):
+            if home and isinstance(home[0], Entry):
+                found[place] = self._store(home[0]).gather([range(len(spans[place]))])
+        parts = [found[place] for place in sorted(found)]
         scales = [part.scales for part in parts if part.scales is not None]
-        counts = [len(span) for span in spans]
         return StoredTokens(
             torch.cat([part.values for part in parts]),
             torch.cat(scales) if scales else None,
-            np.cumsum([0, *counts], dtype=np.int64)[:-1],
+            np.cumsum([0, *map(len, spans)], dtype=np.int64)[:-1],
         )
 
     def tokens(self, rows: IntArray) -> torch.Tensor:
@@ -323,15 +331,6 @@ class LiveIndex(Index):
             if base is not None and start <= row < start + len(base):
                 return base, row - start
         raise IndexError(f"there is no entity at row {row}")
-
-    def _gathered(self, home: Entry | Index, row: int) -> StoredTokens:
-        """Returns the tokens of one entity, and no others, on the device."""
-        if isinstance(home, Entry):
-            return self._store(home).gather([range(len(home.change.tokens))])
-        span = home.section_rows(row)
-        found = home.gather([span])
-        part = slice(int(found.first[0]), int(found.first[0]) + len(span))
-        return StoredTokens(found.values[part], None if found.scales is None else found.scales[part], found.first)
 
     def _store(self, entry: Entry) -> TokenStore:
         change = entry.change
@@ -399,7 +398,7 @@ class LiveIndex(Index):
         self._bases = [(s, one) for s, one in self._bases if one() is not None] + [(start, weakref.ref(base))]
         self.folder, self.manifest = base.folder, base.manifest
         self._current = Version(base, start).changed(later)
-        keep = threading.Timer(GRACE, bool, [current])
+        keep = threading.Timer(GRACE, bool, [current])  # does nothing but hold it until then
         keep.daemon = True
         keep.start()
         weakref.finalize(old, _drop, self.root, before)
@@ -418,6 +417,13 @@ class _Waiting:
         self.changes = changes
         self.open = True
         self.error: BaseException | None = None
+
+
+def _part(stored: StoredTokens, first: int, count: int) -> StoredTokens:
+    """Returns the tokens of one span, and no others: a GPU that holds all tokens has returned all."""
+    part = slice(first, first + count)
+    scales = None if stored.scales is None else stored.scales[part]
+    return StoredTokens(stored.values[part], scales, np.zeros(1, np.int64))
 
 
 def _read_changes(folder: Path, base: Index) -> list[Change]:
