@@ -22,6 +22,8 @@ from indexes.formats import (
 )
 from indexes.keys import IMAGE_WEIGHT, Keys, write_keys
 from indexes.lines import Articles, Lines, offsets_path, save_offsets
+from indexes.live.layout import current_files, is_live
+from indexes.lock import LockedError, locked
 from indexes.manifest import (
     MANIFEST,
     Candidates,
@@ -78,6 +80,8 @@ def build_index(
 ) -> Index:
     """Builds the index of a knowledge base in `out` and opens it; a complete index of the same inputs is only opened.
 
+    Changes made to a complete index since (`indexes.live`) are kept, too, unless another one replaces it.
+
     Work in progress is kept in `out/.parts`. A build that was killed resumes there and ends with the same bytes as one
     that was not (given the same `batch_size` and `image_weight`). `out` changes only at the end, the manifest last.
 
@@ -102,7 +106,8 @@ def build_index(
         progress: Whether to show progress bars.
 
     Raises:
-        ValueError: Bad input, a knowledge base without entities, or `out` holds something else and `overwrite` is off.
+        ValueError: Bad input, a knowledge base without entities, `out` holds something else and `overwrite` is off, or
+            another process builds or serves it (`LockedError`).
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
@@ -131,42 +136,52 @@ def build_index(
     )
     index = _complete(out, inputs, source, encoder, fusion, overwrite)
     if index is not None and inputs.search not in ("", index.manifest.inputs.search):
-        change_search(out, choose_kind(search, index.manifest.counts.searchable), image_weight, encoder, progress)
+        if is_live(out):
+            raise ValueError(
+                f"{out}: keeps its kind of entity index, since it was changed after it was built; build another index"
+            )
+        with locked(out, "builds it"):
+            change_search(out, choose_kind(search, index.manifest.counts.searchable), image_weight, encoder, progress)
         return Index.open(out, encoder=encoder, fusion=fusion)
     if index is not None:
         logger.info("%s is complete and built from the same inputs: nothing to do", out)
-        shutil.rmtree(out / PARTS, ignore_errors=True)
+        if (out / PARTS).exists():
+            with suppress(LockedError), locked(out, "builds it"):
+                shutil.rmtree(out / PARTS, ignore_errors=True)
         return index
-    parts = claim(out, inputs, overwrite)
-    if not (parts / MANIFEST).exists():  # else it was killed while it was published
-        articles = _read_articles(read_knowledge_base(kb, kb_format, drop_sections), kb, parts, search)
-        kind = choose_kind(search, len(articles))
-        inputs = _with_images(inputs, articles, source).model_copy(update={"search": kind})
-        claim(out, inputs, overwrite, keep=ARTICLE_FILES)
-        main_images = read_main_images(articles, source, parts, batch_size, progress)
-        log_problems(main_images)
-        summarize_all(articles, summarizer, parts / "summaries.jsonl", batch_size, progress=progress)
-        save_offsets(parts / "summaries.jsonl")
-        if candidates == "image" and not any(image.readable for image in main_images):
-            raise ValueError(f"{kb}: no entity has a readable main image, and candidates = 'image' needs them")
-        summaries = Lines(parts / "summaries.jsonl")
-        keys = write_keys(candidates, articles, summaries, main_images, source, encoder, parts, batch_size, progress)
-        measured = _write_search(parts, keys, kind, candidates, image_weight, encoder, progress)
-        offsets = store_tokens(articles, main_images, source, fusion, codec, parts, batch_size, progress)
-        write_report(parts / "report.json", articles, main_images)
-        manifest = Manifest(
-            name=name or name_of(kb),
-            created_with=_created_with(),
-            inputs=inputs,
-            counts=_count(articles, main_images, keys.rows, offsets),
-            dimension=encoder.dimension,
-            token_shape=(0, 0) if fusion is None else fusion.token_shape,
-            thumbnails=hash_thumbnails(parts, range(len(articles))),
-            search=measured,
-            files=describe_files(parts),
-        )
-        write_whole(parts / MANIFEST, manifest.to_json())
-    publish(out)
+    with locked(out, "builds it"):
+        parts = claim(out, inputs, overwrite)
+        if not (parts / MANIFEST).exists():  # else it was killed while it was published
+            articles = _read_articles(read_knowledge_base(kb, kb_format, drop_sections), kb, parts, search)
+            kind = choose_kind(search, len(articles))
+            inputs = _with_images(inputs, articles, source).model_copy(update={"search": kind})
+            claim(out, inputs, overwrite, keep=ARTICLE_FILES)
+            main_images = read_main_images(articles, source, parts, batch_size, progress)
+            log_problems(main_images)
+            summarize_all(articles, summarizer, parts / "summaries.jsonl", batch_size, progress=progress)
+            save_offsets(parts / "summaries.jsonl")
+            if candidates == "image" and not any(image.readable for image in main_images):
+                raise ValueError(f"{kb}: no entity has a readable main image, and candidates = 'image' needs them")
+            summaries = Lines(parts / "summaries.jsonl")
+            keys = write_keys(
+                candidates, articles, summaries, main_images, source, encoder, parts, batch_size, progress
+            )
+            measured = _write_search(parts, keys, kind, candidates, image_weight, encoder, progress)
+            offsets = store_tokens(articles, main_images, source, fusion, codec, parts, batch_size, progress)
+            write_report(parts / "report.json", articles, main_images)
+            manifest = Manifest(
+                name=name or name_of(kb),
+                created_with=_created_with(),
+                inputs=inputs,
+                counts=_count(articles, main_images, keys.rows, offsets),
+                dimension=encoder.dimension,
+                token_shape=(0, 0) if fusion is None else fusion.token_shape,
+                thumbnails=hash_thumbnails(parts, range(len(articles))),
+                search=measured,
+                files=describe_files(parts),
+            )
+            write_whole(parts / MANIFEST, manifest.to_json())
+        publish(out)
     return Index.open(out, encoder=encoder, fusion=fusion)
 
 
@@ -185,16 +200,18 @@ def _complete(
     Raises:
         ValueError: It is damaged or was built from other inputs, and `overwrite` is off.
     """
-    if not (out / MANIFEST).exists():
-        return None
     try:
-        found = read_manifest(out).inputs
+        folder = current_files(out)
+        if not (folder / MANIFEST).exists():
+            return None
+        found = read_manifest(folder).inputs
         if overwrite:
             inputs = inputs.model_copy(update={"search": UNKNOWN})
         check_inputs(found, inputs, f"{out} is an index")
-        index = Index.open(out, encoder=encoder, fusion=fusion, verify=overwrite)
-        articles = Articles(out / "entities.jsonl")  # the knowledge base's, since the inputs are the same
-        check_inputs(found, _with_images(inputs, articles, source), f"{out} is an index")
+        index = Index.open_files(folder, encoder=encoder, fusion=fusion, verify=overwrite)
+        if not index.manifest.changes:
+            articles = Articles(folder / "entities.jsonl")  # the knowledge base's, since the inputs are the same
+            check_inputs(found, _with_images(inputs, articles, source), f"{out} is an index")
     except ValueError as error:
         if not overwrite:
             raise
@@ -237,23 +254,17 @@ def _read_articles(entities: Iterator[Entity], kb: Path, parts: Path, search: Se
         articles = write_articles(entities, parts)
     except ValueError:
         if not offsets_path(parts / "entities.jsonl").exists():
-            _abandon(parts)
+            shutil.rmtree(parts)
         raise
     if not len(articles):
-        _abandon(parts)
+        shutil.rmtree(parts)
         raise ValueError(f"{kb}: holds no entity; is it the right file, and --kb-format right?")
     try:
         choose_kind(search, len(articles))
     except ValueError:
-        _abandon(parts)
+        shutil.rmtree(parts)
         raise
     return articles
-
-
-def _abandon(parts: Path) -> None:
-    shutil.rmtree(parts)
-    with suppress(OSError):  # the folder held something before
-        parts.parent.rmdir()
 
 
 def _count(articles: Articles, main_images: MainImages, rows: IntArray, offsets: IntArray) -> Counts:

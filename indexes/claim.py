@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from indexes.live.layout import LIVE, discard
+from indexes.lock import LOCK
 from indexes.manifest import FILES, MANIFEST, THUMBNAILS, Inputs
 from retriever.files import write_whole
 
@@ -39,7 +41,7 @@ def claim(out: Path, inputs: Inputs, overwrite: bool, keep: Sequence[str] = ()) 
     """Makes `out/.parts` the place of this build and returns it; what a build of equal inputs left there stays.
 
     Args:
-        out: The index's folder.
+        out: The index's folder, whose lock the caller holds.
         inputs: What this build is made from.
         overwrite: Whether the unfinished build of other inputs may be replaced.
         keep: Files there that stay in any case.
@@ -49,7 +51,7 @@ def claim(out: Path, inputs: Inputs, overwrite: bool, keep: Sequence[str] = ()) 
     """
     parts = out / PARTS
     note = parts / _NOTE
-    if out.exists() and not (out / MANIFEST).exists() and not parts.exists() and any(out.iterdir()):
+    if not (out / MANIFEST).exists() and not parts.exists() and {one.name for one in out.iterdir()} - {LOCK, LIVE}:
         raise ValueError(f"{out} is neither empty nor an index: choose another folder")
     if note.exists():
         found = Inputs.model_validate_json(note.read_bytes())
@@ -83,6 +85,7 @@ def publish(out: Path) -> None:
     """Moves a finished build from `out/.parts` to its place, the manifest last; if it is killed, it can be repeated."""
     parts = out / PARTS
     (out / MANIFEST).unlink(missing_ok=True)
+    discard(out)
     for name in FILES:
         if (parts / name).exists():
             os.replace(parts / name, out / name)

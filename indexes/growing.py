@@ -32,6 +32,26 @@ def release(array: NDArray[Any]) -> None:
         base.madvise(mmap.MADV_DONTNEED)
 
 
+def new_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> np.memmap[Any, Any]:
+    """Creates a `.npy` file and maps it into memory.
+
+    Its space is taken at once: a process that fills a mapped file on a full disk is killed without a word.
+
+    Raises:
+        OSError: There is no space for it.
+    """
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
+    assert isinstance(array, np.memmap)
+    if hasattr(os, "posix_fallocate"):  # Linux
+        try:
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        except OSError as error:
+            path.unlink()
+            raise OSError(error.errno, f"{error.strerror}; it needs {array.nbytes:,} bytes", str(path)) from error
+    return array
+
+
 class GrowingLines:
     """A JSON lines file written batch by batch, which resumes after its last whole batch.
 
@@ -108,7 +128,7 @@ class GrowingArray:
                 raise ValueError(f"{path}: expected the shape {shape}, got {self.values.shape}; delete its folder")
         else:
             self.done = 0
-            self.values = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
+            self.values = new_array(path, shape, dtype)
             self.commit(0)
 
     def commit(self, done: int) -> None:

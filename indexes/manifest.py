@@ -140,6 +140,8 @@ class Manifest(_Model):
     thumbnails: str
     search: SearchRecord | None = None
     files: dict[str, File]
+    changes: int = 0
+    """How many entities differ from what was built of the inputs; see `indexes.live`."""
 
     @property
     def key_length(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from indexes.ids import hash_id
 from indexes.keys import IMAGE_WEIGHT, as_query
 from indexes.lines import Articles, Lines
+from indexes.live.layout import settled_files
 from indexes.manifest import REBUILD, THUMBNAILS, Manifest, check_files, check_thumbnails, read_manifest
 from indexes.published import fetch_index, push_index, save_index
 from indexes.search import open_search
@@ -42,6 +43,7 @@ class Index:
     ) -> None:
         self.folder = folder
         self.manifest = manifest
+        self.device = device
         self.image_weight = image_weight
         self._articles = Articles(folder / "entities.jsonl")
         self._summaries = Lines(folder / "summaries.jsonl")
@@ -64,8 +66,8 @@ class Index:
         device: str = "cpu",
         image_weight: float = IMAGE_WEIGHT,
         verify: bool = False,
-    ) -> Self:
-        """Opens the index in `folder`.
+    ) -> Index:
+        """Opens the index in `folder`; one that was changed since its files were written needs a `LiveIndex`.
 
         Args:
             folder: The folder that `build_index` wrote.
@@ -76,8 +78,30 @@ class Index:
             verify: Whether to compare the checksum of every file; by default large files are compared by size.
 
         Raises:
-            ValueError: The folder is incomplete, damaged, or does not fit a model; the message says what to do.
+            ValueError: The folder is incomplete, damaged, does not fit a model, or has changes that are not in its
+                files; the message says what to do.
         """
+        return cls.open_files(
+            settled_files(folder),
+            encoder=encoder,
+            fusion=fusion,
+            device=device,
+            image_weight=image_weight,
+            verify=verify,
+        )
+
+    @classmethod
+    def open_files(
+        cls,
+        folder: Path,
+        *,
+        encoder: DualEncoder | None = None,
+        fusion: FusionEncoder | None = None,
+        device: str = "cpu",
+        image_weight: float = IMAGE_WEIGHT,
+        verify: bool = False,
+    ) -> Index:
+        """Opens the files in `folder` without any changes made since; otherwise as `open`."""
         manifest = read_manifest(folder)
         check_files(folder, manifest, verify=verify)
         if verify:
@@ -88,12 +112,12 @@ class Index:
         if fusion is not None:
             _check_fit(folder, "fusion encoder", manifest.inputs.fusion, fusion.fingerprint)
             _check_fit(folder, "fusion token shape", manifest.token_shape, tuple(fusion.token_shape))
-        return cls(folder, manifest, device, image_weight)
+        return Index(folder, manifest, device, image_weight)
 
     @classmethod
     def from_pretrained(
         cls, name: str | Path, *, revision: str | None = None, token: str | None = None, **options: Any
-    ) -> Self:
+    ) -> Index:
         """Opens the index of a folder or of a dataset repository on the hub, from which missing files are fetched.
 
         All checksums are compared after a download.

@@ -17,6 +17,7 @@ COMMANDS = (
     "push",
     "images",
     "build-index",
+    "index",
     "train-encoder",
     "mine-negatives",
     "train-reranker",

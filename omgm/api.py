@@ -76,7 +76,9 @@ class OMGM:
             ValueError: The index or a model is missing, or they do not fit each other.
         """
         loaded = _profile(profile, settings)
-        retriever = parts.open_retriever(loaded, Path(index), encoder=encoder, fusion=fusion, reranker=reranker)
+        retriever = parts.open_retriever(
+            loaded, Path(index), encoder=encoder, fusion=fusion, reranker=reranker, live=True
+        )
         return cls(retriever, generator or parts.build_generator(loaded))
 
     @classmethod

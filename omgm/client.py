@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -16,6 +16,8 @@ from omgm.wire import (
     EventReader,
     Options,
     ServiceError,
+    article_form,
+    entity_path,
     failure,
     form,
     parsed,
@@ -23,9 +25,9 @@ from omgm.wire import (
     unreachable,
 )
 from retriever.images import ImageInput
-from serving.schemas import AnswerOut, RetrieveOut
+from serving.schemas import AnswerOut, ChangeOut, RetrieveOut
 
-__all__ = ["AnswerOut", "AsyncClient", "Client", "Options", "RetrieveOut", "ServiceError"]
+__all__ = ["AnswerOut", "AsyncClient", "ChangeOut", "Client", "Options", "RetrieveOut", "ServiceError"]
 
 
 class Client:
@@ -92,6 +94,35 @@ class Client:
                     yield event
             events.close()
 
+    def put_entity(self, entity_id: str, article: Mapping[str, Any], image: ImageInput | None = None) -> ChangeOut:
+        """Adds an article to the index or replaces the one of this id; needs a write key.
+
+        When it returns, the article is on the service's disk, and every later question finds it.
+
+        Args:
+            entity_id: The entity's id.
+            article: `title`, `sections` (each with `title` and `text`), `url`, `image`, `images`: a line of JSON of a
+                knowledge base. A URL as `image` is fetched by the service, if it may.
+            image: The main image, in place of a URL.
+
+        Raises:
+            ServiceError: The service refuses, fails or cannot be reached; the index is as before.
+            OSError: The image's file cannot be read.
+        """
+        with self._sent(entity_path(entity_id), article_form(article, image), "PUT") as response:
+            response.read()
+        return parsed(ChangeOut, response)
+
+    def delete_entity(self, entity_id: str) -> ChangeOut:
+        """Removes an entity from the index; needs a write key.
+
+        Raises:
+            ServiceError: The service has no such entity, refuses, fails or cannot be reached.
+        """
+        with self._sent(entity_path(entity_id), {}, "DELETE") as response:
+            response.read()
+        return parsed(ChangeOut, response)
+
     def close(self) -> None:
         """Closes the connections."""
         self._http.close()
@@ -105,11 +136,11 @@ class Client:
         self.close()
 
     @contextmanager
-    def _sent(self, path: str, content: dict[str, Any]) -> Iterator[httpx.Response]:
+    def _sent(self, path: str, content: dict[str, Any], method: str = "POST") -> Iterator[httpx.Response]:
         """Yields the response of success, its body unread."""
         for attempt in range(self._retries + 1):
             try:
-                with self._http.stream("POST", path, **content) as response:
+                with self._http.stream(method, path, **content) as response:
                     if response.is_success:
                         yield response
                         return
@@ -167,6 +198,21 @@ class AsyncClient:
                     yield event
             events.close()
 
+    async def put_entity(
+        self, entity_id: str, article: Mapping[str, Any], image: ImageInput | None = None
+    ) -> ChangeOut:
+        """Adds or replaces an article; see `Client.put_entity`."""
+        content = await asyncio.to_thread(article_form, article, image)
+        async with self._sent(entity_path(entity_id), content, "PUT") as response:
+            await response.aread()
+        return parsed(ChangeOut, response)
+
+    async def delete_entity(self, entity_id: str) -> ChangeOut:
+        """Removes an entity; see `Client.delete_entity`."""
+        async with self._sent(entity_path(entity_id), {}, "DELETE") as response:
+            await response.aread()
+        return parsed(ChangeOut, response)
+
     async def aclose(self) -> None:
         """Closes the connections."""
         await self._http.aclose()
@@ -182,11 +228,11 @@ class AsyncClient:
         await self.aclose()
 
     @asynccontextmanager
-    async def _sent(self, path: str, content: dict[str, Any]) -> AsyncIterator[httpx.Response]:
+    async def _sent(self, path: str, content: dict[str, Any], method: str = "POST") -> AsyncIterator[httpx.Response]:
         """Yields the response of success, its body unread."""
         for attempt in range(self._retries + 1):
             try:
-                async with self._http.stream("POST", path, **content) as response:
+                async with self._http.stream(method, path, **content) as response:
                     if response.is_success:
                         yield response
                         return

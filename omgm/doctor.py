@@ -159,12 +159,14 @@ def server_finding(profile: Profile, section: Literal["summarizer", "generator"]
 
 def index_findings(profile: Profile, folder: Path) -> list[Finding]:
     """Checks that an index is complete and was built with the profile's models and settings. Loads no model."""
+    from indexes.live.layout import current_files
     from indexes.manifest import check_files, read_manifest
     from retriever.models.encoder import encoder_fingerprint
     from retriever.models.folder import folder_fingerprint
 
     rebuild = "omgm build-index --overwrite, or use the profile that the index was built with"
     try:
+        folder = current_files(folder)
         manifest = read_manifest(folder)
         check_files(folder, manifest, verify=False)
     except ValueError as error:

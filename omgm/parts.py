@@ -6,8 +6,9 @@ import hashlib
 import json
 import logging
 import os
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from transformers.utils import logging as transformers_logging
@@ -18,6 +19,9 @@ from generators.reader.reader import ExtractiveReader
 from indexes.build import build_index
 from indexes.estimate import SAMPLE, Estimate, estimate_build
 from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
+from indexes.live.editor import Editor
+from indexes.live.index import LiveIndex
+from indexes.live.layout import is_live
 from indexes.sources import open_images
 from indexes.store import Index
 from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer, Summarizer
@@ -200,35 +204,65 @@ def open_retriever(
     encoder: DualEncoder | None = None,
     fusion: FusionEncoder | None = None,
     reranker: TextReranker | None = None,
+    live: bool = False,
+    index: LiveIndex | None = None,
     cache: ImageCache | None = None,
 ) -> Retriever[Index]:
     """Opens an index and puts the three steps on it, with a profile's models or those given in their place.
 
-    The profile's models keep what they compute of images in `cache`.
+    Args:
+        profile: The profile.
+        folder: The index's folder.
+        encoder: Step 1's model.
+        fusion: Step 2's model.
+        reranker: Step 3's model.
+        live: Whether changes count that are not in the index's files yet; else an index that has some is refused.
+        index: The index, if it is open already, with `encoder` and `fusion`.
+        cache: Where the profile's models keep what they compute of images.
 
     Raises:
         ValueError: The index or a model is missing, or they do not fit each other; the message says what to do.
     """
     encoder, fusion = encoder or build_encoder(profile, cache), fusion or build_fusion(profile, cache)
-    index = Index.open(
-        folder,
-        encoder=encoder,
-        fusion=fusion,
-        device=placement(profile)[0],
-        image_weight=profile.search.image_weight,
-    )
-    built_with = index.manifest.inputs.candidates
+    options = _index_options(profile, encoder, fusion)
+    opened = index or (LiveIndex.open if live and is_live(folder) else Index.open)(folder, **options)
+    built_with = opened.manifest.inputs.candidates
     if built_with != profile.search.candidates:
         raise ValueError(
             f"{folder}: was built with search.candidates = {built_with!r}, but profile {profile.name} has "
             f"{profile.search.candidates!r}; build it again or pass --set search.candidates={built_with}"
         )
     steps: list[Step] = [
-        EntitySearch(encoder, index, profile.search.k),
-        FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode),
-        SectionRerank(reranker or build_text_reranker(profile), index, profile.sections.beta),
+        EntitySearch(encoder, opened, profile.search.k),
+        FusionRerank(fusion, opened, profile.fusion.alpha, profile.fusion.score_mode),
+        SectionRerank(reranker or build_text_reranker(profile), opened, profile.sections.beta),
     ]
-    return Retriever(steps, index, build_recognition(profile, encoder, fusion))
+    recognition = build_recognition(profile, encoder, fusion)
+    return Retriever(steps, opened, recognition, opened.pinned if isinstance(opened, LiveIndex) else nullcontext)
+
+
+def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: FusionEncoder, doing: str) -> Editor:
+    """Opens an index for changes.
+
+    Args:
+        profile: The profile it was built with.
+        folder: The index's folder.
+        encoder: The profile's model for step 1.
+        fusion: The profile's model for step 2.
+        doing: What this process does with it, see `LiveIndex.open`.
+
+    Raises:
+        ValueError: As `open_retriever`, or another process changes the index (`LockedError`).
+        OSError: The folder is read-only.
+    """
+    options = _index_options(profile, encoder, fusion)
+    index = LiveIndex.open(folder, **options, write=True, doing=doing)
+    return Editor(index, lambda: build_summarizer(profile), encoder, fusion)
+
+
+def _index_options(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder) -> dict[str, Any]:
+    device, weight = placement(profile)[0], profile.search.image_weight
+    return {"encoder": encoder, "fusion": fusion, "device": device, "image_weight": weight}
 
 
 def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sections"]) -> Path:

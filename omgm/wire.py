@@ -6,8 +6,10 @@ import io
 import json
 import os
 import random
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
+from urllib.parse import quote
 
 import httpx
 from PIL import Image
@@ -78,6 +80,18 @@ def form(image: ImageInput, question: str, options: Options, stream: bool = Fals
         "files": {"image": part},
         "data": {"question": question, "options": json.dumps({**options, "stream": stream})},
     }
+
+
+def article_form(article: Mapping[str, Any], image: ImageInput | None) -> dict[str, Any]:
+    """Returns an article with its main image, if one is given, as arguments of httpx; raises as `form`."""
+    if image is None:
+        return {"json": dict(article)}
+    return {"files": {"image": ("image", _bytes(image))}, "data": {"article": json.dumps(dict(article))}}
+
+
+def entity_path(entity_id: str) -> str:
+    """Returns the path of an entity."""
+    return f"/entities/{quote(entity_id, safe='')}"
 
 
 def seconds_to_wait(response: httpx.Response, attempt: int) -> float | None:

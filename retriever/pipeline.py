@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Generic, TypeVar
 
 from retriever.protocols import EntityIndex, Step
@@ -28,14 +30,24 @@ class Retriever(Generic[IndexT]):
         steps: The first one starts the lists of candidates, the others rescore them; each has a name of its own.
         index: Holds the entities that the candidates' rows refer to.
         recognition: Tells how likely the best candidate is right; without it nobody does.
+        pin: Returns a context within which the index does not change for this thread, and which yields what keeps its
+            rows readable afterwards. Every batch runs in one.
 
     Raises:
         ValueError: There are no steps, or two have the same name.
     """
 
-    def __init__(self, steps: Sequence[Step], index: IndexT, recognition: Recognition | None = None) -> None:
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        index: IndexT,
+        recognition: Recognition | None = None,
+        pin: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
         self.index = index
         self.recognition = recognition
+        self.models = threading.Lock()  # held during a batch; whoever else runs the models holds it, too
+        self._pin = pin
         self.steps = steps
 
     @property
@@ -54,6 +66,10 @@ class Retriever(Generic[IndexT]):
 
     def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
         """Returns one result per query, in order."""
+        with self.models, self._pin() as version:
+            return self._retrieve(queries, version)
+
+    def _retrieve(self, queries: Sequence[Query], version: object) -> list[RetrievalResult]:
         stages = self._stages
         candidates: list[list[Candidate]] = [[] for _ in queries]
         timings: dict[str, float] = {}
@@ -78,6 +94,7 @@ class Retriever(Generic[IndexT]):
                 dict(timings),
                 ranking,
                 self._recognized(query, ranked),
+                version,
             )
             for query, ranked, ranking in zip(queries, candidates, rankings, strict=True)
         ]

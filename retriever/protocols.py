@@ -85,7 +85,7 @@ class EntityIndex(Protocol):
         """Returns the row of an entity, or `None` if the index lacks it."""
 
     def image_path(self, row: int) -> Path | None:
-        """Returns the path of the thumbnail of the entity's main image, or `None` without one."""
+        """Returns the path of the thumbnail of the entity's main image, or `None` without one or such a row."""
 
     def section_rows(self, row: int) -> range:
         """Returns the rows of its sections in the token store; empty without image or sections."""

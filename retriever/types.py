@@ -128,6 +128,8 @@ class RetrievalResult:
     """By step name, the (row, score) pairs that the step returned; run files are written from them."""
     recognized: float | None = None
     """Probability that the best candidate is what the image shows; `None` if the profile is not calibrated."""
+    version: object = field(default=None, repr=False, compare=False)
+    """Keeps the candidates' rows readable while the index changes, for as long as the result is held."""
 
 
 @dataclass(frozen=True, slots=True)

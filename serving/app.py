@@ -12,11 +12,13 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.security import HTTPBearer
 from starlette.responses import FileResponse, Response
 
+from indexes.live.editor import Editor
 from retriever.image_cache import ImageCache
 from retriever.protocols import Generator, QueryRetriever
 from serving import intake
 from serving.access import add_access
 from serving.chat import add_chat_routes
+from serving.entities import add_entity_routes
 from serving.errors import ApiError, install_error_handlers
 from serving.events import answer_events, event_stream, retrieval_events
 from serving.examples import read_examples
@@ -79,11 +81,17 @@ def create_app(
     retriever: QueryRetriever,
     generator: Generator,
     settings: ServingSettings | None = None,
+    editor: Editor | str = "it was opened for reading only",
     cache: ImageCache | None = None,
 ) -> FastAPI:
     """Returns the service; its batch worker runs for the lifetime of the application.
 
-    Decoded images are kept in `cache`, which the retriever's models may share.
+    Args:
+        retriever: Finds the candidates.
+        generator: Answers from the evidence.
+        settings: Limits.
+        editor: Changes the retriever's index, or why it cannot be changed.
+        cache: Keeps decoded images; the retriever's models may share it.
 
     Raises:
         ValueError: `settings.examples_dir` cannot be read.
@@ -143,11 +151,12 @@ def create_app(
     @app.get("/entities/{row}/image", response_class=FileResponse, responses=_IMAGE_RESPONSES)
     async def entity_image(row: int) -> FileResponse:
         """Sends the main image of an entity, named by its row in the index."""
-        index = retriever.index
-        path = index.image_path(row) if 0 <= row < len(index) else None
+        path = retriever.index.image_path(row)
         if path is None or not path.is_file():
             raise ApiError(404, "not_found", f"entity {row} has no image", param="row")
         return _image_file(path)
+
+    add_entity_routes(app, service, editor)  # after the image: an id may contain slashes
 
     @app.get("/examples")
     async def list_examples(request: Request) -> list[ExampleOut]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from starlette.datastructures import UploadFile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
@@ -54,7 +57,13 @@ async def _read_json(request: Request, settings: ServingSettings) -> CheckedRequ
     return checked_request(fields.image, fields.question, fields, fields.stream, settings)
 
 
-async def _read_multipart(request: Request, settings: ServingSettings) -> CheckedRequest:
+@asynccontextmanager
+async def open_form(request: Request, settings: ServingSettings, fields: tuple[str, ...]) -> AsyncIterator[FormData]:
+    """Yields a multipart form, each of whose fields is one of `fields` and is given once.
+
+    Raises:
+        ApiError: 400 if it is malformed, 413 if it is too large, 422 for another field.
+    """
     body = read_body(request, settings, too_many_bytes(settings))
     form = _FormParser(request.headers, body, max_files=3, max_fields=8, max_part_size=body_limit(settings))
     try:
@@ -65,10 +74,17 @@ async def _read_multipart(request: Request, settings: ServingSettings) -> Checke
         if not form.complete:
             raise ApiError(400, "malformed_multipart", "malformed multipart body: the closing boundary is missing")
         for name, count in ((name, len(data.getlist(name))) for name in data):
-            if name not in _FORM_FIELDS:
-                raise _unknown_form_field(name)
+            if name not in fields:
+                raise _unknown_form_field(name, fields)
             if count > 1:
                 raise ApiError(422, "duplicate_field", f"{name} is given {count} times", param=name)
+        yield data
+    finally:
+        await data.close()
+
+
+async def _read_multipart(request: Request, settings: ServingSettings) -> CheckedRequest:
+    async with open_form(request, settings, _FORM_FIELDS) as data:
         question, text = data.get("question"), data.get("options", "{}")
         if question is None:
             raise ApiError(422, "missing_question", "question is missing", param="question")
@@ -78,8 +94,6 @@ async def _read_multipart(request: Request, settings: ServingSettings) -> Checke
         options = check(RequestOptions, parse_json(str(text) or "{}", "options", "options"), "options")
         image = await _form_image(data.get("image"), settings)
         return checked_request(image, str(question), options, options.stream, settings)
-    finally:
-        await data.close()
 
 
 async def _form_image(part: UploadFile | str | None, settings: ServingSettings) -> bytes | str:
@@ -92,9 +106,9 @@ async def _form_image(part: UploadFile | str | None, settings: ServingSettings) 
     return await part.read()
 
 
-def _unknown_form_field(name: str) -> ApiError:
+def _unknown_form_field(name: str, fields: tuple[str, ...]) -> ApiError:
     advice = f'; write {name} into options, such as options={{"{name}": …}}'
-    return unknown_field(name, _FORM_FIELDS, advice if name in RequestOptions.model_fields else "")
+    return unknown_field(name, fields, advice if "options" in fields and name in RequestOptions.model_fields else "")
 
 
 class _FormParser(MultiPartParser):

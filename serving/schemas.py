@@ -154,6 +154,53 @@ class AnswerOut(RetrieveOut):
     """Why the generator failed, null if it did not."""
 
 
+class ArticleFields(BaseModel):
+    """An article to put into the index, as a line of JSON in a knowledge base has it."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    id: str = ""
+    """The entity's id, if it is repeated here: that of the path."""
+    title: str
+    sections: list[dict[str, str]]
+    """Each with `title` and `text`."""
+    url: str = ""
+    image: str | None = None
+    """The main image as base64, with or without the `data:image/jpeg;base64,` of a data URI, or its URL on an allowed
+    host. In a form, the name of the file sent."""
+    images: list[dict[str, str | int | None]] = []
+    """All images, each with `url` and optionally `section` and `caption`; without `image` the first is the main one."""
+
+
+class ArticleSectionOut(_Response):
+    """A section of an article."""
+
+    title: str
+    text: str
+    index: int
+    """Its position in the article as published."""
+
+
+class ArticleOut(_Response):
+    """An article of the index."""
+
+    id: str
+    title: str
+    url: str
+    image: str | None
+    """Path of its main image on this service, null without one."""
+    sections: list[ArticleSectionOut]
+
+
+class ChangeOut(_Response):
+    """A change that is on disk, and that every later search sees."""
+
+    id: str
+    created: bool = False
+    """Whether the index had no entity of this id before."""
+    index: IndexOut
+
+
 class ErrorOut(_Response):
     """The shape of every error."""
 

@@ -36,6 +36,8 @@ class ServingSettings(BaseModel):
         requests_per_minute: Requests per minute of each key, or of each address without keys; 0 is no limit.
         cors_origins: Origins of other sites (`https://example.org`) whose pages may use the service; `*` is all.
         log_format: Logs as text, or as one JSON object per line, with one for each request.
+        compact_after: Changed entities after which the index is compacted in the background; 0 leaves it to
+            `omgm index compact`.
         examples_dir: Folder with `queries/*.jpg` and `test.csv` (E-VQA's columns), offered as examples on the page.
     """
 
@@ -61,4 +63,5 @@ class ServingSettings(BaseModel):
     requests_per_minute: int = Field(default=0, ge=0)
     cors_origins: tuple[str, ...] = ()
     log_format: Literal["text", "json"] = "text"
+    compact_after: int = Field(default=1000, ge=0)
     examples_dir: Path | None = None

@@ -27,12 +27,13 @@ def run(args: argparse.Namespace) -> None:
     """
     folder = existing(args.folder, "FOLDER")
 
+    from indexes.live.layout import current_files
     from indexes.manifest import MANIFEST
     from retriever.models.folder import kind_of
     from retriever.models.published import push_model
 
     private = True if args.private else None
-    if (folder / MANIFEST).is_file():
+    if (current_files(folder) / MANIFEST).is_file():
         from indexes.store import Index
 
         index = Index.open(folder, verify=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import math
 import os
 import sys
@@ -12,7 +13,14 @@ from typing import TYPE_CHECKING
 from omgm.commands.common import add_profile, profile_of
 
 if TYPE_CHECKING:
+    from indexes.live.editor import Editor
+    from indexes.store import Index
+    from omgm.profile import Profile
+    from retriever.image_cache import ImageCache
+    from retriever.pipeline import Retriever
     from serving.settings import ServingSettings
+
+logger = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +40,7 @@ def run(args: argparse.Namespace) -> None:
     import uvicorn
     from PIL import Image
 
-    from omgm.parts import build_generator, open_retriever
+    from omgm.parts import build_generator
     from retriever.image_cache import ImageCache
     from retriever.types import Query
     from serving.app import create_app
@@ -42,23 +50,51 @@ def run(args: argparse.Namespace) -> None:
     if args.examples is not None:
         settings = settings.model_copy(update={"examples_dir": args.examples})
     cache = ImageCache(settings.cache_mib * 2**20)
-    retriever = open_retriever(profile, args.index, cache=cache if settings.cache_mib else None)
-    app = create_app(retriever, build_generator(profile), settings, cache)
+    retriever, editor = open_service(profile, args.index, cache if settings.cache_mib else None)
+    app = create_app(retriever, build_generator(profile), settings, editor, cache)
     retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
     host = f"[{args.host}]" if ":" in args.host else args.host
     warn_if_open(args.host, settings)
     print(f"Serving {args.index} at http://{host}:{args.port}/ (Ctrl-C stops it)", flush=True)
     if settings.log_format == "json":
         log_json()
-    uvicorn.run(
-        app,
-        host=args.host,
-        port=args.port,
-        log_config=None if settings.log_format == "json" else uvicorn.config.LOGGING_CONFIG,
-        log_level="info" if args.verbose else "warning",
-        access_log=settings.log_format == "text",  # the service writes its own
-        timeout_graceful_shutdown=math.ceil(settings.timeout_s),  # after SIGTERM, what runs is finished
-    )
+    try:
+        uvicorn.run(
+            app,
+            host=args.host,
+            port=args.port,
+            log_config=None if settings.log_format == "json" else uvicorn.config.LOGGING_CONFIG,
+            log_level="info" if args.verbose else "warning",
+            access_log=settings.log_format == "text",  # the service writes its own
+            timeout_graceful_shutdown=math.ceil(settings.timeout_s),  # after SIGTERM, what runs is finished
+        )
+    finally:
+        if not isinstance(editor, str):
+            editor.index.close()
+
+
+def open_service(
+    profile: Profile, folder: Path, cache: ImageCache | None = None
+) -> tuple[Retriever[Index], Editor | str]:
+    """Opens an index to answer from and to change; if another process changes it or it is read-only, says so instead.
+
+    The models keep what they compute of images in `cache`.
+
+    Raises:
+        ValueError: As `omgm.parts.open_retriever`.
+    """
+    from indexes.lock import LockedError
+    from omgm.parts import build_encoder, build_fusion, open_editor, open_retriever
+
+    encoder, fusion = build_encoder(profile, cache), build_fusion(profile, cache)
+    try:
+        editor = open_editor(profile, folder, encoder, fusion, "serves it")
+    except (LockedError, OSError) as error:
+        logger.warning("%s is served as it is now and cannot be changed here: %s", folder, error)
+        return open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True), str(error)
+    retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion, index=editor.index)
+    editor.models, editor.compact_after = retriever.models, profile.serving.compact_after
+    return retriever, editor
 
 
 def warn_if_open(host: str, settings: ServingSettings) -> None:

@@ -156,6 +156,7 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
     """Makes the samples and returns their file; the retriever's memory is free again afterward."""
     import torch
 
+    from indexes.live.layout import current_files
     from indexes.manifest import read_manifest
     from omgm.parts import open_retriever
     from training.generator.samples import SAMPLES, make_samples
@@ -176,7 +177,10 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
         multimodal=profile.generator.multimodal,
         most=args.most,
         seed=args.seed,
-        made_with={"index": read_manifest(args.index).inputs.model_dump(mode="json"), "profile": retrieval},
+        made_with={
+            "index": read_manifest(current_files(args.index)).inputs.model_dump(mode="json"),
+            "profile": retrieval,
+        },
     )
     gc.collect()
     torch.cuda.empty_cache()

@@ -90,7 +90,7 @@ class FakeIndex:
         return next((row for row, entity in enumerate(LANDS) if entity.id == entity_id), None)
 
     def image_path(self, row: int) -> Path | None:
-        image = LANDS[row].image
+        image = LANDS[row].image if 0 <= row < len(LANDS) else None
         return self._images / image if self._images and image else None
 
     def section_rows(self, row: int) -> range:

@@ -35,6 +35,7 @@ FLAGS = {
     "compare": "--out --resamples --seed --json RUN",
     "sweep": "--profile --set --index --dataset --queries --query-images --out --json --alphas --betas",
     "calibrate": "--profile --set --index --dataset --queries --query-images --out --json --threshold",
+    "index": "add remove compact verify info",
     "tokens": "measure",
     "tables": "--profile --set --kb --images --index --dataset --queries --query-images --tuned-on --runs --out",
     "ask": "--profile --set --index --json IMAGE QUESTION",

@@ -1,0 +1,283 @@
+"""Kills builds and live updates at random moments (SIGKILL), and counts what is lost.
+
+    python benchmarks/kills.py --kills 50 --out kills.json
+
+During updates, three threads of a process put and remove articles and a fourth compacts the index over and over. Each
+writes down what it is about to do and what was acknowledged. After every kill the index is opened with all checksums
+compared, and every acknowledged change must be there; the last unacknowledged one of a thread may be there or not. In
+the end the index is compacted and compared with one built of the same articles in one go. A killed build is started
+again until it completes, and is then compared with one that was never killed.
+
+Models are stand-ins: vectors seeded by a hash of what they encode.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+from PIL import Image
+
+from indexes.build import build_index
+from indexes.live.editor import Editor, article_of
+from indexes.live.index import LiveIndex
+from indexes.live.layout import current_files
+from indexes.manifest import FILES
+from indexes.sources import FolderImages
+from indexes.summarizers import ExtractiveSummarizer
+from retriever.files import write_whole
+from retriever.types import Entity, Section
+
+BASE = 24
+"""Entities of the index that is changed; a build that is killed has three times as many."""
+THREADS = 3
+
+
+class StandInEncoder:
+    """Encodes images and texts as random vectors, the same for the same content."""
+
+    dimension, fingerprint = 16, "stand-in-encoder"
+
+    def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
+        """Returns vectors [N, 16]."""
+        return _seeded([image.tobytes() for image in images], self.dimension)
+
+    def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
+        """Returns vectors [N, 16]."""
+        return _seeded([text.encode() for text in texts], self.dimension)
+
+
+class StandInFusion:
+    """Fuses images and texts to random tokens, the same for the same content."""
+
+    token_shape, fingerprint = (4, 8), "stand-in-fusion"
+
+    def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
+        """Returns tokens [N, 4, 8]."""
+        pairs = [image.tobytes() + text.encode() for image, text in zip(images, texts, strict=True)]
+        return _seeded(pairs, 32).reshape(-1, 4, 8)
+
+    def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> torch.Tensor:
+        """Returns the tokens of all sections."""
+        pairs = [(image, text) for image, own in zip(images, texts, strict=True) for text in own]
+        return self.encode([image for image, _ in pairs], [text for _, text in pairs])
+
+
+def _seeded(contents: Sequence[bytes], length: int) -> torch.Tensor:
+    rows = []
+    for content in contents:
+        generator = torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(content).digest()[:7], "big"))
+        rows.append(torch.randn(length, generator=generator))
+    return torch.nn.functional.normalize(torch.stack(rows) if rows else torch.zeros(0, length), dim=-1)
+
+
+def article(name: str, edition: int) -> Entity:
+    """Returns an edition of an article; every third one has no image."""
+    sections = tuple(Section(f"Part {i}", f"Edition {edition} of {name}, part {i}.", i) for i in range(edition % 3 + 1))
+    image = f"{name}-{edition}.png" if edition % 3 else None
+    return Entity(name, f"{name} {edition}", sections, image)
+
+
+def write_image(entity: Entity, folder: Path) -> None:
+    """Writes the image of an article, of a color of its own."""
+    if entity.image:
+        color = tuple(hashlib.sha256(entity.image.encode()).digest()[:3])
+        Image.new("RGB", (16, 16), color).save(folder / entity.image)
+
+
+def build(articles: Sequence[Entity], folder: Path, out: Path) -> None:
+    """Builds an index of articles in `out`."""
+    images, kb = folder / "images", folder / f"{out.name}.jsonl"
+    images.mkdir(exist_ok=True)
+    lines = []
+    for entity in articles:
+        write_image(entity, images)
+        sections = [{"title": one.title, "text": one.text} for one in entity.sections]
+        row = {"id": entity.id, "title": entity.title, "image": entity.image, "sections": sections}
+        lines.append(json.dumps(row) + "\n")
+    write_whole(kb, "".join(lines).encode())
+    _build(kb, images, out)
+
+
+def _build(kb: Path, images: Path, out: Path) -> None:
+    build_index(
+        kb,
+        images,
+        out,
+        summarizer=ExtractiveSummarizer(),
+        encoder=StandInEncoder(),
+        fusion=StandInFusion(),
+        candidates="combined",
+        tokens="int8",
+        batch_size=4,
+        progress=False,
+    )
+
+
+def update(folder: Path, seed: int) -> None:
+    """Changes the index in `folder` until it is killed; runs in a process of its own."""
+    index = LiveIndex.open(folder / "index", write=True)
+    editor = Editor(index, ExtractiveSummarizer, StandInEncoder(), StandInFusion())
+    source = FolderImages(folder / "images")
+
+    def change(thread: int) -> None:
+        choose = random.Random(seed * THREADS + thread)
+        with (folder / f"journal-{thread}").open("ab", buffering=0) as journal:
+            for edition in itertools.count(seed * 100_000 + 1):
+                name = f"{thread}-{choose.randrange(BASE)}"
+                removes = index.row_of(name) is not None and choose.random() < 0.3
+                journal.write(f"begin {name} {0 if removes else edition}\n".encode())
+                if removes:
+                    editor.remove([name])
+                else:
+                    write_image(article(name, edition), folder / "images")
+                    editor.put([article_of(article(name, edition), source)])
+                journal.write(b"done\n")
+
+    for thread in range(THREADS):
+        threading.Thread(target=change, args=(thread,), daemon=True).start()
+    while True:
+        index.compact()
+        time.sleep(0.02)
+
+
+def check_updates(kills: int, folder: Path, choose: random.Random) -> dict[str, int]:
+    """Kills a process that changes an index, again and again; returns what was counted."""
+    counts = dict.fromkeys(("kills", "acknowledged", "lost", "corrupt", "differing"), 0)
+    names = [f"{thread}-{number}" for thread in range(THREADS) for number in range(0, BASE, THREADS)]
+    editions = dict.fromkeys(names, 1)
+    build([article(name, 1) for name in names], folder, folder / "index")
+    read = [0] * THREADS
+    for seed in range(1, kills + 1):
+        _killed(update, (folder, seed), choose.uniform(0.05, 0.8))
+        counts["kills"] += 1
+        pending: dict[int, tuple[str, int]] = {}
+        for thread in range(THREADS):
+            journal = folder / f"journal-{thread}"
+            lines = journal.read_bytes()[read[thread] :].decode().splitlines() if journal.exists() else []
+            read[thread] += sum(len(line) + 1 for line in lines)
+            for line in lines:
+                if line == "done":
+                    name, edition = pending.pop(thread)
+                    editions[name] = edition
+                    counts["acknowledged"] += 1
+                else:
+                    pending[thread] = (line.split()[1], int(line.split()[2]))
+        try:
+            index = LiveIndex.open(folder / "index", verify=True)
+        except (ValueError, OSError) as error:
+            print(f"kill {seed}: {error}", file=sys.stderr)
+            counts["corrupt"] += 1
+            return counts
+        unsure = dict(pending.values())
+        for name in {*editions, *unsure}:
+            row = index.row_of(name)
+            found = 0 if row is None else int(index.entity(row).title.split()[1])
+            if name in unsure and found == unsure[name]:
+                editions[name] = found
+            elif found != editions.get(name, 0):
+                print(f"kill {seed}: {name}: edition {found}, acknowledged {editions.get(name, 0)}", file=sys.stderr)
+                counts["lost"] += 1
+        assert len(index) == sum(edition > 0 for edition in editions.values()) or counts["lost"]
+    index = LiveIndex.open(folder / "index", write=True)
+    index.compact()
+    index.close()
+    ids = [index.entity(row).id for row in index.rows()]
+    build([article(name, editions[name]) for name in ids], folder, folder / "fresh")
+    counts["differing"] = int(_files(current_files(folder / "index")) != _files(folder / "fresh"))
+    return counts
+
+
+def check_builds(kills: int, folder: Path, choose: random.Random) -> dict[str, int]:
+    """Kills builds, again and again; returns what was counted."""
+    counts = dict.fromkeys(("kills", "builds", "corrupt", "differing"), 0)
+    articles = [article(f"{number}", number) for number in range(3 * BASE)]
+    started = time.perf_counter()
+    build(articles, folder, folder / "whole")
+    longest = time.perf_counter() - started
+    while counts["kills"] < kills:
+        out = folder / f"killed-{counts['builds']}"
+        while counts["kills"] < kills:
+            arguments = (folder / "whole.jsonl", folder / "images", out)
+            started = time.perf_counter()
+            if not _killed(_build, arguments, choose.uniform(0, longest)):
+                longest = time.perf_counter() - started  # it was faster
+                break
+            counts["kills"] += 1
+        _build(folder / "whole.jsonl", folder / "images", out)
+        counts["builds"] += 1
+        try:
+            LiveIndex.open(out, verify=True)
+        except (ValueError, OSError) as error:
+            print(f"{out}: {error}", file=sys.stderr)
+            counts["corrupt"] += 1
+        counts["differing"] += _files(out) != _files(folder / "whole") or (out / ".parts").exists()
+    return counts
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    paths = [folder / name for name in FILES] + sorted((folder / "images").iterdir())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def _killed(work: Callable[..., None], arguments: tuple[Any, ...], seconds: float) -> bool:
+    """Runs `work` in a process and kills it after a while; returns false if it ended by itself before."""
+    process: BaseProcess = _processes().Process(target=work, args=arguments)
+    process.start()
+    process.join(seconds)
+    if process.is_alive():
+        os.kill(process.pid or 0, signal.SIGKILL)
+    process.join()
+    if process.exitcode not in (0, -signal.SIGKILL):
+        raise RuntimeError(f"the process ended with {process.exitcode} before it was killed")
+    return process.exitcode != 0
+
+
+def _processes() -> Any:
+    """Returns a context whose processes start at once, because their parent has imported everything."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["benchmarks.kills"])
+    return context
+
+
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Kills, counts, and writes the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=50, metavar="N", help="of builds, and of updates (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="where to write the report as JSON")
+    args = parser.parse_args(argv)
+    choose = random.Random(args.seed)
+    with tempfile.TemporaryDirectory(prefix="kills-") as folder:
+        report: dict[str, Any] = {"seed": args.seed}
+        for what, check in (("updates", check_updates), ("builds", check_builds)):
+            place = Path(folder) / what
+            place.mkdir()
+            report[what] = check(args.kills, place, choose)
+    if args.out is not None:
+        write_whole(args.out, (json.dumps(report, indent=2) + "\n").encode())
+    print(json.dumps(report, indent=2))
+    return report
+
+
+if __name__ == "__main__":
+    from benchmarks.kills import main as run  # under its own name, by which its processes find it
+
+    run()

@@ -1,0 +1,118 @@
+"""Measures live updates through a running service: milliseconds until a change is acknowledged, and until it is found.
+
+    python benchmarks/updates.py --changes 50 --out updates.json
+
+It builds an index of drawn images with the profile's models, serves it on a free port, puts new articles one by one
+(`update_ms`: the request, with an upload of an image) and asks for each at once (`found_ms`: from the beginning of the
+request until the answer of `/retrieve` that names it).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+from PIL import Image
+
+from omgm.client import Client, ServiceError
+from omgm.parts import build
+from omgm.profile import load_profile
+from retriever.files import write_whole
+
+
+def drawn(seed: int) -> Image.Image:
+    """Returns an image of twelve colored rectangles."""
+    random = np.random.default_rng(seed)
+    pixels = np.full((240, 320, 3), random.integers(0, 256, 3), np.uint8)
+    for _ in range(12):
+        (top, left), (height, width) = random.integers(0, 200, 2), random.integers(30, 120, 2)
+        pixels[top : top + height, left : left + width] = random.integers(0, 256, 3)
+    return Image.fromarray(pixels)
+
+
+def article(number: int) -> dict[str, Any]:
+    """Returns an article of four sections."""
+    text = f"Design {number} has twelve rectangles. It was drawn in {1500 + number % 500} and is known for its colors. "
+    return {"title": f"Design {number}", "sections": [{"title": f"Part {i}", "text": text * 5} for i in range(4)]}
+
+
+def serve(profile: str, index: Path, port: int) -> subprocess.Popen[bytes]:
+    """Starts the service and waits until it answers."""
+    command = [sys.executable, "-m", "omgm", "serve", "--profile", profile, "--index", str(index), "--port", str(port)]
+    process = subprocess.Popen(command)
+    for _ in range(600):
+        with socket.socket() as probe:
+            if process.poll() is None and probe.connect_ex(("127.0.0.1", port)) == 0:
+                return process
+        time.sleep(0.2)
+    process.kill()
+    raise OSError("the service did not start")
+
+
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Measures and prints the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", default="embedded", metavar="P", help="(%(default)s)")
+    parser.add_argument("--entities", type=int, default=200, metavar="N", help="in the index (%(default)s)")
+    parser.add_argument("--changes", type=int, default=50, metavar="N", help="articles to put (%(default)s)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="where to write the report as JSON")
+    args = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        (folder / "images").mkdir()
+        lines = []
+        for number in range(args.entities):
+            drawn(number).save(folder / "images" / f"{number}.png")
+            lines.append(json.dumps({"id": f"base-{number}", "image": f"{number}.png", **article(number)}) + "\n")
+        write_whole(folder / "kb.jsonl", "".join(lines).encode())
+        index = folder / "index"
+        build(load_profile(args.profile), folder / "kb.jsonl", index, images=folder / "images", progress=False)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        process = serve(args.profile, index, port)
+        try:
+            updates, found, lost = [], [], 0
+            with Client(f"http://127.0.0.1:{port}") as client:
+                for number in range(args.entities, args.entities + args.changes):
+                    image = drawn(number)
+                    started = time.perf_counter()
+                    client.put_entity(f"new-{number}", article(number), image)
+                    updates.append((time.perf_counter() - started) * 1000)
+                    best = client.retrieve(image, "When was it drawn?")
+                    found.append((time.perf_counter() - started) * 1000)
+                    lost += f"new-{number}" not in {candidate.entity_id for candidate in best.candidates}
+        except ServiceError as error:
+            raise OSError(f"the service failed: {error}") from error
+        finally:
+            process.terminate()
+            process.wait()
+    report = {
+        "profile": args.profile,
+        "entities": args.entities,
+        "changes": args.changes,
+        "update_ms_p50": round(float(np.percentile(updates, 50)), 1),
+        "update_ms_p95": round(float(np.percentile(updates, 95)), 1),
+        "found_ms_p50": round(float(np.percentile(found, 50)), 1),
+        "found_ms_p95": round(float(np.percentile(found, 95)), 1),
+        "not_found": lost,
+    }
+    if args.out is not None:
+        write_whole(args.out, (json.dumps(report, indent=2) + "\n").encode())
+    print(json.dumps(report, indent=2))
+    return report
+
+
+if __name__ == "__main__":
+    main()

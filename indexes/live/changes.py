@@ -1,0 +1,132 @@
+"""A change to an index as the log keeps it: with its vectors and tokens, so that no model is asked for it again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load, save
+
+from indexes.lines import from_row, to_row
+from indexes.manifest import Manifest
+from indexes.stages import MainImage
+from retriever.types import Entity, FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Addition:
+    """A new article, or the new text of one: everything that a build stores of it.
+
+    Attributes:
+        entity: The article.
+        summary: Its summary.
+        image: Its main image as the build's report names it.
+        thumbnail: JPEG of the main image, empty without one.
+        keys: What step 1 searches, float32 [0 or 1, length of a key].
+        tokens: Its sections' tokens as the codec stores them, [sections, M, W]; no rows without main image.
+        scales: Float16 [sections, M], or [0, 0] for a codec without.
+    """
+
+    entity: Entity
+    summary: str
+    image: MainImage
+    thumbnail: bytes
+    keys: FloatArray
+    tokens: NDArray[Any]
+    scales: NDArray[np.float16]
+
+    @property
+    def id(self) -> str:
+        """The entity's id."""
+        return self.entity.id
+
+    def check(self, manifest: Manifest) -> None:
+        """Checks that it fits an index.
+
+        Raises:
+            ValueError: Its arrays have other shapes.
+        """
+        (_, *stored), codec = manifest.stored_shape, manifest.inputs.codec
+        scaled = [len(self.tokens), stored[0]] if codec.scaled else [0, 0]
+        for what, array, shape, dtype in (
+            ("keys", self.keys, [len(self.keys), manifest.key_length], np.dtype(np.float32)),
+            ("tokens", self.tokens, [len(self.tokens), *stored], np.dtype(codec.dtype)),
+            ("scales", self.scales, scaled, np.dtype(np.float16)),
+        ):
+            if list(array.shape) != shape or array.dtype != dtype:
+                expected = f"{dtype} {shape}"
+                raise ValueError(f"{self.id!r}: {what} {array.dtype} {list(array.shape)}, the index has {expected}")
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """An entity that is no longer there."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The first record of a log: what made the vectors and tokens of its index."""
+
+    encoder: str
+    fusion: str | None
+    candidates: str
+    tokens: str
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Self:
+        """Returns the origin of an index."""
+        inputs = manifest.inputs
+        return cls(inputs.encoder, inputs.fusion, inputs.candidates, inputs.tokens)
+
+    def check(self, manifest: Manifest) -> None:
+        """Checks that the log belongs to an index.
+
+        Raises:
+            ValueError: It is of another one.
+        """
+        own = self.of(manifest)
+        if own != self:
+            raise ValueError(f"the log is of another index, {self}, this one is {own}; restore the right file")
+
+
+Change = Addition | Removal
+
+
+def to_bytes(change: Change | Origin) -> bytes:
+    """Returns a record of the log: a safetensors file, one of whose tensors is JSON."""
+    if isinstance(change, Origin):
+        return save({"change": _json({"origin": asdict(change)})})
+    if isinstance(change, Removal):
+        return save({"change": _json({"remove": change.id})})
+    about = {"put": to_row(change.entity), "summary": change.summary, "image": change.image}
+    arrays = {"keys": change.keys, "tokens": change.tokens, "scales": change.scales}
+    thumbnail = np.frombuffer(change.thumbnail, np.uint8)
+    return save({"change": _json(about), "thumbnail": thumbnail, **arrays})
+
+
+def from_bytes(content: bytes) -> Change | Origin:
+    """Returns what `to_bytes` wrote."""
+    arrays = load(content)
+    about = json.loads(arrays["change"].tobytes())
+    if "origin" in about:
+        return Origin(**about["origin"])
+    if "remove" in about:
+        return Removal(about["remove"])
+    return Addition(
+        entity=from_row(about["put"]),
+        summary=about["summary"],
+        image=MainImage(*about["image"]),
+        thumbnail=arrays["thumbnail"].tobytes(),
+        keys=arrays["keys"],
+        tokens=arrays["tokens"],
+        scales=arrays["scales"],
+    )
+
+
+def _json(value: object) -> NDArray[np.uint8]:
+    return np.frombuffer(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode(), np.uint8)

@@ -1,0 +1,230 @@
+"""Compaction: writes a version of an index as files of its own, like those of a build of the same articles."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from array import array
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from indexes.growing import new_array, save_array
+from indexes.ids import hash_id, save_ids
+from indexes.keys import Keys
+from indexes.lines import save_offsets, to_row
+from indexes.live.changes import Addition
+from indexes.live.log import sync_folder
+from indexes.live.version import Version
+from indexes.manifest import (
+    FORMAT_VERSION,
+    MANIFEST,
+    THUMBNAILS,
+    Counts,
+    SearchKind,
+    SearchRecord,
+    describe_files,
+    hash_thumbnails,
+)
+from indexes.recall import held_out_queries
+from indexes.reindex import stored_keys
+from indexes.search_kinds import AT_LEAST, write_search
+from indexes.store import Index
+from retriever.files import as_line, replacing, write_whole
+from retriever.types import IntArray
+
+_BLOCK = 16384
+"""Keys in memory at a time."""
+
+Source = int | Addition
+"""Where an entity of the new files comes from: its row in the old ones, or a change."""
+
+
+def write_generation(version: Version, target: Path) -> None:
+    """Writes a version to a new folder, under a temporary name until it is complete.
+
+    The order is that of `Version.sources`. Unchanged rows are copied as bytes, and no model is asked.
+
+    Raises:
+        OSError: The files cannot be written; nothing is left.
+    """
+    partial = target.with_name(target.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        _write(version, partial)
+        sync_folder(partial)
+        shutil.rmtree(target, ignore_errors=True)  # of a compaction that was killed before it was made to count
+        os.replace(partial, target)
+        sync_folder(target.parent)
+    except BaseException as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, OSError):
+            what = (
+                f"{error.strerror}; the index is as before: free space, or make its folder writable, and compact again"
+            )
+            raise OSError(error.errno, what, str(target)) from error
+        raise
+
+
+def _write(version: Version, out: Path) -> None:
+    base = version.base
+    sources = [source if isinstance(source, int) else source.change for source in version.sources()]
+    _write_articles(base, sources, out)
+    _write_lines(base, sources, out / "summaries.jsonl", lambda new: {"id": new.id, "summary": new.summary})
+    save_offsets(out / "summaries.jsonl")
+    searchable, search = _write_keys(base, sources, out)
+    offsets = _write_tokens(base, sources, out)
+    shown = _write_thumbnails(base, sources, out)
+    report = _report(base, sources)
+    write_whole(out / "report.json", (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode())
+    counts = Counts(
+        entities=len(sources),
+        sections=_count_sections(version),
+        with_image=shown,
+        searchable=searchable,
+        token_sections=int(offsets[-1]),
+    )
+    manifest = base.manifest.model_copy(
+        update={
+            "format_version": FORMAT_VERSION,
+            "inputs": base.manifest.inputs.model_copy(update={"search": search.kind}),
+            "search": search,
+            "counts": counts,
+            "changes": base.manifest.changes + version.changes,
+            "thumbnails": hash_thumbnails(out, range(len(sources))),
+            "files": describe_files(out),
+        }
+    )
+    write_whole(out / MANIFEST, manifest.to_json())
+
+
+def _write_articles(base: Index, sources: Sequence[Source], out: Path) -> None:
+    path, hashes = out / "entities.jsonl", array("q")
+    _write_lines(base, sources, path, lambda new: to_row(new.entity))
+    save_offsets(path)
+    old = np.empty(len(base), np.int64)
+    ids: IntArray = np.load(base.folder / "entity_ids.npy", mmap_mode="r", allow_pickle=False)
+    old[ids[1]] = ids[0]
+    hashes.extend(int(old[one]) if isinstance(one, int) else hash_id(one.id) for one in sources)
+    save_ids(out / "entity_ids.npy", hashes)
+
+
+def _write_lines(base: Index, sources: Sequence[Source], path: Path, row_of: Any) -> None:
+    """Writes a file of one line per entity: the old line, or that of a change."""
+    with (base.folder / path.name).open("rb") as old, replacing(path) as partial, partial.open("wb") as new:
+        place = 0
+        for source in sources:
+            if isinstance(source, int):
+                for _ in range(source - place):
+                    old.readline()
+                new.write(old.readline())
+                place = source + 1
+            else:
+                new.write(as_line(row_of(source)))
+
+
+def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[int, SearchRecord]:
+    """Writes the entity index, of the same kind; returns how many entities can be found, and its record.
+
+    A kind that needs more entities than are left becomes a flat one.
+    """
+    manifest, scratch = base.manifest, out / "stored.npy"
+    stored, path = stored_keys(base.folder, scratch), out / "keys.npy"
+    keys = new_array(path, (len(sources), manifest.key_length), np.float16)
+    old = np.array([one if isinstance(one, int) else -1 for one in sources], np.int64)
+    found = np.isin(old, stored.rows)
+    kept = np.flatnonzero(found)
+    for start in range(0, len(kept), _BLOCK):
+        part = kept[start : start + _BLOCK]
+        keys[part] = stored.read(old[part])
+    for row, source in enumerate(sources):
+        if isinstance(source, Addition) and len(source.keys):
+            keys[row], found[row] = source.keys[0], True
+    halves = np.split(keys, 2, axis=1) if manifest.inputs.candidates == "combined" else [keys]
+    written = Keys(tuple(halves), np.flatnonzero(found).astype(np.int64))
+    kind: SearchKind = "flat" if manifest.search is None or len(written.rows) < AT_LEAST else manifest.search.kind
+    queries = held_out_queries(written, kind, manifest.inputs.candidates, base.image_weight, out, encoder=None)
+    record = write_search(out, written, kind, queries)
+    path.unlink()
+    scratch.unlink(missing_ok=True)
+    return len(written.rows), record
+
+
+def _write_tokens(base: Index, sources: Sequence[Source], out: Path) -> IntArray:
+    """Writes the section tokens; returns where each entity's begin."""
+    folder, codec = base.folder, base.manifest.inputs.codec
+    old = {
+        name: np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in ("tokens.npy", "token_scales.npy")
+    }
+    spans = [base.section_rows(one) if isinstance(one, int) else range(len(one.tokens)) for one in sources]
+    offsets: IntArray = np.cumsum([0, *map(len, spans)], dtype=np.int64)
+    save_array(out / "token_offsets.npy", offsets)
+    total = int(offsets[-1])
+    tokens = new_array(out / "tokens.npy", (total, *base.manifest.stored_shape[1:]), codec.dtype)
+    scales = new_array(
+        out / "token_scales.npy", (total, base.manifest.stored_shape[1]) if codec.scaled else (0, 0), np.float16
+    )
+    for first, source, span in zip(offsets[:-1].tolist(), sources, spans, strict=True):
+        part, there = slice(first, first + len(span)), slice(span.start, span.stop)
+        if isinstance(source, int):
+            tokens[part] = old["tokens.npy"][there]
+            if codec.scaled:
+                scales[part] = old["token_scales.npy"][there]
+        else:
+            tokens[part] = source.tokens
+            if codec.scaled:
+                scales[part] = source.scales
+    tokens.flush()
+    scales.flush()
+    return offsets
+
+
+def _write_thumbnails(base: Index, sources: Sequence[Source], out: Path) -> int:
+    """Writes the thumbnails; returns how many there are. Those that stay the same are linked, not copied."""
+    (out / THUMBNAILS).mkdir()
+    count = 0
+    for row, source in enumerate(sources):
+        path = out / THUMBNAILS / f"{row}.jpg"
+        if isinstance(source, Addition):
+            if source.thumbnail:
+                write_whole(path, source.thumbnail)
+                count += 1
+        elif (old := base.image_path(source)) is not None:
+            _link(old, path)
+            count += 1
+    return count
+
+
+def _link(old: Path, new: Path) -> None:
+    with suppress(OSError):  # a file system without links
+        os.link(old, new)
+        return
+    shutil.copyfile(old, new)
+
+
+def _report(base: Index, sources: Sequence[Source]) -> dict[str, list[dict[str, object]]]:
+    """Returns which main images are missing or unreadable, as `indexes.report.write_report` does."""
+    old: dict[str, list[dict[str, Any]]] = json.loads((base.folder / "report.json").read_bytes())
+    known = {entry["row"]: (problem, entry) for problem, entries in old.items() for entry in entries}
+    report: dict[str, list[dict[str, object]]] = {problem: [] for problem in old}
+    for row, source in enumerate(sources):
+        if isinstance(source, int):
+            if source in known:
+                problem, entry = known[source]
+                report[problem].append(entry | {"row": row})
+        elif source.image.problem is not None:
+            entity, image = source.entity, source.image
+            entry = {"row": row, "id": entity.id, "image": entity.image, "path": image.path, "reason": image.reason}
+            report[source.image.problem].append(entry)
+    return report
+
+
+def _count_sections(version: Version) -> int:
+    gone = sum(len(version.base.entity(row).sections) for row in version.removed.values())
+    new = sum(len(entry.change.entity.sections) for entry in version.entries.values())
+    return version.base.manifest.counts.sections - gone + new

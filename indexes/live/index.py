@@ -1,0 +1,274 @@
+"""An index that changes while it is read."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+from indexes.keys import IMAGE_WEIGHT
+from indexes.live import layout
+from indexes.live.changes import Addition, Change, Origin, from_bytes, to_bytes
+from indexes.live.compaction import write_generation
+from indexes.live.log import ChangeLog, read_log, sync_folder
+from indexes.live.reading import VersionedIndex
+from indexes.live.version import Entry, Version
+from indexes.lock import locked
+from indexes.manifest import read_manifest
+from indexes.store import Index
+from retriever.protocols import DualEncoder, FusionEncoder
+
+logger = logging.getLogger(__name__)
+
+
+GRACE = 60.0
+"""Seconds for which replaced files stay readable: a page asks for the images that a response has named."""
+
+
+class LiveIndex(VersionedIndex):
+    """An index that is read, and changed by one process at a time.
+
+    What was found stays readable while somebody holds its version, and for `GRACE` seconds after a compaction; then the
+    files that it replaced are removed. `manifest` is that of the current files; its counts do not include changes.
+
+    Args:
+        root: The index's folder; `folder` is that of the current files.
+        base: The files of the current generation.
+        generation: Its number.
+        changes: Those made since, oldest first.
+    """
+
+    def __init__(self, root: Path, base: Index, generation: int, changes: Sequence[Change]) -> None:
+        super().__init__(root, base, changes)
+        self._generation = generation
+        self._writer: ExitStack | None = None  # holds the lock; `None` if the index is only read
+        self._log: ChangeLog | None = None
+        self._changing, self._compacting = threading.Lock(), threading.Lock()
+        self._waiting: deque[_Waiting] = deque()
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        *,
+        encoder: DualEncoder | None = None,
+        fusion: FusionEncoder | None = None,
+        device: str = "cpu",
+        image_weight: float = IMAGE_WEIGHT,
+        verify: bool = False,
+        write: bool = False,
+        doing: str = "changes it",
+    ) -> Self:
+        """Opens the index in `folder` with its changes.
+
+        Args:
+            folder: The folder that `build_index` wrote.
+            encoder: As in `Index.open`.
+            fusion: As in `Index.open`.
+            device: As in `Index.open`.
+            image_weight: As in `Index.open`.
+            verify: As in `Index.open`; the checksums of changes are always compared.
+            write: Whether it will be changed, which one process at a time may do; `close` lets others.
+            doing: What this process does with it, for the message that another one gets.
+
+        Raises:
+            ValueError: It is damaged or does not fit a model, or another process changes it (`LockedError`).
+            OSError: It will be changed, and the folder is read-only.
+        """
+        with ExitStack() as held:
+            if write:
+                read_manifest(layout.current_files(folder))  # before the lock, which would create a folder
+                held.enter_context(locked(folder, doing))
+                layout.remove_leftovers(folder)
+            while True:
+                generation = layout.generation_of(folder)
+                try:
+                    base = Index.open_files(
+                        layout.files_of(folder, generation),
+                        encoder=encoder,
+                        fusion=fusion,
+                        device=device,
+                        image_weight=image_weight,
+                        verify=verify,
+                    )
+                    changes = _read_changes(folder, base)
+                except (ValueError, OSError):
+                    if layout.generation_of(folder) == generation:
+                        raise
+                else:  # a compaction may have replaced the files meanwhile
+                    if layout.generation_of(folder) == generation:
+                        break
+            index = cls(folder, base, generation, changes)
+            if write:
+                index._continue_log()
+                index._writer = held.pop_all()
+            return index
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Makes changes: when it returns, they are on disk, and every later search sees them.
+
+        Changes that wait for each other are written together.
+
+        Raises:
+            OSError: They could not be written; none of them is made.
+            ValueError: The index is not open for changes, or an addition does not fit it.
+        """
+        for change in changes:
+            if isinstance(change, Addition):
+                change.check(self.manifest)
+        waiting = _Waiting(changes)
+        self._waiting.append(waiting)
+        with self._changing:
+            if waiting.open:
+                self._commit([self._waiting.popleft() for _ in range(len(self._waiting))])
+        if waiting.error is not None:
+            raise waiting.error
+
+    def compact(self) -> bool:
+        """Writes all changes so far into new files, which then replace the old ones; returns false if there are none.
+
+        Meanwhile the index answers and changes as before.
+
+        Raises:
+            ValueError: The index is not open for changes, or is damaged.
+            OSError: The files could not be written; the index is as before.
+        """
+        with self._compacting:
+            with self._changing:
+                log, version = self._open_log(), self._current
+                if not version.entries and not version.removed:
+                    return False
+                generation = self._generation = self._generation + 1
+                self._log = self._begin_log()
+                log.close()
+            target = layout.files_of(self.root, generation)
+            write_generation(version, target)
+            base = Index.open_files(target, device=self.device, image_weight=self.image_weight)
+            with self._changing:
+                before = layout.generation_of(self.root)
+                layout.set_generation(self.root, generation)
+                self._switch(version, base, before)
+                self._thumbnails.keep(entry.change.thumbnail for entry in list(self._entries.values()))
+            for path in sorted((self.root / layout.LIVE).glob("??????.log")):
+                if int(path.stem) < generation:
+                    path.unlink()
+            return True
+
+    def close(self) -> None:
+        """Lets other processes change the index; a compaction that runs is waited for. It stays readable."""
+        with self._compacting, self._changing:
+            if self._log is not None:
+                self._log.close()
+            self._log = None
+            if self._writer is not None:
+                self._writer.close()
+            self._writer = None
+
+    def _commit(self, batch: Sequence[_Waiting]) -> None:
+        """Writes the changes of several callers with one wait for the disk; called by one thread at a time."""
+        changes = [change for waiting in batch for change in waiting.changes]
+        try:
+            log = self._open_log()
+            for change in changes:
+                if isinstance(change, Addition):
+                    self._thumbnails.write(change.thumbnail)
+            after = self._after(self._current, changes)
+            log.append([to_bytes(change) for change in changes])
+            self._current = after
+        except BaseException as error:
+            for waiting in batch:
+                waiting.error = error
+        finally:
+            for waiting in batch:
+                waiting.open = False
+
+    def _open_log(self) -> ChangeLog:
+        """Returns the log, which the first change creates."""
+        if self._writer is None:
+            raise ValueError(f"{self.root}: is not open for changes")
+        if self._log is None:
+            (self.root / layout.LIVE).mkdir(exist_ok=True)
+            sync_folder(self.root)
+            self._log = self._begin_log()
+        return self._log
+
+    def _begin_log(self) -> ChangeLog:
+        return ChangeLog.create(layout.log_of(self.root, self._generation), to_bytes(Origin.of(self.manifest)))
+
+    def _continue_log(self) -> None:
+        """Opens the newest log, and writes the thumbnails that were lost with the process that had them."""
+        if found := layout.logs(self.root):
+            self._log = ChangeLog.open(found[-1])
+            self._generation = int(found[-1].stem)
+        thumbnails = [entry.change.thumbnail for entry in self._current.entries.values()]
+        self._thumbnails.keep(thumbnails)
+        for thumbnail in thumbnails:
+            self._thumbnails.write(thumbnail)
+
+    def _switch(self, compacted: Version, base: Index, before: int) -> None:
+        """Puts new files in the place of the old ones and of the changes that they contain."""
+        current, old = self._current, self._current.base
+        ids = (current.removed.keys() | compacted.entries.keys()) - current.entries.keys()
+        later: list[tuple[str, Entry | None]] = [(entity_id, None) for entity_id in sorted(ids)]
+        later += [(i, entry) for i, entry in current.entries.items() if compacted.entries.get(i) is not entry]
+        start, self._next_row = self._next_row, self._next_row + len(base)
+        self._bases = [(s, one) for s, one in self._bases if one() is not None] + [(start, weakref.ref(base))]
+        self.folder, self.manifest = base.folder, base.manifest
+        self._current = Version(base, start).changed(later)
+        keep = threading.Timer(GRACE, bool, [current])  # does nothing but hold it until then
+        keep.daemon = True
+        keep.start()
+        weakref.finalize(old, _drop, self.root, before)
+
+
+class _Waiting:
+    """Changes of one caller until they are made, or cannot be."""
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        self.changes = changes
+        self.open = True
+        self.error: BaseException | None = None
+
+
+def _read_changes(folder: Path, base: Index) -> list[Change]:
+    """Returns the changes in the logs of an index.
+
+    Raises:
+        ValueError: A log is damaged, or of another index.
+    """
+    changes: list[Change] = []
+    for path in layout.logs(folder):
+        for number, record in enumerate(read_log(path)):
+            try:
+                change = from_bytes(record.content)
+                if (number == 0) != isinstance(change, Origin):
+                    raise ValueError("records are in another order than they were written in")
+                if isinstance(change, Origin):
+                    change.check(base.manifest)
+                    continue
+                if isinstance(change, Addition):
+                    change.check(base.manifest)
+                changes.append(change)
+            except ValueError as error:
+                raise ValueError(f"{path}: the record at byte {record.offset}: {error}") from error
+    return changes
+
+
+def _drop(root: Path, generation: int) -> None:
+    """Removes files that nobody reads any more, in a thread: there may be a million thumbnails."""
+    if threading.main_thread().is_alive():
+        threading.Thread(target=_remove, args=(root, generation), name="remove old files").start()
+    else:  # the process ends, and with it its threads
+        _remove(root, generation)
+
+
+def _remove(root: Path, generation: int) -> None:
+    try:
+        layout.remove_generation(root, generation)
+    except (ValueError, OSError):
+        logger.exception("%s: old files could not be removed; the next process that writes tries again", root)

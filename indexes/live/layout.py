@@ -1,0 +1,131 @@
+"""Where a changed index keeps what: the folder `live` beside the files of the build.
+
+    INDEX/                the files that `build-index` wrote: generation 0, gone after the first compaction
+    INDEX/live/current    the number of the generation that counts, as text; without it, 0
+    INDEX/live/000002/    generation 2, a complete index that a compaction wrote
+    INDEX/live/000002.log the changes since generation 2
+    INDEX/live/images/    thumbnails of changed entities, named by their content
+
+A compaction first begins the log of the next generation, then writes its folder, then replaces `current`. Until that
+moment, opening the index reads the old generation and both logs; from it on, the new generation and its log. So a kill
+at any moment loses nothing, and what is left over is removed by the next process that writes.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from indexes.live.log import has_changes, sync_folder
+from indexes.manifest import FILES, MANIFEST, THUMBNAILS
+from retriever.files import write_whole
+
+LIVE = "live"
+_CURRENT = "current"
+_GENERATION = re.compile(r"(\d{6})(\.log|\.partial)?")
+
+
+def generation_of(folder: Path) -> int:
+    """Returns the number of the generation that counts.
+
+    Raises:
+        ValueError: The file that says so is damaged.
+    """
+    path = folder / LIVE / _CURRENT
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    if not re.fullmatch(r"\d{1,6}", text) or not files_of(folder, int(text)).is_dir():
+        raise ValueError(
+            f"{path}: names generation {text[:20]!r}, which is not there; restore the folder {folder / LIVE} from a "
+            f"backup, or remove it and rebuild with `omgm build-index --overwrite`"
+        )
+    return int(text)
+
+
+def set_generation(folder: Path, generation: int) -> None:
+    """Makes a generation the one that counts, in one step."""
+    write_whole(folder / LIVE / _CURRENT, f"{generation}\n".encode())
+    sync_folder(folder / LIVE)
+
+
+def files_of(folder: Path, generation: int) -> Path:
+    """Returns the folder with the files of a generation."""
+    return folder / LIVE / f"{generation:06}" if generation else folder
+
+
+def current_files(folder: Path) -> Path:
+    """Returns the folder with the files of the generation that counts: `folder` itself before a compaction."""
+    return files_of(folder, generation_of(folder))
+
+
+def log_of(folder: Path, generation: int) -> Path:
+    """Returns the path of the log that begins with a generation."""
+    return folder / LIVE / f"{generation:06}.log"
+
+
+def logs(folder: Path) -> list[Path]:
+    """Returns the logs whose changes come on top of the current generation, oldest first."""
+    first = generation_of(folder)
+    found = sorted((folder / LIVE).glob("??????.log"))
+    return [path for path in found if int(path.stem) >= first]
+
+
+def is_live(folder: Path) -> bool:
+    """Returns whether an index was ever changed."""
+    return (folder / LIVE).is_dir()
+
+
+def settled_files(folder: Path) -> Path:
+    """Returns the folder with the files of the current generation, which hold all changes.
+
+    Raises:
+        ValueError: There are changes that only the logs hold.
+    """
+    if any(has_changes(path) for path in logs(folder)):
+        raise ValueError(
+            f"{folder}: was changed since its files were written, and this needs files that hold everything: "
+            f"run `omgm index compact --index {folder}`"
+        )
+    return current_files(folder)
+
+
+def remove_generation(folder: Path, generation: int) -> None:
+    """Removes the files of a generation unless it counts; of generation 0, only those of the index itself."""
+    if generation == generation_of(folder):  # it was built anew
+        return
+    if generation:
+        shutil.rmtree(files_of(folder, generation), ignore_errors=True)
+        return
+    for name in (MANIFEST, *FILES):
+        (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / THUMBNAILS, ignore_errors=True)
+
+
+def discard(folder: Path) -> None:
+    """Removes all generations and changes besides the files in `folder` itself, which is about to be built anew."""
+    (folder / LIVE / _CURRENT).unlink(missing_ok=True)
+    shutil.rmtree(folder / LIVE, ignore_errors=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Removes what a killed process left: old generations, their logs, and folders that were not finished."""
+    counts = generation_of(folder)
+    for path, generation, kind in _numbered(folder):
+        if kind == ".log":
+            if generation < counts:
+                path.unlink()
+        elif generation != counts or kind:
+            shutil.rmtree(path)
+    if counts and (folder / MANIFEST).exists():
+        remove_generation(folder, 0)
+
+
+def _numbered(folder: Path) -> Iterator[tuple[Path, int, str]]:
+    live = folder / LIVE
+    for path in sorted(live.iterdir()) if live.is_dir() else []:
+        if match := _GENERATION.fullmatch(path.name):
+            yield path, int(match[1]), match[2] or ""

@@ -1,0 +1,171 @@
+"""The log of changes: checksummed records, each on disk before it is acknowledged."""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from retriever.files import write_whole
+
+logger = logging.getLogger(__name__)
+
+_MAGIC = b"OMGMLOG1"
+_START = len(_MAGIC) + 8
+"""Bytes before the first record: the magic number, then up to where records are acknowledged, uint64."""
+_FRAME = struct.Struct("<QII")
+"""Before each record: its length, its CRC-32, and the CRC-32 of these 12 bytes."""
+_FIX = "restore the file from a backup, or remove it to lose the changes in it"
+
+
+class Record(NamedTuple):
+    """A record's bytes, and where it begins in the file."""
+
+    offset: int
+    content: bytes
+
+
+class ChangeLog:
+    """A log open for appending; `open` reads an existing one to its end first.
+
+    After a sync the length of the file is written into its head, without a sync of its own: a log that is shorter than
+    that was truncated, whereas one that is longer was being written when its process was killed.
+
+    Args:
+        path: The file.
+        end: Where the next record begins.
+    """
+
+    def __init__(self, path: Path, end: int) -> None:
+        self.path = path
+        self._end = end
+        self._broken = False
+        self._file = os.open(path, os.O_RDWR)
+
+    @classmethod
+    def create(cls, path: Path, first: bytes) -> Self:
+        """Creates a log with one record.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        record = _framed(first)
+        end = _START + len(record)
+        write_whole(path, _MAGIC + struct.pack("<Q", end) + record)
+        sync_folder(path.parent)
+        return cls(path, end)
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Opens a log after its last whole record; one that was being written when its process was killed is dropped.
+
+        Raises:
+            ValueError: The log is damaged.
+            OSError: The file cannot be written.
+        """
+        end = _START
+        for record in read_log(path):
+            end = record.offset + _FRAME.size + len(record.content)
+        if left := path.stat().st_size - end:
+            logger.warning("%s: dropped %d bytes of a change that was never acknowledged", path, left)
+            os.truncate(path, end)
+        return cls(path, end)
+
+    def append(self, contents: Sequence[bytes]) -> None:
+        """Writes records and waits until they are on disk.
+
+        Raises:
+            OSError: They could not be written, and none of them is in the log.
+        """
+        if self._broken:
+            raise OSError(f"{self.path}: an earlier change could not be written or undone; free space, then restart")
+        blob = b"".join(_framed(content) for content in contents)
+        try:
+            _write(self._file, blob, self._end)
+            os.fsync(self._file)
+        except OSError as error:
+            self._undo()
+            raise OSError(
+                error.errno,
+                f"{error.strerror}; the change is not made: free space, or make the file writable, and repeat it",
+                str(self.path),
+            ) from error
+        self._end += len(blob)
+        os.pwrite(self._file, struct.pack("<Q", self._end), len(_MAGIC))
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._file)
+
+    def _undo(self) -> None:
+        """Cuts off what was written of a change; if even that fails, nothing more is appended."""
+        try:
+            os.ftruncate(self._file, self._end)
+            os.fsync(self._file)
+        except OSError:
+            self._broken = True
+            logger.exception("%s: could not be cut back to %d bytes", self.path, self._end)
+
+
+def read_log(path: Path) -> Iterator[Record]:
+    """Yields the records of a log, up to one that was being written when its process was killed.
+
+    Raises:
+        ValueError: A record is damaged, or acknowledged records are missing. The message names file, offset and fix.
+    """
+    with path.open("rb") as file:
+        head = file.read(_START)
+        if len(head) < _START or not head.startswith(_MAGIC):
+            raise ValueError(f"{path}: not a log of changes, or of another release; {_FIX}")
+        size, offset = os.fstat(file.fileno()).st_size, _START
+        acknowledged = struct.unpack_from("<Q", head, len(_MAGIC))[0]
+        if size < acknowledged:
+            raise ValueError(f"{path}: {size} bytes, but {acknowledged} were acknowledged: it was truncated; {_FIX}")
+        while offset < size:
+            frame = file.read(_FRAME.size)
+            cut, why = len(frame) < _FRAME.size, "it is cut short"
+            if not cut:
+                length, checksum, own = _FRAME.unpack(frame)
+                if own != zlib.crc32(frame[:12]):  # zeros: a file system may lengthen a file before it writes to it
+                    cut, why = not any(frame + file.read()), "its length is damaged"
+                else:
+                    content = file.read(length)
+                    if len(content) == length and zlib.crc32(content) == checksum:
+                        yield Record(offset, content)
+                        offset += _FRAME.size + length
+                        continue
+                    cut, why = len(content) < length, "its checksum differs"
+            if cut and offset >= acknowledged:
+                return
+            raise ValueError(f"{path}: the record at byte {offset} is damaged: {why}; {_FIX}")
+
+
+def has_changes(path: Path) -> bool:
+    """Returns whether a log has more than its first record."""
+    records = read_log(path)
+    return next(records, None) is not None and next(records, None) is not None
+
+
+def sync_folder(folder: Path) -> None:
+    """Waits until the names in a folder are on disk."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _framed(content: bytes) -> bytes:
+    head = struct.pack("<QI", len(content), zlib.crc32(content))
+    return head + struct.pack("<I", zlib.crc32(head)) + content
+
+
+def _write(file: int, blob: bytes, offset: int) -> None:
+    view = memoryview(blob)
+    while view:  # a full disk writes a part first
+        written = os.pwrite(file, view, offset)
+        view, offset = view[written:], offset + written

@@ -1,0 +1,219 @@
+"""Reads an index that changes: rows of every version that somebody holds, searches of one version."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from indexes.live import layout
+from indexes.live.changes import Addition, Change
+from indexes.live.thumbnails import Thumbnails
+from indexes.live.version import Entry, Version
+from indexes.store import Index
+from indexes.tokens import TokenStore
+from retriever.types import Entity, FloatArray, IntArray, StoredTokens
+
+_SPREAD = 1 << 24
+"""Token rows per entity: the section tokens of the entity at row r begin at r * _SPREAD."""
+
+
+class VersionedIndex(Index):
+    """The files of an index with the changes made since, for any number of threads.
+
+    A row is given to one entity and never to another while the process runs. It is readable for as long as somebody
+    holds a `Version` that has it. Within `pinned` a thread sees one version, whatever changes meanwhile.
+
+    Args:
+        root: The index's folder; `folder` is that of the current files.
+        base: The current files.
+        changes: Those made since, oldest first.
+    """
+
+    def __init__(self, root: Path, base: Index, changes: Sequence[Change]) -> None:
+        self.root, self.folder, self.manifest = root, base.folder, base.manifest
+        self.image_weight, self.device = base.image_weight, base.device
+        self._thumbnails = Thumbnails(root / layout.LIVE / "images")
+        self._pinned = _Pinned()
+        self._next_row = len(base)
+        self._entries: weakref.WeakValueDictionary[int, Entry] = weakref.WeakValueDictionary()
+        self._bases: list[tuple[int, weakref.ref[Index]]] = [(0, weakref.ref(base))]
+        self._current = self._after(Version(base), changes)
+
+    @property
+    def changes(self) -> int:
+        """How many entities differ from the files: changed, new and removed ones."""
+        return self._version.changes
+
+    @contextmanager
+    def pinned(self) -> Iterator[Version]:
+        """Yields the current version, which this thread searches until the end of the block."""
+        before = self._pinned.version
+        version = self._pinned.version = self._version
+        try:
+            yield version
+        finally:
+            self._pinned.version = before
+
+    def __len__(self) -> int:
+        """Returns the number of entities."""
+        return len(self._version)
+
+    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        """Returns scores and rows; see `Index.search`."""
+        return self._version.search(vectors, k)
+
+    def row_of(self, entity_id: str) -> int | None:
+        """Returns the row of an entity, or `None` if the index does not hold it."""
+        return self._version.row_of(entity_id)
+
+    def rows(self) -> Iterator[int]:
+        """Yields the rows of all entities in the order in which a compaction writes them."""
+        version = self._version
+        for source in version.sources():
+            yield version.start + source if isinstance(source, int) else source.row
+
+    def entity(self, row: int) -> Entity:
+        """Returns the article at `row`.
+
+        Raises:
+            IndexError: There is no such row, or nobody holds its version any more.
+        """
+        home, own = self._at(row)
+        return home.change.entity if isinstance(home, Entry) else home.entity(own)
+
+    def summary(self, row: int) -> str:
+        """Returns the summary of the article at `row`; raises as `entity`."""
+        home, own = self._at(row)
+        return home.change.summary if isinstance(home, Entry) else home.summary(own)
+
+    def image_path(self, row: int) -> Path | None:
+        """Returns the thumbnail of the main image, or `None` without one."""
+        try:
+            home, own = self._at(row)
+        except IndexError:
+            return None
+        return self._thumbnails.path(home.change.thumbnail) if isinstance(home, Entry) else home.image_path(own)
+
+    def section_rows(self, row: int) -> range:
+        """Returns the rows of an entity's section tokens; raises as `entity`."""
+        home, own = self._at(row)
+        count = len(home.change.tokens) if isinstance(home, Entry) else len(home.section_rows(own))
+        return range(row * _SPREAD, row * _SPREAD + count)
+
+    def gather(self, spans: Sequence[range]) -> StoredTokens:
+        """Returns the stored tokens of sections; each span is the `section_rows` of an entity."""
+        homes = [self._at(span.start // _SPREAD) if span else None for span in spans]
+        bases = list(dict.fromkeys(home[0] for home in homes if home and isinstance(home[0], Index)))
+        if len(bases) <= 1 and not any(home and isinstance(home[0], Entry) for home in homes):
+            base = bases[0] if bases else self._version.base
+            return base.gather([base.section_rows(home[1]) if home else range(0) for home in homes])
+        found: dict[int, StoredTokens] = {}
+        for base in bases:
+            places = [place for place, home in enumerate(homes) if home and home[0] is base]
+            stored = base.gather([base.section_rows(home[1]) for home in homes if home and home[0] is base])
+            for place, first in zip(places, stored.first.tolist(), strict=True):
+                found[place] = _part(stored, first, len(spans[place]))
+        for place, home in enumerate(homes):
+            if home and isinstance(home[0], Entry):
+                found[place] = self._store(home[0]).gather([range(len(spans[place]))])
+        parts = [found[place] for place in sorted(found)]
+        scales = [part.scales for part in parts if part.scales is not None]
+        return StoredTokens(
+            torch.cat([part.values for part in parts]),
+            torch.cat(scales) if scales else None,
+            np.cumsum([0, *map(len, spans)], dtype=np.int64)[:-1],
+        )
+
+    def tokens(self, rows: IntArray) -> torch.Tensor:
+        """Returns stored section tokens, decoded; see `Index.tokens`."""
+        parts = []
+        for row in np.asarray(rows, np.int64).tolist():
+            home, own = self._at(row // _SPREAD)
+            place = row % _SPREAD
+            if isinstance(home, Entry):
+                if place >= len(home.change.tokens):
+                    raise IndexError(f"token row {row}: entity {home.change.id!r} has {len(home.change.tokens)}")
+                parts.append(self._store(home).read(np.array([place], np.int64)))
+            else:
+                parts.append(home.tokens(np.array([home.section_rows(own)[place]], np.int64)))
+        return torch.cat(parts) if parts else self._version.base.tokens(np.empty(0, np.int64))
+
+    def save_pretrained(self, folder: str | Path, *, license: str | None = None) -> None:
+        """Copies the files of the index; see `Index.save_pretrained`.
+
+        Raises:
+            ValueError: It has changes that are not in the files yet.
+        """
+        self._check_settled()
+        self._version.base.save_pretrained(folder, license=license)
+
+    def push_to_hub(
+        self,
+        repo: str,
+        *,
+        private: bool | None = None,
+        token: str | None = None,
+        message: str | None = None,
+        license: str | None = None,
+    ) -> str:
+        """Publishes the files of the index; see `Index.push_to_hub`.
+
+        Raises:
+            ValueError: It has changes that are not in the files yet.
+        """
+        self._check_settled()
+        return self._version.base.push_to_hub(repo, private=private, token=token, message=message, license=license)
+
+    @property
+    def _version(self) -> Version:
+        pinned = self._pinned.version
+        return self._current if pinned is None else pinned
+
+    def _check_settled(self) -> None:
+        if self.changes:
+            raise ValueError(f"{self.root}: has {self.changes} changes since its files were written; compact it first")
+
+    def _at(self, row: int) -> tuple[Entry, int] | tuple[Index, int]:
+        """Returns where a row is: its entry, or files and the row there."""
+        entry = self._entries.get(row)
+        if entry is not None:
+            return entry, 0
+        for start, reference in reversed(self._bases):
+            base = reference()
+            if base is not None and start <= row < start + len(base):
+                return base, row - start
+        raise IndexError(f"there is no entity at row {row}")
+
+    def _store(self, entry: Entry) -> TokenStore:
+        change = entry.change
+        return TokenStore(self.manifest.inputs.codec, change.tokens, change.scales, self.device)
+
+    def _after(self, version: Version, changes: Sequence[Change]) -> Version:
+        """Returns the version after changes, whose entities get rows of their own."""
+        entries: list[tuple[str, Entry | None]] = []
+        for change in changes:
+            entry = None
+            if isinstance(change, Addition):
+                self._entries[self._next_row] = entry = Entry(self._next_row, change)
+                self._next_row += 1
+            entries.append((change.id, entry))
+        return version.changed(entries) if entries else version
+
+
+class _Pinned(threading.local):
+    """The version that a thread has pinned."""
+
+    version: Version | None = None
+
+
+def _part(stored: StoredTokens, first: int, count: int) -> StoredTokens:
+    """Returns the tokens of one span, and no others: a GPU that holds all tokens has returned all."""
+    part = slice(first, first + count)
+    scales = None if stored.scales is None else stored.scales[part]
+    return StoredTokens(stored.values[part], scales, np.zeros(1, np.int64))

@@ -1,0 +1,130 @@
+"""One state of an index that changes: the files of a generation, what is no longer valid there, and what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import torch
+
+from indexes.keys import as_query
+from indexes.live.changes import Addition
+from indexes.store import Index
+from retriever.types import FloatArray, IntArray
+
+_SPARE = 64
+"""Entities that the files are asked for beyond `k` at first; more only if so many of the best are no longer valid."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Entry:
+    """A changed entity and its row, which no other entity ever gets while the process runs."""
+
+    row: int
+    change: Addition
+
+
+@dataclass(frozen=True, eq=False)
+class Version:
+    """An immutable state; whoever holds it can read its rows, whatever changes meanwhile.
+
+    Attributes:
+        base: The files of a generation.
+        start: The row of the first entity of `base`.
+        removed: Entities of `base` that were changed or removed since, with their rows there (from 0).
+        entries: The changed and the new entities, in the order in which they came.
+    """
+
+    base: Index
+    start: int = 0
+    removed: Mapping[str, int] = field(default_factory=dict)
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> int:
+        """How many entities differ from the files."""
+        return len(self.removed.keys() | self.entries.keys())
+
+    def __len__(self) -> int:
+        """Returns the number of entities."""
+        return len(self.base) - len(self.removed) + len(self.entries)
+
+    def row_of(self, entity_id: str) -> int | None:
+        """Returns the row of an entity, or `None` if it is not there."""
+        if entity_id in self.entries:
+            return self.entries[entity_id].row
+        row = None if entity_id in self.removed else self.base.row_of(entity_id)
+        return None if row is None else self.start + row
+
+    def changed(self, changes: Iterable[tuple[str, Entry | None]]) -> Self:
+        """Returns the state after changes, made in their order; `None` removes an entity."""
+        entries, removed = dict(self.entries), dict(self.removed)
+        for entity_id, entry in changes:
+            if entity_id not in removed and (row := self.base.row_of(entity_id)) is not None:
+                removed[entity_id] = row
+            if entry is None:
+                entries.pop(entity_id, None)
+            else:
+                entries[entity_id] = entry
+        return replace(self, removed=removed, entries=entries)
+
+    def sources(self) -> Iterator[int | Entry]:
+        """Yields where each entity comes from: its row in `base`, or an entry.
+
+        A changed entity keeps its place, new ones come last in the order in which they came: as in a knowledge base
+        that was edited and appended to.
+        """
+        new = dict(self.entries)
+        changed = {row: new.pop(entity_id, None) for entity_id, row in self.removed.items()}
+        for row in range(len(self.base)):
+            source = changed.get(row, row)
+            if source is not None:
+                yield source
+        yield from new.values()
+
+    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        """Returns scores and rows, both [B, k], best first; see `Index.search`."""
+        scores, rows = self._search_base(vectors, k)
+        if not len(self._keys[1]):
+            return scores, rows
+        keys, owners = self._keys
+        inputs = self.base.manifest.inputs
+        queries = as_query(vectors.detach().float().cpu(), inputs.candidates, self.base.image_weight)
+        scores = np.concatenate([scores, (queries @ torch.from_numpy(keys).T).numpy()], axis=1)
+        rows = np.concatenate([rows, np.broadcast_to(owners, (len(rows), len(owners)))], axis=1)
+        return _best(scores, rows, k)
+
+    @cached_property
+    def _keys(self) -> tuple[FloatArray, IntArray]:
+        """The keys of changed entities, float32 [D, length], and the rows that they belong to."""
+        entries = self.entries.values()
+        keys = [np.empty((0, self.base.manifest.key_length), np.float32), *(entry.change.keys for entry in entries)]
+        rows = [entry.row for entry in entries for _ in entry.change.keys]
+        return np.concatenate(keys), np.array(rows, np.int64)
+
+    @cached_property
+    def _removed_rows(self) -> IntArray:
+        return np.array(sorted(self.removed.values()), np.int64)
+
+    def _search_base(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        """Searches the files, without what is removed there."""
+        most = k + len(self.removed)
+        asked = min(k + _SPARE, most) if self.removed else k
+        while True:
+            scores, rows = self.base.search(vectors, asked)
+            gone = np.isin(rows, self._removed_rows)
+            if asked == most or (asked - gone.sum(axis=1) >= k).all():
+                break
+            asked = min(4 * asked, most)
+        scores = np.where(gone, np.float32(-np.inf), scores)
+        rows = np.where(gone | (rows < 0), -1, rows + self.start)
+        return _best(scores, rows, k) if self.removed else (scores, rows)
+
+
+def _best(scores: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, IntArray]:
+    """Returns the `k` best of each query; rows of -1 come last."""
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1)

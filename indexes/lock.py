@@ -1,0 +1,100 @@
+"""One writer at a time: a lock on an index's folder, which the kernel releases if the process that holds it dies."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+LOCK = ".lock"
+"""The lock's file in the folder of an index; it is there only while somebody writes, or after a kill."""
+
+
+class LockedError(ValueError):
+    """Another process writes to the folder."""
+
+
+@contextmanager
+def locked(folder: Path, doing: str) -> Iterator[None]:
+    """Holds the lock on a folder, which is created if it is absent and removed again if it is left empty.
+
+    Args:
+        folder: The folder of an index.
+        doing: What this process does there, for the message that another one gets: "builds it".
+
+    Raises:
+        LockedError: Another process, or another part of this one, holds the lock.
+        OSError: The folder is read-only.
+    """
+    created = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / LOCK
+    file = _acquired(path)
+    try:
+        _write(file, path, f"process {os.getpid()} ({_command()}), which {doing}")
+        yield
+    finally:
+        with suppress(FileNotFoundError):
+            path.unlink()  # before it is released: nobody can hold a file that is gone, see `_acquired`
+        os.close(file)
+        if created:
+            with suppress(OSError):  # not empty
+                folder.rmdir()
+
+
+def holder(folder: Path) -> str | None:
+    """Returns who writes to a folder, such as "process 12 (omgm serve), which serves it", or `None`."""
+    try:
+        file = os.open(folder / LOCK, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return os.read(file, 4096).decode(errors="replace") or "another process"
+    else:
+        return None
+    finally:
+        os.close(file)
+
+
+def _write(file: int, path: Path, text: str) -> None:
+    try:
+        os.ftruncate(file, 0)
+        os.pwrite(file, text.encode(), 0)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _acquired(path: Path) -> int:
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(file, path):
+                return file
+        except BlockingIOError as error:
+            by = os.read(file, 4096).decode(errors="replace") or "another process"
+            os.close(file)
+            raise LockedError(
+                f"{path.parent}: {by} writes to this index, and only one process may; wait until it has ended, or "
+                "send the changes to the service if that is one (PUT and DELETE /entities/{id}, omgm.client)"
+            ) from error
+        except OSError as error:
+            os.close(file)
+            raise OSError(error.errno, f"{error.strerror}: its file system cannot lock files", str(path)) from error
+        os.close(file)  # its last holder removed it meanwhile
+
+
+def _is_at(file: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _command() -> str:
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]])

@@ -1,0 +1,161 @@
+"""Change or inspect an index: add or remove entities, compact, verify, info."""
+
+from __future__ import annotations
+
+import argparse
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from omgm.commands.common import (
+    add_json,
+    add_kb_format,
+    add_profile,
+    describe,
+    existing,
+    images_of,
+    positive,
+    print_json,
+    profile_of,
+)
+
+_ACTIONS = {
+    "add": "Add the articles of a knowledge base, or replace those of the same ids. Unchanged ones are skipped.",
+    "remove": "Remove entities.",
+    "compact": "Write all changes into new files, which then replace the old ones.",
+    "verify": "Compare the checksums of all files and changes.",
+    "info": "Say what an index holds.",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the actions with their arguments."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, about in _ACTIONS.items():
+        action = actions.add_parser(name, help=about.rstrip("."), description=about)
+        action.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the index's folder")
+        add_json(action)
+        action.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help="log more")
+        if name == "add":
+            add_profile(action)
+            action.add_argument("kb", type=Path, metavar="FILE", help="the articles, in any format of build-index")
+            action.add_argument("--images", type=Path, metavar="DIR", help="the folder with their images")
+            add_kb_format(action)
+            action.add_argument(
+                "--batch-size", type=positive, default=32, metavar="N", help="articles at a time (%(default)s)"
+            )
+        if name == "remove":
+            action.add_argument("ids", nargs="+", metavar="ID", help="ids of entities")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Runs the action and prints what it did."""
+    existing(args.index, "--index")
+    report, text = {"add": _add, "remove": _remove, "compact": _compact, "verify": _verify, "info": _info}[args.action](
+        args
+    )
+    if args.json:
+        print_json(report)
+    else:
+        print(text)
+
+
+def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    profile, kb, images = profile_of(args), existing(args.kb, "FILE"), images_of(args)
+
+    from indexes.formats import guess_format, read_knowledge_base
+    from indexes.live.editor import article_of
+    from indexes.progress import progress_bar
+    from indexes.sources import open_images
+    from omgm.parts import build_encoder, build_fusion, open_editor
+
+    kb_format = args.kb_format or guess_format(kb)
+    source = open_images(images, kb, kb_format)
+    editor = open_editor(profile, args.index, build_encoder(profile), build_fusion(profile), "adds to it")
+    counts = {"added": 0, "replaced": 0, "unchanged": 0}
+    try:
+        dropped = editor.index.manifest.inputs.drop_sections
+        articles = iter(progress_bar(read_knowledge_base(kb, kb_format, dropped), desc="add", unit="entity"))
+        while batch := [article_of(entity, source) for entity in islice(articles, args.batch_size)]:
+            new = [article for article in batch if not editor.holds(article)]
+            replaced = sum(editor.index.row_of(article.entity.id) is not None for article in new)
+            if new:
+                editor.put(new)
+            counts["added"] += len(new) - replaced
+            counts["replaced"] += replaced
+            counts["unchanged"] += len(batch) - len(new)
+        report = counts | {"entities": len(editor.index), "changes": editor.index.changes}
+    finally:
+        editor.index.close()
+    listed = ", ".join(f"{count} {what}" for what, count in counts.items())
+    return report, f"{args.index}: {listed}; {report['entities']} entities{_advice(args.index, report['changes'])}"
+
+
+def _remove(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from indexes.live.changes import Removal
+    from indexes.live.index import LiveIndex
+
+    index = LiveIndex.open(args.index, write=True, doing="removes from it")
+    try:
+        missing = [entity_id for entity_id in args.ids if index.row_of(entity_id) is None]
+        if missing:
+            raise ValueError(f"{args.index}: has no entity {', '.join(map(repr, missing))}; nothing was removed")
+        index.apply([Removal(entity_id) for entity_id in args.ids])
+        report = {"removed": len(args.ids), "entities": len(index), "changes": index.changes}
+    finally:
+        index.close()
+    text = f"{args.index}: {report['removed']} removed; {report['entities']} entities"
+    return report, text + _advice(args.index, report["changes"])
+
+
+def _compact(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from indexes.live.index import LiveIndex
+
+    index = LiveIndex.open(args.index, write=True, doing="compacts it")
+    try:
+        changes = index.changes
+        index.compact()
+        report = {"changes": changes, **describe(index)}
+    finally:
+        index.close()
+    return report, f"{args.index}: {changes} changes compacted; {len(index)} entities in {index.folder}"
+
+
+def _verify(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from indexes.live.index import LiveIndex
+
+    index = LiveIndex.open(args.index, verify=True)
+    return (
+        {"ok": True, "entities": len(index), "changes": index.changes},
+        f"{args.index}: all checksums match; {len(index)} entities, {index.changes} changes not compacted",
+    )
+
+
+def _info(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from indexes.live.index import LiveIndex
+    from indexes.live.layout import logs
+    from indexes.lock import holder
+
+    index = LiveIndex.open(args.index)
+    inputs = index.manifest.inputs
+    report = {
+        "entities": len(index),
+        "changes": index.changes,
+        "bytes": sum(file.bytes for file in index.manifest.files.values()),
+        "log_bytes": sum(path.stat().st_size for path in logs(args.index)),
+        "files": str(index.folder),
+        "writer": holder(args.index),
+        **describe(index),
+    }
+    lines = [
+        f"{index.name}: {report['entities']} entities, {report['changes']} changes since the files were written",
+        f"files: {report['files']}, {report['bytes']:,} bytes; log: {report['log_bytes']:,} bytes",
+        f"encoder {inputs.encoder}, fusion encoder {inputs.fusion}, tokens {inputs.tokens}, "
+        f"candidates {inputs.candidates}, summaries {inputs.summarizer}",
+        f"written by {report['writer']}" if report["writer"] else "nobody writes to it",
+    ]
+    return report, "\n".join(lines)
+
+
+def _advice(index: Path, changes: int) -> str:
+    return f", {changes} changes not compacted (omgm index compact --index {index})"

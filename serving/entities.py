@@ -1,0 +1,190 @@
+"""Live updates: `PUT`, `DELETE` and `GET /entities/{id}`."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from fastapi import FastAPI, Request
+from starlette.datastructures import UploadFile
+
+from indexes.formats.jsonl import entity_of
+from indexes.live.editor import Article, Editor
+from indexes.stages import MainImage
+from llm.chat import ChatError
+from serving import intake
+from serving.body import content_type_of, parse_json, read_json
+from serving.errors import ApiError
+from serving.images import decode_image, too_many_bytes
+from serving.requests import image_bytes, open_form
+from serving.schemas import ArticleFields, ArticleOut, ArticleSectionOut, ChangeOut, ErrorOut
+from serving.service import Service
+from serving.settings import ServingSettings
+
+_FORM = {
+    "type": "object",
+    "required": ["article"],
+    "properties": {
+        "article": {
+            "type": "string",
+            "description": "JSON object with the fields of the JSON form; `image` is a name.",
+        },
+        "image": {"type": "string", "format": "binary", "description": "The main image, as a file."},
+    },
+}
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "multipart/form-data": {"schema": _FORM},
+            "application/json": {"schema": ArticleFields.model_json_schema()},
+        },
+    }
+}
+_GET_ERRORS: dict[int | str, dict[str, Any]] = {
+    401: {"model": ErrorOut, "description": "The service has keys, and none of them was sent."},
+    404: {"model": ErrorOut, "description": "There is no such entity."},
+    422: {"model": ErrorOut, "description": "The id is not text."},
+}
+_DELETE_ERRORS: dict[int | str, dict[str, Any]] = _GET_ERRORS | {
+    403: {"model": ErrorOut, "description": "The key sent may not write."},
+    409: {"model": ErrorOut, "description": "The index cannot be changed by this service."},
+    503: {"model": ErrorOut, "description": "The service is not ready, or the change could not be written."},
+    507: {"model": ErrorOut, "description": "The disk is full; the change is not made."},
+}
+_PUT_ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": ErrorOut, "description": "The body is malformed or the image is broken."},
+    **{status: error for status, error in _DELETE_ERRORS.items() if status != 404},
+    408: {"model": ErrorOut, "description": "The upload took too long."},
+    413: {"model": ErrorOut, "description": "The image has too many bytes or pixels."},
+    415: {"model": ErrorOut, "description": "The image or the body has an unsupported format."},
+    422: {"model": ErrorOut, "description": "A field is missing, unknown or of the wrong type."},
+    424: {"model": ErrorOut, "description": "The model that writes the summary failed."},
+    429: {"model": ErrorOut, "description": "The queue is full or a limit is reached; see the header Retry-After."},
+}
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> None:
+    """Adds the routes to `app`.
+
+    Args:
+        app: The application.
+        service: The service.
+        editor: Changes the index that the service answers from, or why it cannot be changed.
+    """
+    threads = anyio.CapacityLimiter(4)  # changes that wait for the disk are written together
+
+    async def changed(work: Callable[[Editor], None]) -> None:
+        if isinstance(editor, str):
+            raise ApiError(409, "read_only", f"this service cannot change its index: {editor}")
+        try:
+            await anyio.to_thread.run_sync(work, editor, limiter=threads)
+        except ChatError as error:  # an OSError, too
+            raise ApiError(424, "summarizer_failed", "the model that writes summaries failed; try again") from error
+        except OSError as error:
+            if error.errno in _FULL:
+                raise ApiError(507, "not_written", str(error)) from error
+            raise ApiError(503, "not_written", str(error)) from error
+        except ValueError as error:  # such as a summarizer that is not set, or is another than the index was built with
+            raise ApiError(409, "read_only", str(error)) from error
+
+    @app.get("/entities/{entity_id:path}", response_model=ArticleOut, responses=_GET_ERRORS)
+    async def get_entity(request: Request, entity_id: str) -> ArticleOut:
+        """Sends an article of the index."""
+        index = service.index
+        row = index.row_of(entity_id)
+        if row is None:
+            raise _no_entity(entity_id)
+        entity = index.entity(row)
+        root = request.scope.get("root_path", "")
+        return ArticleOut(
+            id=entity.id,
+            title=entity.title,
+            url=entity.url,
+            image=f"{root}/entities/{row}/image" if index.image_path(row) else None,
+            sections=[ArticleSectionOut(title=one.title, text=one.text, index=one.index) for one in entity.sections],
+        )
+
+    @app.put("/entities/{entity_id:path}", response_model=ChangeOut, responses=_PUT_ERRORS, openapi_extra=_BODY)
+    async def put_entity(request: Request, entity_id: str) -> ChangeOut:
+        """Adds an article or replaces the one of this id; found by every search that begins after the response."""
+        article = await intake.receive(service, request, lambda r, settings: _read_article(r, settings, entity_id))
+        created = service.index.row_of(entity_id) is None
+        await changed(lambda found: found.put([article]))
+        return ChangeOut(id=entity_id, created=created, index=service.about())
+
+    @app.delete("/entities/{entity_id:path}", response_model=ChangeOut, responses=_DELETE_ERRORS)
+    async def delete_entity(entity_id: str) -> ChangeOut:
+        """Removes an entity; no search that begins after the response finds it."""
+        try:
+            await changed(lambda found: found.remove([entity_id]))
+        except KeyError as error:
+            raise _no_entity(entity_id) from error
+        return ChangeOut(id=entity_id, index=service.about())
+
+
+async def _read_article(request: Request, settings: ServingSettings, entity_id: str) -> Article:
+    """Returns the article of a request, its image decoded.
+
+    Raises:
+        ApiError: A field or the image is at fault.
+    """
+    kind, uploaded = content_type_of(request), None
+    if kind == "application/json":
+        row = await read_json(request, settings, too_many_bytes(settings))
+    elif kind == "multipart/form-data":
+        async with open_form(request, settings, ("article", "image")) as form:
+            text, image = form.get("article"), form.get("image")
+            if not isinstance(text, str):
+                raise ApiError(422, "missing_article", "article is missing: a text field with JSON", param="article")
+            row = parse_json(text, "article", "article")
+            if isinstance(image, UploadFile):
+                uploaded = await image.read()
+            elif image:
+                raise ApiError(422, "wrong_type", "image must be a file; a URL belongs into article", param="image")
+    else:
+        message = f"the content type must be multipart/form-data or application/json, got {kind or 'none'}"
+        raise ApiError(415, "unsupported_media_type", message)
+    return await _article(row, uploaded, settings, entity_id)
+
+
+async def _article(row: Any, uploaded: bytes | None, settings: ServingSettings, entity_id: str) -> Article:
+    if not isinstance(row, dict):
+        raise ApiError(422, "wrong_type", "the article must be a JSON object")
+    if unknown := sorted(row.keys() - ArticleFields.model_fields.keys()):
+        known = ", ".join(ArticleFields.model_fields)
+        raise ApiError(422, "unknown_option", f"unknown field {unknown[0][:40]!r}; known fields are {known}")
+    if not entity_id:
+        raise ApiError(422, "bad_article", "the id in the path is empty", param="id")
+    if row.get("id", entity_id) != entity_id:
+        raise ApiError(422, "id_mismatch", f"id: {str(row['id'])[:40]!r} is not the id in the path", param="id")
+    given = row.get("image") or ""
+    if uploaded is None and isinstance(given, str) and given and "://" not in given[:20]:
+        uploaded = await image_bytes(given, settings)
+        row = row | {"image": _name_of(uploaded)}
+    elif uploaded is not None and not given:
+        row = row | {"image": _name_of(uploaded)}
+    try:
+        _, entity = entity_of(row | {"id": entity_id}, "the article")
+    except ValueError as error:
+        raise ApiError(422, "bad_article", str(error)) from error
+    if uploaded is None and entity.image is not None:
+        uploaded = await image_bytes(entity.image, settings)
+    if uploaded is None:
+        return Article(entity)
+    image = await anyio.to_thread.run_sync(decode_image, uploaded, settings)
+    return Article(entity, MainImage(entity.image), image)
+
+
+def _name_of(image: bytes) -> str:
+    """Returns the name of an image that came without one."""
+    return f"upload/{hashlib.sha256(image).hexdigest()[:16]}"
+
+
+def _no_entity(entity_id: str) -> ApiError:
+    return ApiError(404, "not_found", f"the index has no entity {entity_id[:200]!r}", param="entity_id")

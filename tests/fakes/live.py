@@ -1,0 +1,108 @@
+"""A small index to change, and the fresh build that it must equal afterwards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from indexes.build import build_index
+from indexes.live.editor import Editor, article_of
+from indexes.live.index import LiveIndex
+from indexes.manifest import FILES
+from indexes.sources import FolderImages
+from indexes.store import Index
+from retriever.types import Entity, Section
+from tests.fakes.models import PALETTE, FakeEncoder, FakeFusion, FakeSummarizer
+from tests.paths import contents
+
+
+def painting(seed: int) -> Image.Image:
+    """Returns an image of every color of the palette, each with a share of its own."""
+    generator = np.random.default_rng(seed)
+    shares = generator.dirichlet(np.ones(len(PALETTE)))
+    pixels = np.array(list(PALETTE.values()), np.uint8)[generator.choice(len(PALETTE), (32, 32), p=shares)]
+    return Image.fromarray(np.kron(pixels, np.ones((4, 4, 1), np.uint8)))
+
+
+def article(name: str, seed: int = 0, image: str | None = "own", sections: int = 2) -> Entity:
+    """Returns an article; "own" is an image that `World` paints from the seed."""
+    generator = np.random.default_rng(hash_of(f"{name}-{seed}"))
+    texts = [" ".join(generator.choice(list(PALETTE), 40)) + f" {name} {seed}." for _ in range(sections)]
+    return Entity(
+        id=f"kb/{name}",
+        title=f"{name} {seed}",
+        sections=tuple(Section(f"Part {i}", text, i) for i, text in enumerate(texts)),
+        image=f"{name}-{seed}.png" if image == "own" else image,
+    )
+
+
+class World:
+    """A folder with images, an index of some articles, and what is needed to change it.
+
+    Args:
+        folder: An empty folder.
+        articles: What the index is built from.
+        options: Further arguments of `build_index`.
+    """
+
+    def __init__(self, folder: Path, articles: Sequence[Entity], **options: Any) -> None:
+        self.folder, self.index, self.images = folder, folder / "index", folder / "images"
+        self.options: dict[str, Any] = {"candidates": "combined", "tokens": "int8"} | options
+        self.images.mkdir(parents=True)
+        self.build(articles, self.index)
+
+    def paint(self, entities: Iterable[Entity]) -> None:
+        """Writes the images of articles that have one."""
+        for entity in entities:
+            if entity.image and "-" in entity.image:
+                painting(hash_of(entity.image)).save(self.images / entity.image)
+
+    def build(self, articles: Sequence[Entity], out: Path) -> Index:
+        """Builds an index of articles."""
+        self.paint(articles)
+        kb = self.folder / f"{out.name}.jsonl"
+        kb.write_text("".join(json.dumps(as_row(one)) + "\n" for one in articles), encoding="utf-8")
+        return build_index(
+            kb,
+            self.images,
+            out,
+            summarizer=FakeSummarizer(),
+            encoder=FakeEncoder(),
+            fusion=FakeFusion(),
+            progress=False,
+            **self.options,
+        )
+
+    def open(self, **options: Any) -> LiveIndex:
+        """Opens the index as a reader does."""
+        return LiveIndex.open(self.index, encoder=FakeEncoder(), fusion=FakeFusion(), **options)
+
+    def editor(self, **options: Any) -> Editor:
+        """Opens the index to change it."""
+        return Editor(self.open(write=True), FakeSummarizer, FakeEncoder(), FakeFusion(), **options)
+
+    def put(self, editor: Editor, *articles: Entity) -> None:
+        """Puts articles with their images."""
+        self.paint(articles)
+        editor.put([article_of(one, FolderImages(self.images)) for one in articles])
+
+
+def as_row(entity: Entity) -> dict[str, Any]:
+    """Returns an article as a line of a knowledge base."""
+    sections = [{"title": one.title, "text": one.text} for one in entity.sections]
+    return {"id": entity.id, "title": entity.title, "image": entity.image, "sections": sections}
+
+
+def hash_of(name: str) -> int:
+    """Returns a number that depends on a name alone."""
+    return int.from_bytes(name.encode()[-6:], "big")
+
+
+def data_of(folder: Path) -> dict[str, bytes]:
+    """Returns the data files of an index: all but the manifest, which names the knowledge base."""
+    return {name: data for name, data in contents(folder).items() if name in FILES or name.startswith("images/")}

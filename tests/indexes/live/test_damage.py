@@ -1,0 +1,232 @@
+"""What goes wrong around an index that changes: damage, full disks, read-only folders, a second writer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from indexes.live.changes import Origin, to_bytes
+from indexes.live.log import ChangeLog
+from indexes.lock import LockedError, holder, locked
+from indexes.manifest import MANIFEST
+from indexes.store import Index
+from tests.fakes.live import World, article
+from tests.indexes.live.test_log import largest_file
+from tests.paths import ROOT, contents
+
+BASE = [article(name) for name in ("a", "b", "c")]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """An index with two changes that are only in the log."""
+    world = World(tmp_path, BASE)
+    editor = world.editor()
+    world.put(editor, article("a", 1), article("z"))
+    editor.index.close()
+    return world
+
+
+def test_a_flipped_byte_names_the_log(world: World) -> None:
+    log = world.index / "live" / "000000.log"
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(ValueError, match=r"000000\.log: the record at byte \d+ is damaged.*restore the file"):
+        world.open()
+    with pytest.raises(ValueError, match=r"000000\.log"):
+        world.editor()
+    log.unlink()  # the fix that the message names, where there is no backup
+    assert len(world.open()) == 3
+
+
+def test_a_log_of_another_index(world: World) -> None:
+    log = world.index / "live" / "000000.log"
+    log.unlink()
+    ChangeLog.create(log, to_bytes(Origin("other", None, "image", "float16"))).close()
+    with pytest.raises(ValueError, match=r"000000\.log: the record at byte 16: the log is of another index"):
+        world.open()
+
+
+def test_files_that_are_gone(world: World) -> None:
+    editor = world.editor()
+    editor.index.compact()
+    editor.index.close()
+    (world.index / "live" / "000001" / "tokens.npy").unlink()
+    with pytest.raises(ValueError, match=r"000001/tokens\.npy: missing; rebuild"):
+        world.open()
+    (world.index / "live" / "current").write_text("7")
+    with pytest.raises(ValueError, match=r"current: names generation '7', which is not there; restore"):
+        world.open()
+    with pytest.raises(ValueError, match=r"current: names generation '7'"):
+        Index.open(world.index)
+
+
+def test_a_flipped_byte_in_the_files_is_found_by_verify(world: World) -> None:
+    path = world.index / "entities.jsonl"
+    data = bytearray(path.read_bytes())
+    data[40] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"entities\.jsonl: content differs from its checksum"):
+        world.open(verify=True)
+
+
+def test_a_full_disk_changes_nothing(world: World) -> None:
+    editor = world.editor()
+    before = contents(world.index)
+    size = (world.index / "live" / "000000.log").stat().st_size
+    with largest_file(size + 50), pytest.raises(OSError, match=r"the change is not made: free space.*000000\.log"):
+        world.put(editor, article("y", image=None))
+    with largest_file(2000), pytest.raises(OSError, match=r"the index is as before: free space.*live/000001"):
+        editor.index.compact()
+    assert editor.index.row_of("kb/y") is None
+    editor.index.close()
+    after = contents(world.index)
+    assert {name for name in after if after[name] != before.get(name)} <= {"live/000001.log"}
+    assert len(world.open()) == 4
+    again = world.editor()
+    world.put(again, article("y", image=None))
+    assert again.index.compact()
+    again.index.close()
+    assert len(Index.open(world.index, verify=True)) == 5
+
+
+def test_a_folder_that_refuses_to_be_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a read-only file system does, also to root."""
+    editor = world.editor()
+    real = os.pwrite
+
+    def refuse(file: int, data: bytes, offset: int) -> int:
+        if offset > 16:
+            raise OSError(30, "Read-only file system")
+        return real(file, data, offset)
+
+    monkeypatch.setattr("os.pwrite", refuse)
+    with pytest.raises(OSError, match=r"Read-only file system; the change is not made.*000000\.log"):
+        editor.remove(["kb/a"])
+    monkeypatch.undo()
+    assert editor.index.row_of("kb/a") is not None
+    editor.remove(["kb/a"])
+    editor.index.close()
+    assert world.open().row_of("kb/a") is None
+
+
+def test_a_second_writer_is_refused(world: World) -> None:
+    editor = world.editor()
+    with pytest.raises(LockedError, match=rf"{world.index}: process {os.getpid()} .*which changes it writes to this"):
+        world.editor()
+    assert "which changes it" in (holder(world.index) or "")
+    assert len(world.open()) == 4  # readers are not
+    editor.index.close()
+    assert holder(world.index) is None
+    world.editor().index.close()
+    assert not (world.index / ".lock").exists()
+
+
+def test_a_build_is_refused_while_another_writes(world: World) -> None:
+    """Before, two builds into one folder at once wrote over each other's files."""
+    editor = world.editor()
+    world.options["overwrite"] = True
+    before = contents(world.index)
+    with pytest.raises(LockedError, match="PUT and DELETE"):
+        world.build(BASE[:1], world.index)
+    assert contents(world.index) == before
+    editor.index.close()
+    with locked(world.folder / "new", "builds it"), pytest.raises(LockedError, match="which builds it"):
+        world.build(BASE[:1], world.folder / "new")
+    assert not (world.folder / "new").exists()
+    assert len(world.build(BASE[:1], world.folder / "new")) == 1
+
+
+def test_the_kernel_releases_the_lock_of_a_killed_process(tmp_path: Path) -> None:
+    script = (
+        "import sys, time; from pathlib import Path; from indexes.lock import locked\n"
+        "with locked(Path(sys.argv[1]), 'builds it'):\n    print('held', flush=True); time.sleep(60)\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(LockedError, match=rf"process {process.pid} "), locked(tmp_path, "changes it"):
+            pass
+        process.send_signal(signal.SIGKILL)
+    assert (tmp_path / ".lock").exists()
+    with locked(tmp_path, "changes it"):
+        assert str(os.getpid()) in (tmp_path / ".lock").read_text()
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_not_an_index(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=rf"no {MANIFEST}"):
+        World.editor(_folder(tmp_path / "nothing"))
+    assert not (tmp_path / "nothing").exists()
+
+
+def _folder(index: Path) -> World:
+    world = object.__new__(World)
+    world.index = index
+    return world
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("no tmpfs can be mounted here")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)  # files are still mapped
+
+
+def test_a_read_only_disk(small_disk: Path) -> None:
+    """It is read, changes included; whatever writes names the file. The lock's is the first."""
+    world = World(small_disk / "world", BASE)
+    editor = world.editor()
+    world.put(editor, article("z", image=None))
+    editor.index.close()
+    other = World(small_disk.parent / "other", BASE)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    assert len(world.open(verify=True)) == 4
+    assert len(other.build(BASE, world.index)) == 3  # is complete, so nothing is written
+    with pytest.raises(OSError, match=rf"Read-only file system: '{world.index}/\.lock'"):
+        world.editor()
+    with pytest.raises(OSError, match=rf"Read-only file system: '{small_disk}/new'"):
+        other.build(BASE, small_disk / "new")
+
+
+def test_a_really_full_disk(small_disk: Path) -> None:
+    """Files mapped into memory included: without their space, writing to them would kill the process."""
+    world = World(small_disk / "world", BASE)
+    editor = world.editor()
+    put = [article(f"y{number}", image=None) for number in range(2)]
+    world.put(editor, put[0])
+    rest = (small_disk / "rest").open("wb")
+    free = os.statvfs(small_disk)
+    (small_disk / "filler").write_bytes(bytes((free.f_bavail - 3) * free.f_frsize))
+    with pytest.raises(OSError, match=r"No space left.*free space.*live/000001"):
+        editor.index.compact()
+    with pytest.raises(OSError, match="No space left"):
+        while True:
+            os.write(rest.fileno(), bytes(512))
+    with pytest.raises(OSError, match=r"No space left on device; the change is not made: free space.*\.log"):
+        for _ in range(20):  # its last block may have some room
+            world.put(editor, put[1])
+    other = World(small_disk.parent / "other", BASE)
+    with pytest.raises(OSError, match=rf"No space left on device.*{small_disk}/new"):
+        other.build(BASE, small_disk / "new")
+    (small_disk / "filler").unlink()
+    rest.close()
+    (small_disk / "rest").unlink()
+    world.put(editor, put[1])
+    editor.index.compact()
+    editor.index.close()
+    assert len(Index.open(world.index, verify=True)) == 5
+    assert len(other.build(BASE, small_disk / "new")) == 3

@@ -1,0 +1,298 @@
+"""An index with changes answers like one built from the final knowledge base, and keeps every change."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from indexes.live.compaction import write_generation
+from indexes.live.editor import Article
+from indexes.live.index import LiveIndex
+from indexes.live.layout import current_files
+from indexes.live.version import Version
+from indexes.store import Index
+from retriever.maxsim import max_sim_spans
+from retriever.pipeline import Retriever
+from retriever.protocols import Step
+from retriever.step1_search import EntitySearch
+from retriever.step2_rerank import FusionRerank
+from retriever.types import Entity, Query
+from tests.fakes.live import World, article, as_row, data_of, hash_of, painting
+from tests.fakes.models import FakeEncoder, FakeFusion
+
+BASE = [article(name) for name in ("a", "b", "c", "d", "e")]
+FINAL = [
+    *(article("a"), article("b", 5), article("d", image="gone.png"), article("e")),
+    *(article("f", 1), article("g", 2, image=None), article("h", 3, sections=0)),
+]
+"""The knowledge base after `edit`."""
+
+
+def edit(world: World) -> LiveIndex:
+    """Replaces, removes and adds in the order of `FINAL`; returns the index, still open."""
+    editor = world.editor()
+    world.put(editor, article("f", 9), article("x"))
+    world.put(editor, article("b", 5), article("d", image="gone.png"))
+    editor.remove(["kb/c", "kb/x"])
+    world.put(editor, article("f", 1))
+    world.put(editor, article("g", 2, image=None), article("h", 3, sections=0))
+    return editor.index
+
+
+def check_same(index: Index, fresh: Index) -> None:
+    """Compares everything that a reader sees, by entity."""
+    queries = FakeEncoder().encode_images([painting(seed) for seed in range(6)])
+    names = [
+        [(one.entity(row).id if row >= 0 else None) for row in rows]
+        for one in (index, fresh)
+        for rows in one.search(queries, 9)[1].tolist()
+    ]
+    assert names[: len(queries)] == names[len(queries) :]
+    np.testing.assert_allclose(index.search(queries, 9)[0], fresh.search(queries, 9)[0], atol=1e-6)
+    assert len(index) == len(fresh)
+    tokens = FakeFusion().encode([painting(7)], ["red stripes"])
+    for own in range(len(fresh)):
+        entity = fresh.entity(own)
+        row = index.row_of(entity.id)
+        assert row is not None
+        assert (index.entity(row), index.summary(row)) == (entity, fresh.summary(own))
+        shown, expected = index.image_path(row), fresh.image_path(own)
+        assert (shown and shown.read_bytes()) == (expected and expected.read_bytes())
+        spans = [index.section_rows(row), fresh.section_rows(own)]
+        scores = [
+            max_sim_spans(tokens, one.gather([span]), [0], [span])
+            for one, span in zip((index, fresh), spans, strict=True)
+        ]
+        assert scores[0] == scores[1]
+        assert torch.equal(index.tokens(np.array(spans[0])), fresh.tokens(np.array(spans[1])))
+
+
+@pytest.mark.parametrize(
+    ("candidates", "tokens"), [("combined", "int8"), ("image", "pool4+int4"), ("summary", "float16")]
+)
+def test_live_changes_equal_a_fresh_build(tmp_path: Path, candidates: str, tokens: str) -> None:
+    world = World(tmp_path, BASE, candidates=candidates, tokens=tokens)
+    index = edit(world)
+    fresh = world.build(FINAL, tmp_path / "fresh")
+    check_same(index, fresh)
+    check_same(world.open(), fresh)  # a reader beside it
+    index.close()
+    check_same(world.open(), fresh)  # after a restart
+    editor = world.editor()
+    assert editor.index.compact()
+    check_same(editor.index, fresh)
+    assert data_of(current_files(world.index)) == data_of(tmp_path / "fresh")
+    check_same(Index.open(world.index, encoder=FakeEncoder(), fusion=FakeFusion(), verify=True), fresh)
+    assert not editor.index.compact()  # nothing to do
+    editor.index.close()
+
+
+def test_the_whole_pipeline_ranks_alike(tmp_path: Path) -> None:
+    world = World(tmp_path, BASE)
+    index, fresh = edit(world), world.build(FINAL, tmp_path / "fresh")
+    queries = [Query(painting(seed), "Which stripe is red?", str(seed)) for seed in range(4)]
+
+    def ranked(one: Index) -> list[list[tuple[str, float]]]:
+        steps: list[Step] = [EntitySearch(FakeEncoder(), one, 4), FusionRerank(FakeFusion(), one, 0.5)]
+        pin = one.pinned if isinstance(one, LiveIndex) else None
+        retriever = Retriever(steps, one, pin=pin) if pin else Retriever(steps, one)
+        return [
+            [(one.entity(c.row).id, round(c.score, 5)) for c in found.candidates]
+            for found in retriever.retrieve(queries)
+        ]
+
+    assert ranked(index) == ranked(fresh)
+
+
+def test_only_the_best_are_removed(tmp_path: Path) -> None:
+    """The search asks the files for more than k until enough of what it finds is still valid."""
+    many = [article(f"n{number}", number) for number in range(150)]
+    world = World(tmp_path, many)
+    query = FakeEncoder().encode_images([painting(hash_of("n5-5.png"))])
+    order = [many[row].id for row in Index.open(world.index).search(query, 150)[1][0]]
+    editor = world.editor()
+    editor.remove(order[:140])
+    rows = editor.index.search(query, 5)[1][0]
+    assert [editor.index.entity(row).id for row in rows] == order[140:145]
+    assert editor.index.search(query, 12)[1][0][10:].tolist() == [-1, -1]
+    assert len(editor.index) == 10
+
+
+def test_a_reader_sees_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a pinned thread found stays the same and readable while all of it is replaced and compacted away."""
+    monkeypatch.setattr("indexes.live.index.GRACE", 0)
+    world = World(tmp_path, BASE)
+    editor = world.editor()
+    index, query = editor.index, FakeEncoder().encode_images([painting(1)])
+    with index.pinned() as version:
+        rows = index.search(query, 5)[1][0].tolist()
+        before = [(index.entity(row), index.image_path(row)) for row in rows]
+
+        def replace() -> None:
+            world.put(editor, *(article(name, 6) for name in "abcde"))
+            editor.index.compact()
+            world.put(editor, article("a", 7))
+
+        other = threading.Thread(target=replace)
+        other.start()
+        other.join()
+        assert index.search(query, 5)[1][0].tolist() == rows
+        assert [(index.entity(row), index.image_path(row)) for row in rows] == before
+        assert {index.row_of(f"kb/{name}") for name in "abcde"} == set(rows)
+        assert all(path is not None and path.is_file() for _, path in before)
+        assert torch.cat([index.gather([index.section_rows(row)]).values for row in rows]).shape[0] >= 10
+    titles = {index.entity(row).title for row in index.search(query, 5)[1][0].tolist()}
+    assert titles == {"a 7", "b 6", "c 6", "d 6", "e 6"}
+    old = rows[0]
+    del version, other
+    for _ in range(2):  # the timers that held the old version, then the threads that remove its files
+        for thread in threading.enumerate():
+            if isinstance(thread, threading.Timer) or thread.name == "remove old files":
+                thread.join()
+    assert not (world.index / "manifest.json").exists()  # nobody reads the old files any more
+    assert index.image_path(old) is None
+    with pytest.raises(IndexError, match=f"no entity at row {old}"):
+        index.entity(old)
+
+
+def test_a_result_keeps_its_rows(tmp_path: Path) -> None:
+    world = World(tmp_path, BASE)
+    editor = world.editor()
+    index = editor.index
+    retriever = Retriever([EntitySearch(FakeEncoder(), index, 5)], index, pin=index.pinned)
+    [found] = retriever.retrieve([Query(painting(1), "?")])
+    world.put(editor, article("a", 8))
+    editor.index.compact()
+    assert sorted(index.entity(candidate.row).title for candidate in found.candidates) == [
+        *("a 0", "b 0", "c 0", "d 0", "e 0")
+    ]
+
+
+def test_changes_during_a_compaction_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, BASE)
+    editor = world.editor()
+    world.put(editor, article("a", 1), article("f"), article("g"))
+
+    def write_and_change(version: Version, target: Path) -> None:
+        write_generation(version, target)
+        world.put(editor, article("a", 2), article("i"))
+        editor.remove(["kb/b", "kb/f"])
+
+    monkeypatch.setattr("indexes.live.index.write_generation", write_and_change)
+    assert editor.index.compact()
+    final = [article("a", 2), *BASE[2:], article("g"), article("i")]
+    fresh = world.build(final, tmp_path / "fresh")
+    check_same(editor.index, fresh)
+    editor.index.close()
+    check_same(world.open(), fresh)
+    monkeypatch.undo()
+    again = world.editor()
+    again.index.compact()
+    assert data_of(current_files(world.index)) == data_of(tmp_path / "fresh")
+    again.index.close()
+
+
+def test_changes_from_many_threads(tmp_path: Path) -> None:
+    world = World(tmp_path, BASE)
+    editor = world.editor()
+    final = [article(f"t{thread}-{number}", number) for thread in range(4) for number in range(5)]
+    world.paint(final)
+
+    def change(thread: int) -> None:
+        for number in range(5):
+            world.put(editor, final[5 * thread + number])
+
+    threads = [threading.Thread(target=change, args=(thread,)) for thread in range(4)]
+    for one in threads:
+        one.start()
+    editor.index.compact()
+    for one in threads:
+        one.join()
+    editor.index.close()
+    index = world.open(verify=True)
+    assert len(index) == 25
+    assert all(index.entity(index.row_of(one.id) or -1) == one for one in final)
+
+
+def test_the_index_compacts_itself_when_due(tmp_path: Path) -> None:
+    world = World(tmp_path, BASE)
+    editor = world.editor(compact_after=3)
+    world.put(editor, article("a", 1), article("f"))
+    assert editor.index.changes == 2
+    editor.remove(["kb/b"])
+    for thread in threading.enumerate():
+        if thread.name == "compact the index":
+            thread.join()
+    assert editor.index.changes == 0
+    assert editor.index.folder == world.index / "live" / "000001"
+    assert len(editor.index) == 5
+
+
+def test_unchanged_articles_are_known(tmp_path: Path) -> None:
+    world = World(tmp_path, BASE)
+    editor = world.editor()
+    same = Article(BASE[0], image=painting(hash_of("a-0.png")))
+    assert editor.holds(same)
+    assert not editor.holds(same._replace(image=None))
+    assert not editor.holds(same._replace(image=painting(77)))
+    assert not editor.holds(Article(article("a", 1), image=same.image))
+    assert not editor.holds(Article(article("z")))
+
+
+def test_lists_are_dropped_as_in_the_build(tmp_path: Path) -> None:
+    world = World(tmp_path, BASE)
+    editor = world.editor()
+    entity = Entity("kb/z", "Z", (*article("z").sections, BASE[0].sections[0].__class__("References", "[1]", 2)))
+    editor.put([Article(entity)])
+    row = editor.index.row_of("kb/z")
+    assert row is not None
+    assert [section.title for section in editor.index.entity(row).sections] == ["Part 0", "Part 1"]
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    world = World(tmp_path, BASE)
+    editor = world.editor()
+    with pytest.raises(KeyError, match="kb/nobody"):
+        editor.remove(["kb/a", "kb/nobody"])
+    assert editor.index.row_of("kb/a") is not None
+    editor.index.close()
+    with pytest.raises(ValueError, match="not open for changes"):
+        world.put(editor, article("z"))
+    reader = world.open()
+    with pytest.raises(ValueError, match="not open for changes"):
+        reader.compact()
+
+
+def test_files_without_the_changes_are_refused(tmp_path: Path) -> None:
+    world = World(tmp_path, BASE)
+    editor = world.editor()
+    Index.open(world.index)  # open for changes, but there are none
+    world.put(editor, article("z"))
+    with pytest.raises(ValueError, match="omgm index compact --index"):
+        Index.open(world.index)
+    with pytest.raises(ValueError, match="1 changes since its files were written"):
+        editor.index.save_pretrained(tmp_path / "copy")
+    editor.index.compact()
+    assert len(Index.open(world.index)) == 6
+    editor.index.save_pretrained(tmp_path / "copy")
+    assert len(Index.open(tmp_path / "copy", verify=True)) == 6
+    editor.index.close()
+
+
+def test_a_build_of_the_same_inputs_keeps_changes_and_another_replaces_them(tmp_path: Path) -> None:
+    world = World(tmp_path, BASE)
+    editor = world.editor()
+    world.put(editor, article("z"))
+    assert len(world.build(BASE, world.index)) == 5  # its files; nothing is built
+    editor.index.compact()
+    editor.index.close()
+    assert len(world.build(BASE, world.index)) == 6
+    world.options["overwrite"] = True
+    assert len(world.build(BASE[:2], world.index)) == 2
+    assert len(world.open(verify=True)) == 2
+    assert not (world.index / "live").exists()
+    assert as_row(world.open().entity(0))["id"] == "kb/a"

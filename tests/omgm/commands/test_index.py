@@ -1,0 +1,128 @@
+"""`omgm index`: what each action does, prints and refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexes.lock import locked
+from indexes.store import Index
+from omgm import parts
+from omgm.__main__ import main
+from omgm.api import OMGM
+from omgm.commands.serve import open_service
+from omgm.profile import load_profile
+from tests.fakes.live import World, article, as_row, painting
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.world import FakeGenerator
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """An index of two articles, and a profile whose models are fakes."""
+    for name, model in (("encoder", FakeEncoder), ("fusion", FakeFusion), ("summarizer", FakeSummarizer)):
+        monkeypatch.setattr(parts, f"build_{name}", lambda profile, model=model: model())
+    yield World(tmp_path, [article("a"), article("b")])
+
+
+def index(world: World, action: str, *arguments: str | Path) -> int:
+    return main(["index", action, "--index", str(world.index), *map(str, arguments)])
+
+
+def printed(capsys: Capture) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return report
+
+
+def write_kb(world: World) -> Path:
+    """Writes a changed, an unchanged and two new articles, one of them without its image."""
+    articles = [article("a", 1), article("b"), article("c"), article("d", image="lost.png")]
+    world.paint(articles)
+    kb = world.folder / "new.jsonl"
+    kb.write_text("".join(json.dumps(as_row(one)) + "\n" for one in articles), encoding="utf-8")
+    return kb
+
+
+def test_add_remove_compact(world: World, capsys: Capture) -> None:
+    kb = write_kb(world)
+    assert index(world, "add", kb, "--images", world.images, "--batch-size", "2", "--json") == 0
+    assert printed(capsys) == {"added": 2, "replaced": 1, "unchanged": 1, "entities": 4, "changes": 3}
+    assert index(world, "add", kb, "--images", world.images) == 0
+    assert "0 added, 0 replaced, 4 unchanged; 4 entities, 3 changes not compacted" in capsys.readouterr().out
+    assert index(world, "remove", "kb/b", "kb/nobody") == 2
+    assert "has no entity 'kb/nobody'; nothing was removed" in capsys.readouterr().err
+    assert index(world, "remove", "kb/b") == 0
+    assert "1 removed; 3 entities, 4 changes not compacted (omgm index compact" in capsys.readouterr().out
+    assert index(world, "compact", "--json") == 0
+    report = printed(capsys)
+    assert (report["changes"], report["counts"]["entities"], report["counts"]["with_image"]) == (4, 3, 2)
+    opened = Index.open(world.index, verify=True)
+    assert [opened.entity(row).id for row in range(3)] == ["kb/a", "kb/c", "kb/d"]
+    assert opened.manifest.changes == 4
+    lost = json.loads((opened.folder / "report.json").read_text())["missing"]
+    assert [(entry["id"], entry["row"]) for entry in lost] == [("kb/d", 2)]
+
+
+def test_info_and_verify(world: World, capsys: Capture) -> None:
+    assert index(world, "remove", "kb/a") == 0
+    capsys.readouterr()
+    assert index(world, "info", "--json") == 0
+    report = printed(capsys)
+    assert (report["entities"], report["changes"], report["writer"]) == (1, 1, None)
+    assert report["counts"]["entities"] == 2
+    assert report["log_bytes"] == (world.index / "live" / "000000.log").stat().st_size
+    with locked(world.index, "serves it"):
+        assert index(world, "info") == 0
+        out = capsys.readouterr().out
+        assert "1 entities, 1 changes since" in out
+        assert f"written by process {os.getpid()}" in out
+    assert index(world, "verify", "--json") == 0
+    assert printed(capsys) == {"ok": True, "entities": 1, "changes": 1}
+    data = bytearray((world.index / "summaries.jsonl").read_bytes())
+    data[3] ^= 1
+    (world.index / "summaries.jsonl").write_bytes(data)
+    assert index(world, "verify") == 2
+    assert "summaries.jsonl: content differs from its checksum" in capsys.readouterr().err
+
+
+def test_a_service_that_holds_the_lock(world: World, capsys: Capture) -> None:
+    with locked(world.index, "serves it"):
+        for action, *arguments in (["add", write_kb(world)], ["remove", "kb/a"], ["compact"]):
+            assert index(world, str(action), *arguments) == 2
+            assert "which serves it writes to this index" in (error := capsys.readouterr().err)
+            assert "PUT and DELETE /entities/{id}" in error
+
+
+def test_another_summarizer_is_refused(world: World, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeSummarizer, "name", "better")
+    assert index(world, "add", write_kb(world), "--images", world.images) == 2
+    assert "its summaries are by 'first-sentence', and this profile has 'better'" in capsys.readouterr().err
+
+
+def test_python_and_the_service_read_changes_that_are_not_compacted(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert index(world, "add", write_kb(world), "--images", world.images) == 0
+    profile = load_profile("embedded")
+    with OMGM.open(world.index, profile, generator=FakeGenerator()) as omgm:
+        best = omgm.nearest(painting(int.from_bytes(b"-1.png", "big")), k=4)
+        assert len(omgm.index) == 4
+        assert {row.entity for row in best} == {f"kb/{name}" for name in "abcd"}
+    retriever, editor = open_service(profile, world.index)
+    assert not isinstance(editor, str)
+    assert editor.compact_after == 1000
+    assert editor.models is retriever.models
+    second, why = open_service(profile, world.index)
+    assert isinstance(why, str)
+    assert "which serves it" in why
+    assert "cannot be changed here" in caplog.text
+    world.put(editor, article("e"))
+    assert (len(retriever.index), len(second.index)) == (5, 4)
+    editor.index.close()

@@ -1,0 +1,241 @@
+"""Live updates over HTTP: what is put is found, what is deleted is not, and what cannot be written is an error."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from indexes.live.editor import Editor
+from llm.chat import ChatError
+from omgm.client import AsyncClient, Client, ServiceError
+from retriever.models.bm25 import BM25
+from retriever.pipeline import Retriever
+from retriever.protocols import Step
+from retriever.step1_search import EntitySearch
+from retriever.step2_rerank import FusionRerank
+from retriever.step3_sections import SectionRerank
+from serving.app import create_app
+from serving.keys import digest_of
+from serving.settings import ServingSettings
+from tests.fakes.images import data_uri, encoded, image_bytes
+from tests.fakes.live import World, article, as_row, painting
+from tests.fakes.models import FakeEncoder, FakeFusion
+from tests.fakes.service import listening, served
+from tests.fakes.world import FakeGenerator
+from tests.indexes.live.test_log import largest_file
+
+SETTINGS = ServingSettings(
+    read_keys=(digest_of("reader"),), write_keys=(digest_of("writer"),), image_hosts=("127.0.0.1:9",)
+)
+SECTIONS = [{"title": "Zed", "text": "Zed was painted in 1912."}]
+
+
+@dataclass
+class Live:
+    """A service over an index that it can change."""
+
+    world: World
+    editor: Editor
+    url: str
+
+    def request(self, method: str, path: str, key: str = "writer", **content: Any) -> httpx.Response:
+        with httpx.Client(base_url=self.url, timeout=30, trust_env=False) as client:
+            return client.request(method, path, headers={"Authorization": f"Bearer {key}"}, **content)
+
+    def best(self, seed: int) -> dict[str, Any]:
+        """Retrieves for a painting."""
+        fields = {"image": data_uri(encoded(painting(seed), "PNG")), "question": "When was it painted?"}
+        response = self.request("POST", "/retrieve", "reader", json=fields)
+        assert response.status_code == 200, response.text
+        found: dict[str, Any] = response.json()
+        return found
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    world = World(tmp_path, [article("a"), article("b")], candidates="image")
+    editor = world.editor()
+    index = editor.index
+    steps: list[Step] = [
+        EntitySearch(FakeEncoder(), index, 3),
+        FusionRerank(FakeFusion(), index, 0.9),
+        SectionRerank(BM25(), index, 0.3),
+    ]
+    retriever = Retriever(steps, index, pin=index.pinned)
+    editor.models = retriever.models
+    app = create_app(retriever, FakeGenerator(), SETTINGS, editor)
+    with listening(app) as url:
+        yield Live(world, editor, url)
+    index.close()
+
+
+def fault(response: httpx.Response) -> tuple[int, str, str | None]:
+    error = response.json()["error"]
+    return response.status_code, error["code"], error["param"]
+
+
+def test_an_article_by_json_is_found_at_once(live: Live) -> None:
+    image = encoded(painting(40), "PNG")
+    row = {"title": "Zed", "sections": SECTIONS, "url": "https://z.example", "image": data_uri(image)}
+    response = live.request("PUT", "/entities/kb%2Fz", json=row)
+    assert (response.status_code, response.json()) == (
+        200,
+        {"id": "kb/z", "created": True, "index": {"name": "index", "entities": 3}},
+    )
+    found = live.best(40)
+    assert found["entity"]["id"] == "kb/z"
+    assert found["evidence"][0]["text"] == SECTIONS[0]["text"]
+    assert found["index"]["entities"] == 3
+    assert live.request("GET", found["entity"]["image"], "reader").headers["content-type"] == "image/jpeg"
+    shown = live.request("GET", "/entities/kb/z", "reader").json()
+    assert shown == {
+        "id": "kb/z",
+        "title": "Zed",
+        "url": "https://z.example",
+        "image": found["entity"]["image"],
+        "sections": [{**SECTIONS[0], "index": 0}],
+    }
+
+
+def test_an_article_by_form_replaces_one(live: Live) -> None:
+    row = as_row(article("a", 3))
+    files = {"image": ("a.png", encoded(painting(41), "PNG"))}
+    response = live.request("PUT", "/entities/kb/a", data={"article": json.dumps(row)}, files=files)
+    assert response.json() == {"id": "kb/a", "created": False, "index": {"name": "index", "entities": 2}}
+    assert live.best(41)["entity"]["title"] == "a 3"
+    assert [one["entity_id"] for one in live.best(41)["candidates"]].count("kb/a") == 1
+    reader = live.world.open()
+    assert reader.entity(reader.row_of("kb/a") or -1) == article("a", 3)
+
+
+def test_a_deleted_entity_is_gone(live: Live) -> None:
+    response = live.request("DELETE", "/entities/kb/a")
+    assert response.json() == {"id": "kb/a", "created": False, "index": {"name": "index", "entities": 1}}
+    assert [one["entity_id"] for one in live.best(0)["candidates"]] == ["kb/b"]
+    for method in ("GET", "DELETE"):
+        key = "reader" if method == "GET" else "writer"
+        assert fault(live.request(method, "/entities/kb/a", key)) == (404, "not_found", "entity_id")
+
+
+def test_writing_needs_a_write_key(live: Live) -> None:
+    row = {"title": "Z", "sections": []}
+    assert fault(live.request("PUT", "/entities/z", "reader", json=row))[:2] == (403, "permission_denied")
+    assert fault(live.request("DELETE", "/entities/kb/a", "reader"))[:2] == (403, "permission_denied")
+    assert fault(live.request("GET", "/entities/kb/a", "writer"))[:2] == (403, "permission_denied")
+    assert live.request("GET", "/entities/kb/a", "reader").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ([], (422, "wrong_type", None)),
+        ({"sections": []}, (422, "bad_article", None)),
+        ({"title": "Z", "sections": [{"title": "Z"}]}, (422, "bad_article", None)),
+        ({"title": "Z", "sections": [], "summary": "Z"}, (422, "unknown_option", None)),
+        ({"title": "Z", "sections": [], "id": "y"}, (422, "id_mismatch", "id")),
+        ({"title": "Z", "sections": [], "image": "no base64!"}, (422, "bad_image_url", "image")),
+        ({"title": "Z", "sections": [], "image": "http://evil.example/x.png"}, (422, "host_not_allowed", "image")),
+        ({"title": "Z", "sections": [], "images": [{"url": "http://evil.example/x.png", "caption": ""}]}, None),
+        ({"title": "Z", "sections": [], "image": data_uri(b"no image")}, (415, "not_an_image", "image")),
+        ({"title": "Z", "sections": [], "image": 7}, (422, "bad_article", None)),
+    ],
+)
+def test_bad_articles_change_nothing(live: Live, row: Any, expected: tuple[int, str, str | None] | None) -> None:
+    response = live.request("PUT", "/entities/z", json=row)
+    assert fault(response) == (expected or (422, "host_not_allowed", "image"))
+    assert live.best(0)["index"]["entities"] == 2
+
+
+def test_bad_bodies(live: Live) -> None:
+    def put(path: str = "/entities/z", **content: Any) -> tuple[int, str, str | None]:
+        return fault(live.request("PUT", path, **content))
+
+    assert put(content=b"{") == (415, "unsupported_media_type", None)
+    assert put(path="/entities/", json={"title": "Z", "sections": []}) == (422, "bad_article", "id")
+    image = {"image": ("z.png", image_bytes("red"))}
+    assert put(files=image) == (422, "missing_article", "article")
+    assert put(files=image, data={"article": "{"}) == (400, "malformed_json", "article")
+    article_field = {"article": json.dumps({"title": "Z", "sections": []})}
+    assert put(files=image, data=article_field | {"question": "?"}) == (422, "unknown_option", "question")
+    assert put(files={"article": (None, article_field["article"]), "image": (None, "http://x")})[:2] == (
+        422,
+        "wrong_type",
+    )
+
+
+def test_what_cannot_be_written_is_an_error(live: Live) -> None:
+    row = {"title": "Z", "sections": SECTIONS}
+    with largest_file(100):
+        response = live.request("PUT", "/entities/z", json=row)
+    assert fault(response)[:2] == (507, "not_written")
+    assert "free space" in response.json()["error"]["message"] or "too large" in response.json()["error"]["message"]
+    assert live.request("GET", "/entities/z", "reader").status_code == 404
+    assert live.request("PUT", "/entities/z", json=row).status_code == 200
+
+
+def test_a_failing_summarizer_changes_nothing(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise ChatError("no answer", "http://secret")
+
+    monkeypatch.setattr("tests.fakes.models.FakeSummarizer.summarize", fail)
+    response = live.request("PUT", "/entities/z", json={"title": "Z", "sections": SECTIONS})
+    assert fault(response)[:2] == (424, "summarizer_failed")
+    assert "secret" not in response.text
+    assert live.request("GET", "/entities/z", "reader").status_code == 404
+
+
+def test_the_index_is_compacted_while_it_answers(live: Live) -> None:
+    row = {"title": "Zed", "sections": SECTIONS}
+    live.editor.compact_after = 3
+    for number in range(50, 60):
+        image = {"image": ("z.png", encoded(painting(number), "PNG"))}
+        path = f"/entities/z{number}"
+        assert live.request("PUT", path, data={"article": json.dumps(row)}, files=image).status_code == 200
+        found = live.best(number)
+        assert found["entity"]["id"] == f"z{number}"
+        assert live.request("GET", found["entity"]["image"], "reader").status_code == 200
+    for thread in threading.enumerate():
+        if thread.name == "compact the index":
+            thread.join()
+    assert live.world.open().folder.parent.name == "live"
+    assert live.best(50)["entity"]["id"] == "z50"
+
+
+def test_a_service_that_cannot_change_its_index_says_why(tmp_path: Path) -> None:
+    with served(tmp_path) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
+        response = client.put("/entities/z", json={"title": "Z", "sections": []})
+        assert fault(response) == (409, "read_only", None)
+        assert "opened for reading only" in response.json()["error"]["message"]
+        assert client.get("/entities/https%3A%2F%2Fkb%2Fred").json()["title"] == "Redland"
+        for row in (-1, 3, 10**30):
+            assert client.get(f"/entities/{row}/image").status_code == 404
+
+
+def test_the_clients(live: Live, tmp_path: Path) -> None:
+    path = tmp_path / "z.png"
+    painting(42).save(path)
+    row = {"title": "Zed", "sections": SECTIONS}
+    with Client(live.url, "writer") as client:
+        assert client.put_entity("https://kb.example/z?a=1#b", row, path).created
+        assert not client.put_entity("https://kb.example/z?a=1#b", row, painting(42)).created
+        assert client.put_entity("plain", row).index.entities == 4
+        assert client.delete_entity("plain").id == "plain"
+        with pytest.raises(ServiceError, match="no entity 'plain'") as caught:
+            client.delete_entity("plain")
+        assert caught.value.status == 404
+    assert live.best(42)["entity"]["id"] == "https://kb.example/z?a=1#b"
+
+    async def change() -> None:
+        async with AsyncClient(live.url, "writer") as client:
+            assert (await client.put_entity("other", row, path)).created
+            assert (await client.delete_entity("other")).index.entities == 3
+
+    asyncio.run(change())
