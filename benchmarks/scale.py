@@ -46,6 +46,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.ingestion import FreeModels, write_knowledge_base
 from evaluation.run import commit
 from indexes import build as building
+from indexes.growing import release
 from indexes.keys import Keys
 from indexes.manifest import SearchKind
 from indexes.recall import ExactSearch, HeldOutQueries, mixed_queries
@@ -225,6 +226,7 @@ def measure_search(entities: int, dimension: int, folder: Path, kinds: Sequence[
     array: FloatArray = np.lib.format.open_memmap(keys, mode="w+", dtype=np.float32, shape=(entities, dimension))
     for start in range(0, entities, 4096):
         array[start : start + 4096] = vectors.stored(range(start, min(start + 4096, entities)))
+        release(array)
     stored = Keys((array,), np.arange(entities))
     rows = np.sort(np.random.default_rng(3).permutation(entities)[:_QUERIES])
     asked = torch.from_numpy(vectors.queries(rows))

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 SearchChoice = Literal["auto", "flat", "sq8", "hnsw", "ivf-pq"]
 """A kind, or the choice by the number of entities."""
 
-FLAT_UP_TO = 100_000
+FLAT_UP_TO = 30_000
 """Entities up to which `auto` searches exactly."""
 AT_LEAST = 1_000
 """Entities that the approximate kinds need, to be trained on."""
