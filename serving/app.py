@@ -5,6 +5,7 @@ from __future__ import annotations
 import mimetypes
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,17 @@ from serving.examples import read_examples
 from serving.metrics import add_metrics
 from serving.pages import add_pages
 from serving.requests import read_request
-from serving.schemas import AnswerOut, ErrorOut, ExampleOut, ReadyOut, RequestFields, RequestOptions, RetrieveOut
+from serving.schemas import (
+    AnswerOut,
+    ErrorOut,
+    ExampleOut,
+    InfoOut,
+    LimitsOut,
+    ReadyOut,
+    RequestFields,
+    RequestOptions,
+    RetrieveOut,
+)
 from serving.service import Service
 from serving.settings import ServingSettings
 
@@ -147,6 +158,12 @@ def create_app(
             raise ApiError(503, "not_ready", problem)
         waiting = service.batcher.waiting
         return ReadyOut(status="ready", index=service.about(), generator=generator.name, waiting=waiting)
+
+    @app.get("/info")
+    async def info() -> InfoOut:
+        """Says what runs here: the version, the index, the generator, and the limits of a request."""
+        limits = LimitsOut(**{name: getattr(settings, name) for name in LimitsOut.model_fields})
+        return InfoOut(version=version("omgm"), index=service.about(), generator=generator.name, limits=limits)
 
     @app.get("/entities/{row}/image", response_class=FileResponse, responses=_IMAGE_RESPONSES)
     async def entity_image(row: int) -> FileResponse:

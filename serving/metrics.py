@@ -89,8 +89,8 @@ class Metrics:
     def answer(self, generation: Generation, failed: bool, seconds: float) -> None:
         """Records what the generator did, and how long that took."""
         self.stage("generate", seconds)
-        unanswered = "declined" if generation.declined else "abstained" if generation.abstained else "answered"
-        self.answers.labels("failed" if failed else unanswered).inc()
+        outcome = "declined" if generation.declined else "abstained" if generation.abstained else "answered"
+        self.answers.labels("failed" if failed else outcome).inc()
 
     def _gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         Gauge(name, text, registry=self.registry).set_function(read)

@@ -224,3 +224,24 @@ class ReadyOut(_Response):
     """Name of the generator."""
     waiting: int
     """Number of requests in the queue."""
+
+
+class LimitsOut(_Response):
+    """What a request may be; see the settings in docs/serving.md."""
+
+    max_image_bytes: int
+    max_image_pixels: int
+    max_question_chars: int
+    max_k: int
+    timeout_s: float
+
+
+class InfoOut(_Response):
+    """What this service is."""
+
+    version: str
+    """Version of OMGM."""
+    index: IndexOut
+    generator: str
+    """Name of the generator."""
+    limits: LimitsOut

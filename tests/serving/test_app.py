@@ -515,6 +515,17 @@ def test_entity_images(world: World, client: httpx.Client) -> None:
     assert fault(client.get("/entities/one/image")) == (422, "wrong_type", "row")
 
 
+def test_info(client: httpx.Client) -> None:
+    found = client.get("/info").json()
+    assert re.fullmatch(r"\d+\.\d+.*", found.pop("version"))
+    limits = {"max_image_bytes": 100_000, "max_image_pixels": 1_000_000, "max_question_chars": 100, "max_k": 100}
+    assert found == {
+        "index": {"name": "three lands", "entities": 3},
+        "generator": "last number",
+        "limits": {**limits, "timeout_s": 30.0},
+    }
+
+
 def test_examples(tmp_path: Path, client: httpx.Client) -> None:
     assert client.get("/examples").json() == []
     folder = tmp_path / "demo"
