@@ -23,9 +23,7 @@ class ResultCache(Generic[T]):
         ValueError: A limit is negative.
     """
 
-    def __init__(
-        self, seconds: float = 3600, entries: int = 1024, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, seconds: float = 3600, entries: int = 1024, clock: Callable[[], float] = time.monotonic) -> None:
         if seconds < 0 or entries < 0:
             raise ValueError(f"a cache needs seconds >= 0 and entries >= 0, got {seconds=}, {entries=}")
         self._seconds, self._entries, self._clock = seconds, entries, clock

@@ -1,4 +1,4 @@
-"""The loop of every agent: it runs what a policy decides, counts, and answers when the budget ends. It knows no paper."""
+"""The loop of every agent: it runs what a policy decides, counts, and answers when the budget ends."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def without_thoughts(text: str) -> str:
 
 
 def tagged(text: str, tag: str) -> list[str]:
-    """Returns the contents of all elements with a tag; an element ends with its tag, the next of the same or the text."""
+    """Returns the contents of all elements with a tag; one that is not closed ends at the next, or with the text."""
     found = re.findall(rf"<{tag}>(.*?)(?=</{tag}>|<{tag}>|\Z)", text[:_LIMIT], re.DOTALL | re.IGNORECASE)
     return [content.strip() for content in found]
 
@@ -52,10 +52,10 @@ def plain_answer(text: str) -> str | None:
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """Returns the first JSON object in a text, whatever stands around it; `None` without one.
+    r"""Returns the first JSON object in a text, whatever stands around it; `None` without one.
 
     Example:
-        >>> json_object('Here: ```json\\n{"a": 1}\\n```')
+        >>> json_object('Here: ```json {"a": 1} ```')
         {'a': 1}
     """
     decoder, start = json.JSONDecoder(), -1

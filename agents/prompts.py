@@ -32,7 +32,7 @@ MALFORMED = (
 )
 CONCLUDE = (
     "No more tools can be called. Answer the question from the results above, as briefly as possible, with the numbers "
-    "of the results that prove it: <answer>Paris [3]</answer>. If they do not answer it, write <answer>unknown</answer>."
+    "of the results that prove it: <answer>Paris [3]</answer>. If they do not answer it: <answer>unknown</answer>"
 )
 
 INSPECT = """\
@@ -82,8 +82,8 @@ OMNISEARCH_MALFORMED = (
 )
 OMNISEARCH_CONCLUDE = "No more searches. Write <end> Final Answer: ... </end> now, or unknown if it is not known."
 SOLVE = (
-    "Answer the sub-question from the results and the image, in one short sentence, with the numbers of the results that "
-    "prove it, such as [2]. If they do not answer it, say what is missing."
+    "Answer the sub-question from the results and the image, in one short sentence, with the numbers of the results "
+    "that prove it, such as [2]. If they do not answer it, say what is missing."
 )
 
 REQUERY = """\
@@ -114,5 +114,5 @@ Answer the question about the image from the website below.
 
 
 def numbered(lines: Sequence[str], word: str) -> str:
-    """Returns texts with a heading each: `<word 1>`, `<word 2>`, …"""
+    """Returns texts under the headings `<word 1>`, `<word 2>` and so on."""
     return "\n\n".join(f"<{word} {number}>\n{line}" for number, line in enumerate(lines, start=1))

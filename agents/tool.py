@@ -39,7 +39,11 @@ class Tool:
 
     def schema(self) -> dict[str, Any]:
         """Returns the tool as the OpenAI API takes it."""
-        function = {"name": self.name, "description": self.description, "parameters": self.arguments.model_json_schema()}
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.arguments.model_json_schema(),
+        }
         return {"type": "function", "function": function}
 
     def cache_key(self, arguments: BaseModel, run: AgentRun) -> str | None:

@@ -166,7 +166,9 @@ def as_svg(answer: AgentAnswer) -> str:
     drawing.box([f"Question: {answer.question}"], "#dbe9f6")
     for one in _shown_rounds(answer):
         drawing.box(*one)
-    said = answer.answer if answer.answer is not None else f"(no answer{': ' + answer.stopped if answer.stopped else ''})"
+    said = (
+        answer.answer if answer.answer is not None else f"(no answer{': ' + answer.stopped if answer.stopped else ''})"
+    )
     lines = [f"Answer ({answer.policy}): {said}"]
     for number in sorted({number for claim in answer.claims for number in claim.sources}):
         source = answer.sources[number - 1]
@@ -176,7 +178,7 @@ def as_svg(answer: AgentAnswer) -> str:
 
 
 def _shown_rounds(answer: AgentAnswer) -> list[tuple[Sequence[str], str, Sequence[Sequence[str]]]]:
-    shown = []
+    shown: list[tuple[Sequence[str], str, Sequence[Sequence[str]]]] = []
     for one in answer.rounds:
         values = _round(one)
         tokens = sum(request.prompt_tokens + request.completion_tokens for request in one.requests)
@@ -188,7 +190,9 @@ def _shown_rounds(answer: AgentAnswer) -> list[tuple[Sequence[str], str, Sequenc
             text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
             found = [f"[{number}] {answer.sources[number - 1].title}" for number in call["sources"]]
             found += [f"new image {name}" for name in call["images"]]
-            calls.append([f"{call['tool']} {text}", *([call["error"]] if call["error"] else found or ["nothing found"])])
+            calls.append(
+                [f"{call['tool']} {text}", *([call["error"]] if call["error"] else found or ["nothing found"])]
+            )
         shown.append((lines, "#f4f4f4", calls))
     return shown
 
@@ -231,7 +235,9 @@ class _Drawing:
             text = " ".join(_printable(line).split())
             short = text if len(text) <= limit else text[: limit - 1] + "…"
             self._bottom += _LINE
-            self._parts.append(f'<text x="{x}" y="{self._bottom - 4}">{escape(short)}<title>{escape(text)}</title></text>')
+            self._parts.append(
+                f'<text x="{x}" y="{self._bottom - 4}">{escape(short)}<title>{escape(text)}</title></text>'
+            )
 
 
 def _rectangle(x: int, y: int, width: int, height: int, fill: str) -> str:

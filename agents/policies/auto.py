@@ -10,7 +10,7 @@ from agents.state import AgentRun, Call, CallRecord, Decision
 
 
 class Auto:
-    """Retrieval, inspection, planning. Our own, after OMGM (three steps and a generator) and MMSearch-Plus (tool calls).
+    """Retrieval, inspection, planning: our own, of OMGM's steps and generator and the tool calls of MMSearch-Plus.
 
     Most questions end after one request, the inspector's. What it calls missing is where the planner starts.
     """

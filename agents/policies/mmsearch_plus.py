@@ -23,8 +23,8 @@ class MMSearchPlus:
 
     The model sees the image and the overlay of its regions. It calls image search, text search with up to five queries,
     zoom and page tools, any number at once. Results are numbered over all rounds. The answer stands in `<answer>`.
-    Calls take precedence over an answer in the same reply: its results had not been seen yet. Our additions are open_page
-    and rotate; an image search asks the index.
+    Calls take precedence over an answer in the same reply, whose results had not been seen yet. Our additions are
+    open_page and rotate; an image search asks the index.
 
     Args:
         preface: What is known before the first round; follows the question.

@@ -13,8 +13,8 @@ from llm.chat import Message
 _TAG = re.compile(r"<(/?)\s*(thought|sub-?question|search|end)\s*[;:]?\s*>", re.IGNORECASE)
 _FINAL = re.compile(r"\A\s*Final Answer\s*:\s*", re.IGNORECASE)
 _ACTION = re.compile(
-    r"\A\W*(image retrieval with input image|image retrieval with text query|text retrieval|no retrieval)\b[ \t]*:?[ \t]*"
-    r"([^\n]*)",
+    r"\A\W*(image retrieval with input image|image retrieval with text query|text retrieval|no retrieval)\b"
+    r"[ \t]*:?[ \t]*([^\n]*)",
     re.IGNORECASE,
 )
 _WITH_QUERY = ("text retrieval", "image retrieval with text query")

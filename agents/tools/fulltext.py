@@ -28,15 +28,15 @@ class FullText:
         self._tables: sqlite3.Connection | None = None
 
     def search(self, query: str, k: int) -> list[tuple[int, int]]:
-        """Finds the sections that fit a query best, best first: rows of entities with positions in `Entity.sections`."""
+        """Finds the sections that fit a query, best first: rows of entities with positions in `Entity.sections`."""
         words = re.findall(r"\w+", query)[:64]
         if not words:
             return []
         matching = " OR ".join(f'"{word}"' for word in words)
         with self._lock:
             return self._opened().execute(
-                "SELECT entity, position FROM sections JOIN places ON places.id = sections.rowid WHERE sections MATCH ? "
-                "ORDER BY bm25(sections, ?, ?, ?), places.id LIMIT ?",
+                "SELECT entity, position FROM sections JOIN places ON places.id = sections.rowid "
+                "WHERE sections MATCH ? ORDER BY bm25(sections, ?, ?, ?), places.id LIMIT ?",
                 (matching, TITLE_WEIGHT, SECTION_WEIGHT, TEXT_WEIGHT, k),
             ).fetchall()  # fmt: skip
 

@@ -77,8 +77,8 @@ class IndexTools:
         tools = [
             Tool(
                 "image_search",
-                "Finds what an image, or a region of it, shows: entities of the encyclopedia with the sections that fit "
-                "the question. Called again for the same image, it returns the next candidates.",
+                "Finds what an image, or a region of it, shows: entities of the encyclopedia with the sections that "
+                "fit the question. Called again for the same image, it returns the next candidates.",
                 ImageSearchArguments,
                 self._image_search,
                 lambda arguments, run: [self._index.name, part_digest(arguments, run), *self._excluded(arguments, run)],
@@ -172,13 +172,17 @@ class IndexTools:
         for rank, candidate in enumerate(result.candidates[:ENTITIES]):
             entity = self._index.entity(candidate.row)
             found.append(entity.id)
-            sources += [self._source(entity, at, "") for at in _positions(candidate, entity, SECTIONS if rank == 0 else 1)]
+            sources += [
+                self._source(entity, at, "") for at in _positions(candidate, entity, SECTIONS if rank == 0 else 1)
+            ]
         return Observation(tuple(sources), found={digest: tuple(found)})
 
     def _source(self, entity: Entity, position: int, question: str) -> Source:
         section = entity.sections[position]
         chunks = chunks_of(section.text)
-        chunk = best_chunks(question, chunks, 1)[0] if question and len(chunks) > 1 else (chunks or [Chunk("", 0, 0)])[0]
+        chunk = (
+            best_chunks(question, chunks, 1)[0] if question and len(chunks) > 1 else (chunks or [Chunk("", 0, 0)])[0]
+        )
         return Source(entity.title, chunk.text, entity.url or entity.id, section.title, (chunk.start, chunk.end))
 
 
@@ -190,10 +194,15 @@ def _positions(candidate: Candidate, entity: Entity, limit: int) -> list[int]:
 def _article(entity: Entity, question: str) -> Observation:
     """Returns the parts of an article that fit a question best, and the titles of its sections."""
     parts = [(section, chunk) for section in entity.sections for chunk in chunks_of(section.text)]
-    passages = [Chunk(section_passage(entity.title, section.title, chunk.text), at, at) for at, (section, chunk) in enumerate(parts)]
+    passages = [
+        Chunk(section_passage(entity.title, section.title, chunk.text), at, at)
+        for at, (section, chunk) in enumerate(parts)
+    ]
     sources = []
     for best in best_chunks(question, passages, CHUNKS):
         section, chunk = parts[best.start]
-        sources.append(Source(entity.title, chunk.text, entity.url or entity.id, section.title, (chunk.start, chunk.end)))
+        sources.append(
+            Source(entity.title, chunk.text, entity.url or entity.id, section.title, (chunk.start, chunk.end))
+        )
     titles = "; ".join(dict.fromkeys(section.title for section in entity.sections))
     return Observation(tuple(sources), text=f"Sections of {entity.title}: {titles}"[:CHUNK_CHARACTERS])

@@ -91,16 +91,16 @@ def read_page(content: bytes, url: str, question: str) -> Observation:
         ValueError: It holds no text, or the extra `agents` is not installed.
     """
     try:
-        import trafilatura
+        from trafilatura import bare_extraction
+        from trafilatura.settings import Document
     except ImportError as error:
         raise ValueError("web pages need the extra agents: pip install 'omgm[agents]'") from error
     if b"\0" in content[:1024] or content[:5] == b"%PDF-":
         raise ValueError(f"{url} is not an HTML page")
-    document = trafilatura.bare_extraction(content, url=url, with_metadata=False, include_comments=False)
-    text = (document.text if document is not None else None) or ""
-    if not text.strip():
+    document = bare_extraction(content, url=url, include_comments=False)
+    if not isinstance(document, Document) or not (text := document.text or "").strip():
         raise ValueError(f"{url} holds no text")
-    title = (document.title if document is not None else None) or url
+    title = document.title or url
     chunks = best_chunks(question, chunks_of(text), CHUNKS)
     return Observation(tuple(Source(title, chunk.text, url, span=(chunk.start, chunk.end)) for chunk in chunks))
 
