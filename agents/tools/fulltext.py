@@ -40,10 +40,10 @@ class FullText:
                 (matching, TITLE_WEIGHT, SECTION_WEIGHT, TEXT_WEIGHT, k),
             ).fetchall()  # fmt: skip
 
-    def row_of_title(self, title: str) -> int | None:
-        """Returns the row of the entity with a title, in any case; `None` without one."""
+    def row_of_name(self, name: str) -> int | None:
+        """Returns the row of the entity with a title or URL, in any case; `None` without one."""
         with self._lock:
-            found = self._opened().execute("SELECT entity FROM titles WHERE title = ?", (_plain(title),)).fetchone()
+            found = self._opened().execute("SELECT entity FROM names WHERE name = ?", (_plain(name),)).fetchone()
         return None if found is None else int(found[0])
 
     def _opened(self) -> sqlite3.Connection:
@@ -54,11 +54,12 @@ class FullText:
                 "(title, section, text, content='', tokenize='porter unicode61 remove_diacritics 2')"
             )
             tables.execute("CREATE TABLE places (id INTEGER PRIMARY KEY, entity INTEGER, position INTEGER)")
-            tables.execute("CREATE TABLE titles (title TEXT PRIMARY KEY, entity INTEGER) WITHOUT ROWID")
+            tables.execute("CREATE TABLE names (name TEXT PRIMARY KEY, entity INTEGER) WITHOUT ROWID")
             numbers = count(1)
             for row in range(len(self._index)):
                 entity = self._index.entity(row)
-                tables.execute("INSERT OR IGNORE INTO titles VALUES (?, ?)", (_plain(entity.title), row))
+                names = {_plain(entity.title), _plain(entity.url)} - {""}
+                tables.executemany("INSERT OR IGNORE INTO names VALUES (?, ?)", [(name, row) for name in names])
                 for number, (position, section) in zip(numbers, enumerate(entity.sections), strict=False):
                     tables.execute("INSERT INTO places VALUES (?, ?, ?)", (number, row, position))
                     tables.execute(
@@ -74,5 +75,5 @@ def entities_of(places: list[tuple[int, int]]) -> Iterator[int]:
     yield from dict.fromkeys(row for row, _ in places)
 
 
-def _plain(title: str) -> str:
-    return " ".join(title.casefold().split())
+def _plain(name: str) -> str:
+    return " ".join(name.casefold().split())

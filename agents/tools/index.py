@@ -150,7 +150,7 @@ class IndexTools:
     async def _open(self, page: str, question: str) -> Observation | None:
         row = self._index.row_of(page)
         if row is None:
-            row = await asyncio.to_thread(self._texts.row_of_title, page)
+            row = await asyncio.to_thread(self._texts.row_of_name, page)
         if row is None:
             return None
         entity = self._index.entity(row)
@@ -163,7 +163,7 @@ class IndexTools:
         rows = []
         for name in names:
             row = self._index.row_of(name)
-            rows.append(self._texts.row_of_title(name) if row is None else row)
+            rows.append(self._texts.row_of_name(name) if row is None else row)
         return tuple(row for row in rows if row is not None)
 
     def _seen(self, result: RetrievalResult, digest: str) -> Observation:
