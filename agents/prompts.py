@@ -112,6 +112,43 @@ Answer the question about the image from the website below.
 - Use as few words as possible and write the answer only, with the numbers of the results that prove it, such as [2].
 - If the website does not answer it, write: unknown"""
 
+CAPTION = (
+    "Describe what this part of an image shows, in one or two sentences, with everything that may help to answer the "
+    "question: names, lettering, shapes, colors. Do not answer the question."
+)
+CORRELATE = (
+    "You see a part of an image, its description, and descriptions of the other parts. Write the description of this "
+    "part again, corrected and completed by what the others suggest. Do not answer the question."
+)
+SUB_QUESTIONS = """\
+You plan the searches that a question about an image needs. Below are descriptions of the image's regions, and the \
+responses to the sub-questions asked so far. First judge whether they already answer the question. If not, write up to \
+four further sub-questions, each about one region and complete in itself, with names instead of pronouns.
+
+Reply with JSON only:
+{"sufficient": true or false, "questions": [{"region": 1, "question": "..."}]}"""
+GRAPH_UPDATE: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "sufficient": {"type": "boolean"},
+        "questions": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"region": {"type": "integer"}, "question": {"type": "string"}},
+                "required": ["region", "question"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "required": ["sufficient", "questions"],
+    "additionalProperties": False,
+}
+COLLABORATE = (
+    "Answer the question about the image from the descriptions of its regions and the responses below, as briefly as "
+    "possible. Keep the numbers of results that the responses cite, such as [2]. If they do not answer it: unknown"
+)
+
 
 def numbered(lines: Sequence[str], word: str) -> str:
     """Returns texts under the headings `<word 1>`, `<word 2>` and so on."""

@@ -89,7 +89,8 @@ def read_step(text: str) -> tuple[str, str, str, str | None]:
     parts: dict[str, str] = {}
     text = text[:50_000]
     tags = list(_TAG.finditer(text))
-    for tag, after in zip(tags, [*(tag.start() for tag in tags[1:]), len(text)], strict=True):
+    ends = [tag.start() for tag in tags[1:]] + [len(text)] * bool(tags)
+    for tag, after in zip(tags, ends, strict=True):
         name = tag[2].lower().replace("-", "")
         if tag[1] or name in parts:
             continue

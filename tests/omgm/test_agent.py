@@ -127,4 +127,4 @@ def test_the_command_tells_what_is_wrong(
 
 
 def test_every_policy_is_offered() -> None:
-    assert list(POLICIES) == ["auto", "mmsearch-plus", "omnisearch", "mmsearch"]
+    assert list(POLICIES) == ["auto", "mmsearch-plus", "omnisearch", "mmsearch", "vsa"]
