@@ -96,6 +96,7 @@ class Engine:
         """
         budget = budget or Budget()
         run = AgentRun(question, {IMAGE: image}, tuple(boxes), self._tools, self._asking, Spending(budget))
+        await asyncio.to_thread(run.digest, IMAGE)  # slow for large images, so not in the event loop later
         end = time.monotonic() + budget.seconds
         answer: str | None = None
         rounds = policy.rounds if budget.rounds is None else budget.rounds

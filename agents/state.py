@@ -139,6 +139,7 @@ class AgentRun:
         rounds: All rounds, the current one last.
         known: The best answer so far, for when the budget ends.
         malformed: Malformed replies and calls so far.
+        image_parts: The question's image and its overlay, encoded for the model at the first request.
         found: By an image's hash, the ids of the entities that searches of it found.
     """
 
@@ -152,6 +153,7 @@ class AgentRun:
     rounds: list[Round] = field(default_factory=list)
     known: str | None = None
     malformed: int = 0
+    image_parts: list[Message] = field(default_factory=list)
     found: dict[str, list[str]] = field(default_factory=dict)
     _digests: dict[str, str] = field(default_factory=dict)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -42,7 +43,7 @@ class Tool:
         function = {
             "name": self.name,
             "description": self.description,
-            "parameters": self.arguments.model_json_schema(),
+            "parameters": _schema(self.arguments),
         }
         return {"type": "function", "function": function}
 
@@ -52,6 +53,12 @@ class Tool:
             return None
         key = {"tool": self.name, "arguments": arguments.model_dump(mode="json"), "with": self.key(arguments, run)}
         return json.dumps(key, ensure_ascii=False, sort_keys=True)
+
+
+@lru_cache
+def _schema(arguments: type[BaseModel]) -> dict[str, Any]:
+    """Returns the JSON schema of arguments; making one takes milliseconds."""
+    return arguments.model_json_schema()
 
 
 def check_call(call: Call, tools: Mapping[str, Tool]) -> tuple[Tool, BaseModel]:

@@ -44,7 +44,7 @@ class Auto:
 
     async def _inspect(self, run: AgentRun, record: CallRecord, evidence: str) -> tuple[Decision | None, str]:
         """Returns the answer if the evidence suffices, else what is missing."""
-        messages = [system(prompts.INSPECT), question_message(run, evidence)]
+        messages = [system(prompts.INSPECT), await question_message(run, evidence)]
         reply = await run.ask("inspect", messages, max_tokens=512, schema=prompts.INSPECTION)
         verdict = json_object(reply.text)
         if verdict is None:

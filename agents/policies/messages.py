@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from PIL import Image
@@ -22,12 +23,19 @@ def system(text: str) -> Message:
     return {"role": "system", "content": text}
 
 
-def question_message(run: AgentRun, after: str = "") -> Message:
+async def question_message(run: AgentRun, after: str = "") -> Message:
     """Returns the question with its image and, if it has regions, the overlay that numbers them."""
     image = run.image(IMAGE)
-    images = [image, overlay(image, run.boxes)] if run.boxes else [image]
+    if not run.image_parts:
+        run.image_parts = await asyncio.to_thread(_encoded, run)
     size = f'The image is named "{IMAGE}" and has {image.width} x {image.height} pixels.'
-    return user(f"{size}\nQuestion: {run.question}{after}", images)
+    text = f"{size}\nQuestion: {run.question}{after}"
+    return {"role": "user", "content": [*run.image_parts, text_part(text)]}
+
+
+def _encoded(run: AgentRun) -> list[Message]:
+    image = run.image(IMAGE)
+    return [image_part(one) for one in ([image, overlay(image, run.boxes)] if run.boxes else [image])]
 
 
 def results_message(run: AgentRun, one: Round, problem: str = "") -> Message:

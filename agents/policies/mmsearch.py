@@ -31,7 +31,7 @@ class MMSearch:
             return Decision("Search by image.", (Call("image_search", {}),))
         images = f"\n\nImage search:\n{run.results(run.rounds[0].calls)}"
         if step == 2:
-            messages = [system(prompts.REQUERY), question_message(run, f"{images}\n\nQuery:")]
+            messages = [system(prompts.REQUERY), await question_message(run, f"{images}\n\nQuery:")]
             query = _line((await run.ask("requery", messages, max_tokens=128)).text) or run.question
             tool = "web_search" if "web_search" in run.tools else "text_search"
             return Decision(f"Query: {query}", (Call(tool, {"queries": [query[:1000]], "limit": RESULTS}),))
@@ -40,7 +40,7 @@ class MMSearch:
             if not found:
                 return Decision("No website was found.", abstains=True)
             websites = prompts.numbered([run.quoted(number) for number in found], "Website")
-            messages = [system(prompts.RERANK), question_message(run, f"{images}\n\n{websites}")]
+            messages = [system(prompts.RERANK), await question_message(run, f"{images}\n\n{websites}")]
             reply = await run.ask("rerank", messages, max_tokens=64)
             choice = chosen(reply.text, len(found))
             problem = "" if choice is not None else f"no website of 1 to {len(found)} was chosen: {reply.text[:100]!r}"
@@ -55,7 +55,7 @@ class MMSearch:
         return (await self._answer(run, f"\n\n{run.results(calls)}")).answer
 
     async def _answer(self, run: AgentRun, known: str) -> Decision:
-        messages = [system(prompts.SUMMARIZE), question_message(run, known)]
+        messages = [system(prompts.SUMMARIZE), await question_message(run, known)]
         text = without_thoughts((await run.ask("summarize", messages, max_tokens=256)).text)
         return Decision(abstains=True) if is_abstention(text) else answered(text)
 

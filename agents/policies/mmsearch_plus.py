@@ -39,7 +39,7 @@ class MMSearchPlus:
 
     async def decide(self, run: AgentRun) -> Decision:
         """Asks the model for tool calls or the answer."""
-        self._continue(run)
+        await self._continue(run)
         reply = await run.ask("decide", self._messages, tools=offered(run))
         calls, problem = calls_of(reply)
         calls = tuple(replace(call, tool=_PUBLISHED.get(call.tool, call.tool)) for call in calls)
@@ -54,15 +54,15 @@ class MMSearchPlus:
 
     async def conclude(self, run: AgentRun) -> str | None:
         """Asks for the answer without tools; here a plain text is an answer too."""
-        self._continue(run)
+        await self._continue(run)
         reply = await run.ask("conclude", [*self._messages, user(prompts.CONCLUDE)], max_tokens=256)
         answer = plain_answer(reply.text)
         return None if answer is None or is_abstention(answer) else answer
 
-    def _continue(self, run: AgentRun) -> None:
+    async def _continue(self, run: AgentRun) -> None:
         """Adds what the last round found; begins the conversation at its first call."""
         if not self._messages:
-            self._messages = [system(prompts.TOOL_CALLS), question_message(run, self._preface)]
+            self._messages = [system(prompts.TOOL_CALLS), await question_message(run, self._preface)]
         elif self._messages[-1]["role"] == "assistant":
             last = run.rounds[-2]
             self._messages.append(results_message(run, last, last.problem))

@@ -40,7 +40,7 @@ class OmniSearch:
     async def decide(self, run: AgentRun) -> Decision:
         """Lets the solver answer the last sub-question, then asks for the next step."""
         if not self._messages:
-            self._messages = [system(prompts.OMNISEARCH), question_message(run)]
+            self._messages = [system(prompts.OMNISEARCH), await question_message(run)]
         else:
             self._messages.append(await self._continue(run))
         reply = await run.ask("plan", self._messages)
@@ -58,7 +58,7 @@ class OmniSearch:
         """Asks for the final answer; without one, the solver's last answer stands."""
         if self._messages and self._messages[-1]["role"] == "assistant":
             self._messages.append(await self._continue(run))
-        asked = [*(self._messages or [question_message(run)]), user(prompts.OMNISEARCH_CONCLUDE)]
+        asked = [*(self._messages or [await question_message(run)]), user(prompts.OMNISEARCH_CONCLUDE)]
         reply = await run.ask("conclude", asked, max_tokens=256)
         final = read_step(reply.text)[3] or _FINAL.sub("", plain_answer(reply.text) or "")
         return None if is_abstention(final) else final

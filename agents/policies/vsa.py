@@ -53,7 +53,7 @@ class VisionSearchAssistant:
         elif self._asked:
             calls = run.rounds[-2].calls
             await self._respond(run, calls)
-        messages = [system(prompts.SUB_QUESTIONS), question_message(run, self._knowledge())]
+        messages = [system(prompts.SUB_QUESTIONS), await question_message(run, self._knowledge())]
         reply = await run.ask("sub-questions", messages, max_tokens=512, schema=prompts.GRAPH_UPDATE)
         update = json_object(reply.text)
         questions = [] if update is None else self._new(update.get("questions"))
@@ -114,7 +114,7 @@ class VisionSearchAssistant:
         self._nodes += nodes
 
     async def _answer(self, run: AgentRun) -> str:
-        messages = [system(prompts.COLLABORATE), question_message(run, self._knowledge())]
+        messages = [system(prompts.COLLABORATE), await question_message(run, self._knowledge())]
         return plain_answer((await run.ask("answer", messages, max_tokens=256)).text) or "unknown"
 
     def _knowledge(self) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,7 +22,9 @@ of private networks, because models choose the URLs."""
 WebSearch = Callable[[str], Awaitable[list[Source]]]
 """Takes a query and returns results, best first."""
 
+_TITLE = re.compile(rb"<title[^>]*>([^<]*)", re.IGNORECASE)
 MAX_BYTES = 8 << 20
+_LARGE = 500_000
 SECONDS = 20.0
 
 
@@ -66,7 +70,7 @@ def searxng(base_url: str, client: httpx.AsyncClient) -> WebSearch:
             response = await client.get(url, params={"q": query, "format": "json"}, timeout=SECONDS)
             response.raise_for_status()
             return [source for row in response.json()["results"] if (source := _result(row)) is not None]
-        except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+        except (httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError(f"the search engine failed: {type(error).__name__} {error}"[:300]) from error
 
     return search
@@ -97,12 +101,18 @@ def read_page(content: bytes, url: str, question: str) -> Observation:
         raise ValueError("web pages need the extra agents: pip install 'omgm[agents]'") from error
     if b"\0" in content[:1024] or content[:5] == b"%PDF-":
         raise ValueError(f"{url} is not an HTML page")
-    document = bare_extraction(content, url=url, include_comments=False)
+    large = len(content) > _LARGE  # without a second opinion on what is text, in half the time
+    document = bare_extraction(content, url=url, include_comments=False, fast=large)
     if not isinstance(document, Document) or not (text := document.text or "").strip():
         raise ValueError(f"{url} holds no text")
-    title = document.title or url
+    title = _title(content) or url
     chunks = best_chunks(question, chunks_of(text), CHUNKS)
     return Observation(tuple(Source(title, chunk.text, url, span=(chunk.start, chunk.end)) for chunk in chunks))
+
+
+def _title(content: bytes) -> str:
+    found = _TITLE.search(content[:100_000])
+    return "" if found is None else " ".join(html.unescape(found[1].decode(errors="replace")).split())[:300]
 
 
 def _result(row: Any) -> Source | None:
