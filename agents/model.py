@@ -37,6 +37,9 @@ class Planner(Protocol):
     ) -> ChatReply:
         """Returns the model's reply; `tools` and `schema` are ignored by servers that do not know them."""
 
+    async def aclose(self) -> None:
+        """Closes the connections."""
+
 
 class ChatPlanner:
     """A `Planner` on a chat client.
@@ -81,6 +84,10 @@ class ChatPlanner:
         reply = await self._client.converse(messages, max_tokens)
         self._plain = self._plain or bool(fields)
         return reply
+
+    async def aclose(self) -> None:
+        """Closes the client."""
+        await self._client.aclose()
 
 
 class Asking:

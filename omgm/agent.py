@@ -12,7 +12,7 @@ import httpx
 from agents.budget import Budget
 from agents.corpus import Corpus
 from agents.engine import Engine
-from agents.model import ChatPlanner
+from agents.model import Planner
 from agents.policies import POLICIES
 from agents.regions import Box
 from agents.tool import Tool
@@ -22,7 +22,6 @@ from agents.tools.page import Opener, open_page
 from agents.tools.web import searxng, web_pages, web_search
 from agents.trail import AgentAnswer
 from llm.background import BackgroundLoop
-from llm.chat import ChatClient
 from omgm.api import OMGM
 from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.settings import DownloadSettings
@@ -38,7 +37,7 @@ class Agent:
 
     Args:
         omgm: The index with its steps and its generator. It stays open when the agent is closed.
-        client: The client of the model that plans; it should see images.
+        planner: The model that plans; it should see images. Closed with the agent.
         context_tokens: The model's context.
         searxng_url: A SearXNG server for searches of the web; without it only the index is searched.
         web_settings: How web pages are fetched; without it none are. Private networks are refused.
@@ -48,19 +47,19 @@ class Agent:
     def __init__(
         self,
         omgm: OMGM,
-        client: ChatClient,
+        planner: Planner,
         *,
         context_tokens: int = 16_384,
         searxng_url: str = "",
         web_settings: DownloadSettings | None = None,
         corpus: Corpus | None = None,
     ) -> None:
-        self._omgm, self._client = omgm, client
+        self._omgm, self._planner = omgm, planner
         self._context_tokens, self._corpus = context_tokens, corpus
         self._searxng_url, self._web_settings = searxng_url, web_settings
         self._loop = BackgroundLoop()
         self._engine: Engine | None = None
-        self._closing: list[httpx.AsyncClient | ChatClient] = [client]
+        self._closing: list[httpx.AsyncClient | Planner] = [planner]
 
     def ask(
         self,
@@ -139,9 +138,7 @@ class Agent:
             if self._web_settings is not None:
                 openers.append(web_pages(self._fetch))
             tools.append(open_page(openers))
-            self._engine = Engine(
-                ChatPlanner(self._client), tools, context_tokens=self._context_tokens, corpus=self._corpus
-            )
+            self._engine = Engine(self._planner, tools, context_tokens=self._context_tokens, corpus=self._corpus)
         return self._engine
 
     async def _fetch(self, url: str, limit: int) -> bytes:

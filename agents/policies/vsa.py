@@ -133,6 +133,6 @@ class VisionSearchAssistant:
             region = row.get("region") if isinstance(row, dict) else 1
             if isinstance(question, str) and question.strip() and question.strip().casefold() not in asked:
                 asked.add(question.strip().casefold())
-                known = type(region) is int and 1 <= region <= len(self._formulations)
-                nodes.append(_Node(region if known else 1, question.strip()[:1000]))
+                number = region if isinstance(region, int) and 1 <= region <= len(self._formulations) else 1
+                nodes.append(_Node(int(number), question.strip()[:1000]))
         return nodes[:SUB_QUESTIONS]

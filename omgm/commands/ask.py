@@ -71,6 +71,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) -> None:
     from agents.corpus import Corpus
+    from agents.model import ChatPlanner
     from omgm.agent import Agent
     from omgm.api import OMGM
     from omgm.downloads.images.settings import DownloadSettings, user_agent
@@ -82,7 +83,7 @@ def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) 
         raise ValueError("--record needs --corpus DIR")
     given = {"base_url": args.planner_url, "model": args.model}
     generator = profile.generator.model_copy(update={key: value for key, value in given.items() if value})
-    planner = build_planner(profile.model_copy(update={"generator": generator}))
+    planner = ChatPlanner(build_planner(profile.model_copy(update={"generator": generator})))
     corpus = None if args.corpus is None else Corpus(args.corpus, record=args.record)
     web = DownloadSettings(user_agent=user_agent(args.contact)) if args.contact else None
     boxes = [_corners(text) for text in args.region]

@@ -108,7 +108,8 @@ def test_runs_share_a_cache_that_expires() -> None:
 
 
 def test_a_failed_search_is_told_and_kept_from_nobody() -> None:
-    answers = iter([OSError("no connection"), Observation((Source("a", "text", "a"),))])
+    seen: list[Observation | Exception] = [OSError("no connection"), Observation((Source("a", "text", "a"),))]
+    answers = iter(seen)
     answer, planner = run(
         [SEARCH, calling("text_search", '{"queries": ["b"]}'), "<answer>x [1]</answer>"],
         [fake_tool("text_search", lambda arguments: next(answers))],
@@ -212,7 +213,7 @@ def test_the_context_never_outgrows_the_model() -> None:
     def search(arguments: Words) -> Observation:
         return Observation(tuple(Source(f"{arguments.queries[0]} {n}", "word " * 2_000, str(n)) for n in range(5)))
 
-    replies = [searches(str(number)) for number in range(6)]
+    replies: list[str | ChatReply] = [searches(str(number)) for number in range(6)]
     answer, planner = run([*replies, "<answer>x</answer>"], [fake_tool("text_search", search)], context_tokens=8_000)
     assert answer.answer == "x"
     for asked in planner.asked:

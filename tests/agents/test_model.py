@@ -9,7 +9,7 @@ import pytest
 
 from agents import prompts
 from agents.model import ChatPlanner, fitted, tokens_of
-from llm.chat import ChatClient, ChatError
+from llm.chat import ChatClient, ChatError, Message
 from llm.replies import ChatReply, ToolCall, read_reply
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.planner import calling, fake_tool
@@ -68,7 +68,7 @@ def test_replies_in_the_shapes_that_servers_send(message: dict[str, Any], reply:
 
 
 def test_the_oldest_results_leave_the_context_first() -> None:
-    messages = [
+    messages: list[Message] = [
         {"role": "system", "content": "s" * 400},
         {"role": "user", "content": [{"type": "text", "text": "q" * 400}]},
         {"role": "assistant", "content": "a" * 4_000},

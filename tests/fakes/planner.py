@@ -47,6 +47,9 @@ class ScriptedPlanner:
             raise found
         return ChatReply(found) if isinstance(found, str) else found
 
+    async def aclose(self) -> None:
+        pass
+
 
 def last_text(messages: Sequence[Message]) -> str:
     """Returns the text of the last message."""

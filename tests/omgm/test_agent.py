@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agents.budget import Budget
+from agents.model import ChatPlanner
 from agents.policies import POLICIES
 from llm.chat import ChatClient
 from llm.replies import ChatReply
@@ -41,7 +42,10 @@ def verdict(sufficient: bool, answer: str = "", missing: str = "") -> str:
 
 
 def test_auto_ends_where_the_evidence_suffices(omgm: OMGM, folder: Path) -> None:
-    with ScriptedServer([verdict(True, "Tokyo")]) as server, Agent(omgm, ChatClient(server.url, "scripted")) as agent:
+    with (
+        ScriptedServer([verdict(True, "Tokyo")]) as server,
+        Agent(omgm, ChatPlanner(ChatClient(server.url, "scripted"))) as agent,
+    ):
         answer = agent.ask(folder / "photo.jpg", QUESTION)
     assert answer.answer == "Tokyo"
     assert [claim.sources for claim in answer.claims] == [(1,)]
@@ -53,12 +57,12 @@ def test_auto_ends_where_the_evidence_suffices(omgm: OMGM, folder: Path) -> None
 
 
 def test_auto_goes_on_where_it_does_not(omgm: OMGM, folder: Path) -> None:
-    script = [
+    script: list[str | ChatReply] = [
         verdict(False, missing="the capital of France"),
         calling("text_search", '{"queries": ["capital of France"]}'),
         "<answer>Paris [9]</answer>",
     ]
-    with ScriptedServer(script) as server, Agent(omgm, ChatClient(server.url, "scripted")) as agent:
+    with ScriptedServer(script) as server, Agent(omgm, ChatPlanner(ChatClient(server.url, "scripted"))) as agent:
         answer = agent.ask(folder / "photo.jpg", "And of the one that won the cup there?")
     assert answer.answer == "Paris"
     [found] = answer.rounds[1].calls
@@ -71,14 +75,17 @@ def test_auto_goes_on_where_it_does_not(omgm: OMGM, folder: Path) -> None:
 
 
 def test_auto_falls_back_on_the_index_only_if_nobody_distrusts_it(omgm: OMGM, folder: Path) -> None:
-    with ScriptedServer([verdict(False), ""]) as server, Agent(omgm, ChatClient(server.url, "scripted")) as agent:
+    with (
+        ScriptedServer([verdict(False), ""]) as server,
+        Agent(omgm, ChatPlanner(ChatClient(server.url, "scripted"))) as agent,
+    ):
         assert agent.ask(folder / "photo.jpg", QUESTION).abstained
         unasked = agent.ask(folder / "photo.jpg", QUESTION, budget=Budget(tokens=500))
     assert (unasked.answer, unasked.stopped) == ("Tokyo", "tokens")
 
 
 def test_bad_input(omgm: OMGM, folder: Path) -> None:
-    with Agent(omgm, ChatClient("http://127.0.0.1:9", "scripted", retries=0)) as agent:
+    with Agent(omgm, ChatPlanner(ChatClient("http://127.0.0.1:9", "scripted", retries=0))) as agent:
         with pytest.raises(ValueError, match=r"mode must be one of auto, .*; got 'magic'"):
             agent.ask(folder / "photo.jpg", QUESTION, "magic")
         with pytest.raises(ValueError, match="has no pixel of the image"):

@@ -37,7 +37,8 @@ FLAGS = {
     "calibrate": "--profile --set --index --dataset --queries --query-images --out --json --threshold",
     "tokens": "measure",
     "tables": "--profile --set --kb --images --index --dataset --queries --query-images --tuned-on --runs --out",
-    "ask": "--profile --set --index --json IMAGE QUESTION",
+    "ask": "--profile --set --index --mode --planner-url --model --region --searxng --contact --corpus --record "
+    "--trail --json IMAGE QUESTION",
     "serve": "--profile --set --index --host --port --examples",
     "key": "--json",
     "mcp": "--profile --set --index --http --host --port",
