@@ -73,7 +73,7 @@ class Corpus:
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             return decode(content["result"]), float(content["ms"])
-        except (ValueError, LookupError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
             raise ValueError(f"{path}: not a recorded result: {error}") from error
 
 
@@ -102,7 +102,7 @@ def decode_observation(values: Any) -> Observation:
         Source(**{**source, "span": None if source["span"] is None else tuple(source["span"])})
         for source in values["sources"]
     )
-    images = {name: Image.open(io.BytesIO(base64.b64decode(data))) for name, data in values["images"].items()}
+    images = {name: _image(data) for name, data in values["images"].items()}
     found = {image: tuple(entities) for image, entities in values["found"].items()}
     return Observation(sources, values["text"], images, found, values["answer"], values["error"])
 
@@ -115,6 +115,12 @@ def encode_reply(reply: ChatReply) -> dict[str, Any]:
 def decode_reply(values: Any) -> ChatReply:
     """Returns the reply that `encode_reply` encoded."""
     return ChatReply(**{**values, "calls": tuple(ToolCall(**call) for call in values["calls"])})
+
+
+def _image(data: str) -> Image.Image:
+    image = Image.open(io.BytesIO(base64.b64decode(data)))
+    image.load()
+    return image
 
 
 def _png(image: Image.Image) -> str:

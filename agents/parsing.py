@@ -108,7 +108,7 @@ def _call(value: dict[str, Any]) -> Call | None:
 
 
 _UNKNOWN = re.compile(
-    r"\W*(?:unknown|none|n/?a|(?:i )?(?:do not|don't|cannot|can't) (?:know|tell|answer).*|not (?:known|found|sure)|"
+    r"\W*(?:unknown|n/?a|(?:i )?(?:do not|don't|cannot|can't) (?:know|tell|answer).*|not (?:known|found|sure)|"
     r"no answer.*|)\W*",
     re.DOTALL | re.IGNORECASE,
 )

@@ -24,6 +24,9 @@ class MMSearch:
     name = "mmsearch"
     rounds = 4
 
+    def __init__(self) -> None:
+        self._chosen = ""
+
     async def decide(self, run: AgentRun) -> Decision:
         """Takes the next of the four steps."""
         step = len(run.rounds)
@@ -44,10 +47,11 @@ class MMSearch:
             reply = await run.ask("rerank", messages, max_tokens=64)
             choice = chosen(reply.text, len(found))
             problem = "" if choice is not None else f"no website of 1 to {len(found)} was chosen: {reply.text[:100]!r}"
-            page = run.sources[found[choice or 0] - 1]
+            number = found[choice or 0]
+            self._chosen, page = run.quoted(number), run.sources[number - 1]
             return Decision(f"Website {(choice or 0) + 1}", (Call("open_page", {"page": page.url}),), problem=problem)
         opened = run.rounds[2].calls
-        return await self._answer(run, f"{images}\n\nWebsite:\n{run.results(opened)}")
+        return await self._answer(run, f"{images}\n\nWebsite:\n{self._chosen}\n\n{run.results(opened)}")
 
     async def conclude(self, run: AgentRun) -> str | None:
         """Answers from whatever was found."""

@@ -44,6 +44,7 @@ def test_the_four_steps() -> None:
     requery, rerank, summarize = planner.asked
     assert "[1] Niger" in last_text(requery) and "[1] Niger" in last_text(rerank)
     assert "<Website 1>\n[2] site 1" in last_text(rerank) and "<Website 8>\n[9] site 8" in last_text(rerank)
+    assert "[3] site 2 (https://web/2)\nsnippet 2" in last_text(summarize)
     assert "[10] https://web/2" in last_text(summarize)
     assert "<Website 0>" not in text_of(rerank[0])  # the example of the published prompt
 
