@@ -237,7 +237,7 @@ def test_a_budget_is_checked() -> None:
 
 
 def test_a_replayed_run_is_bit_identical(tmp_path: Path) -> None:
-    script = [searches("a", "b"), searches("a"), "<answer>x [2]</answer>"]
+    script: list[str | ChatReply] = [searches("a", "b"), searches("a"), "<answer>x [2]</answer>"]
     recorded, _ = run(script, corpus=Corpus(tmp_path / "corpus", record=True))
     recorded.write(tmp_path / "recorded.json")
 

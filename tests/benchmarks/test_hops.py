@@ -9,7 +9,8 @@ def entry(title: str, borders: str) -> dict[str, object]:
     text = (
         f"Land boundaries: total: 6 km; border countries (2): {borders}\nCoastline: 998 km" if borders else "An island."
     )
-    return {"title": title, "section_texts": ["Once upon a time.", text]}
+    capital = "Capital: name: Nouakchot (main); etymology: unclear" if title == "Mauritania" else ""
+    return {"title": title, "section_texts": ["Once upon a time.", text, capital]}
 
 
 def test_questions_follow_the_longest_borders(tmp_path: Path) -> None:
@@ -34,11 +35,12 @@ def test_questions_follow_the_longest_borders(tmp_path: Path) -> None:
     ]
     two, three = questions(kb, facts, tmp_path)
     assert (two.path, two.answer) == (("Algeria", "Mali"), "Bamako")
-    assert (three.path, three.answer) == (("Algeria", "Mali", "Mauritania"), "Nouakchott")
+    assert (three.path, three.answer) == (("Algeria", "Mali", "Mauritania"), "Nouakchott|Nouakchot")
     assert isinstance(two, HopQuestion) and two.question != three.question
 
 
 def test_borders_and_answers() -> None:
     assert longest_border("border countries (1): Cote d'Ivoire 720 km; Burkina Faso 602.5 km") == "Cote d'Ivoire"
     assert longest_border("no borders") is None
-    assert is_right("It is Bamako.", "bamako") and not is_right(None, "Bamako")
+    assert is_right("It is Yaounde.", "Yaoundé") and is_right("Sana'a", "Aden|Sanaa")
+    assert not is_right(None, "Bamako") and not is_right("Niamey", "Bamako|Dakar")
