@@ -40,7 +40,9 @@ class Auto:
 
     async def conclude(self, run: AgentRun) -> str | None:
         """Lets the planner answer from what is known; before it was asked, the index's answer stands."""
-        return None if self._planner is None else await self._planner.conclude(run)
+        if self._planner is not None:
+            return await self._planner.conclude(run)
+        return next((record.observation.answer for record in run.rounds[0].calls), None)
 
     async def _inspect(self, run: AgentRun, record: CallRecord, evidence: str) -> tuple[Decision | None, str]:
         """Returns the answer if the evidence suffices, else what is missing."""

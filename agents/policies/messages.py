@@ -45,6 +45,19 @@ def results_message(run: AgentRun, one: Round, problem: str = "") -> Message:
     return user("\n\n".join(texts) or "nothing found", images)
 
 
+def followed_by(messages: Sequence[Message], text: str) -> list[Message]:
+    """Returns messages with a further text of the user, within the last one if that is the user's too.
+
+    Some chat templates refuse two messages of the user in a row.
+    """
+    last = messages[-1]
+    if last["role"] != "user":
+        return [*messages, user(text)]
+    content = last["content"]
+    joined = f"{content}\n\n{text}" if isinstance(content, str) else [*content, text_part(text)]
+    return [*messages[:-1], {**last, "content": joined}]
+
+
 def answered(answer: str, thought: str = "") -> Decision:
     """Returns the decision to answer, or to abstain if that is what the answer says."""
     if is_abstention(answer):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agents import prompts
 from agents.parsing import answer_of, calls_of, is_abstention, plain_answer, without_thoughts
-from agents.policies.messages import answered, question_message, results_message, system, user
+from agents.policies.messages import answered, followed_by, question_message, results_message, system
 from agents.state import AgentRun, Call, Decision
 from agents.tool import Tool
 from llm.chat import Message
@@ -55,7 +55,7 @@ class MMSearchPlus:
     async def conclude(self, run: AgentRun) -> str | None:
         """Asks for the answer without tools; here a plain text is an answer too."""
         await self._continue(run)
-        reply = await run.ask("conclude", [*self._messages, user(prompts.CONCLUDE)], max_tokens=256)
+        reply = await run.ask("conclude", followed_by(self._messages, prompts.CONCLUDE), max_tokens=256)
         answer = plain_answer(reply.text)
         return None if answer is None or is_abstention(answer) else answer
 

@@ -6,8 +6,8 @@ import re
 
 from agents import prompts
 from agents.parsing import is_abstention, plain_answer, without_thoughts
-from agents.policies.messages import answered, question_message, results_message, system, user
-from agents.state import IMAGE, AgentRun, Call, Decision
+from agents.policies.messages import answered, followed_by, question_message, results_message, system, user
+from agents.state import IMAGE, AgentRun, Call, Decision, Round
 from llm.chat import Message
 
 _TAG = re.compile(r"<(/?)\s*(thought|sub-?question|search|end)\s*[;:]?\s*>", re.IGNORECASE)
@@ -36,6 +36,8 @@ class OmniSearch:
         self._messages: list[Message] = []
         self._pending = ""
         """The sub-question whose results wait for the solver."""
+        self._last = Round(0)
+        """The round whose results the model has not seen."""
 
     async def decide(self, run: AgentRun) -> Decision:
         """Lets the solver answer the last sub-question, then asks for the next step."""
@@ -45,6 +47,7 @@ class OmniSearch:
             self._messages.append(await self._continue(run))
         reply = await run.ask("plan", self._messages)
         self._messages.append({"role": "assistant", "content": reply.text or "(nothing)"})
+        self._last = run.rounds[-1]
         thought, question, search, final = read_step(reply.text)
         if final is not None:
             return answered(final, thought)
@@ -55,16 +58,18 @@ class OmniSearch:
         return Decision(f"{thought}\nSub-question: {self._pending}".strip(), _calls(run, action[1].lower(), action[2]))
 
     async def conclude(self, run: AgentRun) -> str | None:
-        """Asks for the final answer; without one, the solver's last answer stands."""
-        if self._messages and self._messages[-1]["role"] == "assistant":
+        """Lets the solver answer the last sub-question, then asks for the final answer."""
+        if not self._messages:
+            self._messages = [system(prompts.OMNISEARCH), await question_message(run)]
+        elif self._messages[-1]["role"] == "assistant":
             self._messages.append(await self._continue(run))
-        asked = [*(self._messages or [await question_message(run)]), user(prompts.OMNISEARCH_CONCLUDE)]
+        asked = followed_by(self._messages, prompts.OMNISEARCH_CONCLUDE)
         reply = await run.ask("conclude", asked, max_tokens=256)
         final = read_step(reply.text)[3] or _FINAL.sub("", plain_answer(reply.text) or "")
         return None if is_abstention(final) else final
 
     async def _continue(self, run: AgentRun) -> Message:
-        last = run.rounds[-2]
+        last = self._last
         if last.problem or not self._pending:
             return user(last.problem or prompts.OMNISEARCH_MALFORMED)
         found = results_message(run, last)["content"]
@@ -73,8 +78,6 @@ class OmniSearch:
         asked = f"{texts if last.calls else ''}\n\nSub-question: {self._pending}".strip()
         messages = [system(prompts.SOLVE), user(asked, [run.image(IMAGE), *images])]
         solved = without_thoughts((await run.ask("solve", messages, max_tokens=256)).text)
-        if solved and last.calls:
-            run.known = solved
         self._pending = ""
         return user(f"Answer to the sub-question: {solved or 'nothing was found'}")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agents import prompts
 from agents.parsing import is_abstention, json_object, plain_answer, without_thoughts
 from agents.policies.messages import answered, question_message, system, user
-from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision
+from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Round
 
 REGIONS = 6
 """Regions that are described; further ones are left out."""
@@ -45,14 +45,14 @@ class VisionSearchAssistant:
         self._formulations: list[str] = []
         self._nodes: list[_Node] = []
         self._asked: list[_Node] = []
+        self._last = Round(0)
 
     async def decide(self, run: AgentRun) -> Decision:
         """Formulates the regions at first, then updates the graph or answers."""
         if not self._formulations:
             self._formulations = await self._formulate(run)
         elif self._asked:
-            calls = run.rounds[-2].calls
-            await self._respond(run, calls)
+            await self._respond(run)
         messages = [system(prompts.SUB_QUESTIONS), await question_message(run, self._knowledge())]
         reply = await run.ask("sub-questions", messages, max_tokens=512, schema=prompts.GRAPH_UPDATE)
         update = json_object(reply.text)
@@ -61,15 +61,15 @@ class VisionSearchAssistant:
             return answered(await self._answer(run), "The knowledge suffices.")
         if not questions:
             return Decision("", problem="sub-questions must be a JSON object as described")
-        self._asked = questions
+        self._asked, self._last = questions, run.rounds[-1]
         tool = "web_search" if "web_search" in run.tools else "text_search"
         thought = "\n".join(f"Region {node.region}: {node.question}" for node in questions)
         return Decision(thought, tuple(Call(tool, {"queries": [node.question]}) for node in questions))
 
     async def conclude(self, run: AgentRun) -> str | None:
         """Answers from the image, the formulations and the knowledge."""
-        if self._asked and len(run.rounds) > 1:
-            await self._respond(run, run.rounds[-2].calls)
+        if self._asked:
+            await self._respond(run)
         answer = await self._answer(run)
         return None if is_abstention(answer) else answer
 
@@ -99,9 +99,8 @@ class VisionSearchAssistant:
         )
         return [without_thoughts(one.text)[:1000] or caption for one, caption in zip(replies, captions, strict=True)]
 
-    async def _respond(self, run: AgentRun, calls: list[CallRecord]) -> None:
+    async def _respond(self, run: AgentRun) -> None:
         """Summarizes what was found for each sub-question, all at once."""
-        nodes, self._asked = self._asked, []
 
         async def respond(node: _Node, record: CallRecord) -> None:
             about = f"About: {self._formulations[node.region - 1]}\nSub-question: {node.question}"
@@ -109,9 +108,10 @@ class VisionSearchAssistant:
             reply = await run.ask("respond", [system(prompts.SOLVE), user(asked)], max_tokens=256)
             node.response = without_thoughts(reply.text)[:2000]
 
-        pairs = list(zip(nodes, calls, strict=False))
+        pairs = zip(self._asked, self._last.calls, strict=False)
         await asyncio.gather(*(respond(node, record) for node, record in pairs if record.numbers))
-        self._nodes += nodes
+        self._nodes += self._asked
+        self._asked = []
 
     async def _answer(self, run: AgentRun) -> str:
         messages = [system(prompts.COLLABORATE), await question_message(run, self._knowledge())]

@@ -155,6 +155,14 @@ def test_rounds_are_a_hard_stop() -> None:
     assert answer.abstained and answer.stopped == "rounds"
 
 
+def test_roles_alternate() -> None:
+    """Some chat templates refuse two messages of the user in a row."""
+    _, planner = run([SEARCH, "hm", SEARCH], budget=Budget(rounds=3))
+    for asked in planner.asked:
+        roles = [message["role"] for message in asked]
+        assert roles == ["system", *["user", "assistant"] * len(roles)][: len(roles)]
+
+
 def test_no_rounds_at_all() -> None:
     answer, planner = run(["<answer>x</answer>"], budget=Budget(rounds=0))
     assert answer.answer == "x" and len(planner.asked) == 1

@@ -81,7 +81,9 @@ def test_auto_falls_back_on_the_index_only_if_nobody_distrusts_it(omgm: OMGM, fo
     ):
         assert agent.ask(folder / "photo.jpg", QUESTION).abstained
         unasked = agent.ask(folder / "photo.jpg", QUESTION, budget=Budget(tokens=500))
+        once = agent.ask(folder / "photo.jpg", QUESTION, budget=Budget(rounds=1))
     assert (unasked.answer, unasked.stopped) == ("Tokyo", "tokens")
+    assert (once.answer, once.stopped) == ("Tokyo", "rounds")
 
 
 def test_bad_input(omgm: OMGM, folder: Path) -> None:

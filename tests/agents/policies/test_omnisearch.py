@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
+from agents.budget import Budget
 from agents.engine import Engine
 from agents.policies.omnisearch import OmniSearch, read_step
 from agents.state import Observation
 from agents.trail import AgentAnswer
+from llm.replies import ChatReply
 from tests.fakes.planner import ScriptedPlanner, Words, fake_tool, image, last_text, text_of
 
 THOUGHT = "<thought> Which country is it? <sub-question> Which country has this flag? </sub-question></thought>\n"
@@ -94,6 +96,17 @@ def test_five_rounds_then_the_last_word_is_the_models() -> None:
     assert len(plans) == 6
     assert answer.abstained and answer.stopped == "rounds"
     assert "No more searches" in last_text(planner.asked[-1])
+
+
+def test_results_that_the_solver_had_no_budget_for_are_not_lost() -> None:
+    """The solver's request of some 1,330 tokens exceeds the 8,000 for planning, not the 10,000 of all."""
+    plan = ChatReply(step("Text Retrieval: a"), prompt_tokens=7_000, completion_tokens=0)
+    planner = ScriptedPlanner([plan, "solved [1]", "<end> Final Answer: x </end>"])
+    engine = Engine(planner, [fake_tool("text_search")])
+    answer = asyncio.run(engine.run(OmniSearch(), "What?", image(), budget=Budget(tokens=10_000)))
+    assert (answer.answer, answer.stopped) == ("x", "tokens")
+    assert "[1] a (https://kb/a)" in last_text(planner.asked[1])
+    assert last_text(planner.asked[2]).startswith("Answer to the sub-question: solved [1]")
 
 
 def test_images_are_limited_per_search_not_per_process() -> None:
