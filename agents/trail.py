@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from html import escape
@@ -172,7 +173,7 @@ def as_svg(answer: AgentAnswer) -> str:
     lines = [f"Answer ({answer.policy}): {said}"]
     for number in sorted({number for claim in answer.claims for number in claim.sources}):
         source = answer.sources[number - 1]
-        lines.append(f"[{number}] {source.title}{', ' + source.section if source.section else ''} ({source.url})")
+        lines.append(f"[{number}] {_heading(source)} ({source.url})")
     drawing.box(lines, "#dff2dc")
     return drawing.svg()
 
@@ -188,13 +189,17 @@ def _shown_rounds(answer: AgentAnswer) -> list[tuple[Sequence[str], str, Sequenc
         for call in values["calls"]:
             arguments = call["arguments"]
             text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-            found = [f"[{number}] {answer.sources[number - 1].title}" for number in call["sources"]]
+            found = [f"[{number}] {_heading(answer.sources[number - 1])}" for number in call["sources"]]
             found += [f"new image {name}" for name in call["images"]]
             calls.append(
                 [f"{call['tool']} {text}", *([call["error"]] if call["error"] else found or ["nothing found"])]
             )
         shown.append((lines, "#f4f4f4", calls))
     return shown
+
+
+def _heading(source: Source) -> str:
+    return f"{source.title}, {source.section}" if source.section else source.title
 
 
 class _Drawing:
@@ -233,11 +238,10 @@ class _Drawing:
     def _text(self, lines: Sequence[str], x: int, limit: int) -> None:
         for line in lines:
             text = " ".join(_printable(line).split())
-            short = text if len(text) <= limit else text[: limit - 1] + "…"
-            self._bottom += _LINE
-            self._parts.append(
-                f'<text x="{x}" y="{self._bottom - 4}">{escape(short)}<title>{escape(text)}</title></text>'
-            )
+            for row in textwrap.wrap(text, limit, max_lines=3, placeholder=" …"):
+                self._bottom += _LINE
+                title = f"<title>{escape(text)}</title>"
+                self._parts.append(f'<text x="{x}" y="{self._bottom - 4}">{escape(row)}{title}</text>')
 
 
 def _rectangle(x: int, y: int, width: int, height: int, fill: str) -> str:
