@@ -16,6 +16,8 @@ from typing import Any
 import httpx
 from PIL import Image
 
+from llm.replies import ChatReply, read_reply
+
 logger = logging.getLogger(__name__)
 
 Message = dict[str, Any]
@@ -107,6 +109,27 @@ class ChatClient:
         if not isinstance(content, str):
             raise ChatError(f"the answer has no text: {_short(body)}", self.url, response.status_code)
         return content
+
+    async def converse(
+        self, messages: Sequence[Message], max_tokens: int, temperature: float = 0.0, **fields: Any
+    ) -> ChatReply:
+        """Requests a reply that may call tools.
+
+        Args:
+            messages: The conversation.
+            max_tokens: Longest reply in tokens.
+            temperature: 0 is greedy decoding.
+            fields: Further fields of the request, such as `tools` or `response_format`.
+
+        Raises:
+            ChatError: As `complete`; a reply without text and without calls is allowed.
+        """
+        async with self._opened(messages, max_tokens, temperature, stream=False, **fields) as response:
+            try:
+                return read_reply(json.loads(response.text))
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                message = f"not a chat completion: {_short(response.text)}"
+                raise ChatError(message, self.url, response.status_code) from error
 
     async def stream(
         self, messages: Sequence[Message], max_tokens: int, temperature: float = 0.0
@@ -202,7 +225,7 @@ class ChatClient:
 
     @asynccontextmanager
     async def _opened(
-        self, messages: Sequence[Message], max_tokens: int, temperature: float, *, stream: bool
+        self, messages: Sequence[Message], max_tokens: int, temperature: float, *, stream: bool, **fields: Any
     ) -> AsyncIterator[httpx.Response]:
         """Yields a successful response, its body unread if `stream` is true, and closes it."""
         body = {
@@ -211,6 +234,7 @@ class ChatClient:
             "max_tokens": max_tokens,
             "temperature": temperature,
             "stream": stream,
+            **fields,
         }
         if self.reasoning_effort:
             body["reasoning_effort"] = self.reasoning_effort

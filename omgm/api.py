@@ -180,8 +180,23 @@ class OMGM:
         beta: float | None = None,
     ) -> Answer:
         """Answers a question about an image without blocking the caller's event loop; see `ask`."""
-        found = await asyncio.to_thread(self._retrieve, [(image, question)], Options(k, alpha, beta))
-        return await asyncio.wrap_future(self._loop.submit(self._answer(*found[0])))
+        query = await asyncio.to_thread(_query, (image, question), Options(k, alpha, beta), 0)
+        return (await self.answer_query(query))[1]
+
+    async def answer_query(self, query: Query) -> tuple[RetrievalResult, Answer]:
+        """Answers a query of the pipeline; returns the result of its steps beside the answer.
+
+        Raises:
+            ChatError: The generator is a server, and it failed.
+        """
+        [result] = await asyncio.to_thread(self.run_steps, [query])
+        retrieval = await asyncio.to_thread(make_retrieval, self.index, query, result)
+        return result, await asyncio.wrap_future(self._loop.submit(self._answer(query, retrieval)))
+
+    def run_steps(self, queries: Sequence[Query]) -> list[RetrievalResult]:
+        """Runs the steps for queries of the pipeline; models run one batch at a time."""
+        with self._models:
+            return self.retriever.retrieve(queries)
 
     def retrieve(
         self,
@@ -254,10 +269,9 @@ class OMGM:
 
     def _retrieve(self, pairs: Sequence[Pair], options: Options, first: int = 0) -> list[tuple[Query, Retrieval]]:
         queries = [_query(pair, options, number) for number, pair in enumerate(pairs, start=first)]
-        with self._models:
-            results = self.retriever.retrieve(queries)
         return [
-            (query, make_retrieval(self.index, query, result)) for query, result in zip(queries, results, strict=True)
+            (query, make_retrieval(self.index, query, result))
+            for query, result in zip(queries, self.run_steps(queries), strict=True)
         ]
 
     async def _answer(self, query: Query, retrieval: Retrieval) -> Answer:

@@ -294,6 +294,15 @@ def placement(profile: Profile) -> tuple[str, torch.dtype]:
     return device, getattr(torch, dtype)
 
 
+def build_planner(profile: Profile) -> ChatClient:
+    """Makes the client of the chat model that plans for agents: the generator's server and model.
+
+    Raises:
+        ValueError: The server's address or its name is not set.
+    """
+    return _client(profile.generator, "generator")
+
+
 def _client(settings: GeneratorSettings | SummarizerSettings, section: str) -> ChatClient:
     for key in ("base_url", "model"):
         if not getattr(settings, key):

@@ -1,4 +1,4 @@
-"""Answer one question about one image."""
+"""Answer one question about one image, by retrieval alone or by an agent."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from omgm.commands.common import add_json, add_profile, existing, print_json, profile_of
 
 if TYPE_CHECKING:
+    from agents.trail import AgentAnswer
+    from omgm.profile import Profile
     from omgm.results import Answer
 
 _MAX_DOWNLOAD = 50_000_000
@@ -22,6 +24,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="what build-index wrote")
     parser.add_argument("image", metavar="IMAGE", help="the image: a file or an http(s) URL")
     parser.add_argument("question", metavar="QUESTION", help="the question about it")
+    agent = parser.add_argument_group("agents", "a chat model plans and calls tools; docs/agents.md")
+    agent.add_argument("--mode", metavar="MODE", help="auto, mmsearch-plus, omnisearch, mmsearch or vsa")
+    agent.add_argument("--planner-url", metavar="URL", help="the chat model's server (generator.base_url)")
+    agent.add_argument("--model", metavar="NAME", help="the chat model's name (generator.model)")
+    agent.add_argument("--region", action="append", default=[], metavar="X1,Y1,X2,Y2", help="a region; may be repeated")
+    agent.add_argument("--searxng", default="", metavar="URL", help="search the web by this SearXNG server")
+    agent.add_argument(
+        "--contact", default="", metavar="MAIL", help="open web pages, under a user agent that names you"
+    )
+    agent.add_argument("--corpus", type=Path, metavar="DIR", help="replay searches, pages and replies recorded here")
+    agent.add_argument("--record", action="store_true", help="record what the corpus lacks")
+    agent.add_argument("--trail", type=Path, metavar="FILE", help="write how the answer came about: .json or .svg")
     add_json(parser)
 
 
@@ -33,6 +47,13 @@ def run(args: argparse.Namespace) -> None:
     image = (
         _download(args.image) if args.image.startswith(("http://", "https://")) else existing(Path(args.image), "IMAGE")
     )
+
+    if args.mode is not None:
+        _ask_agent(args, profile, image)
+        return
+    for option in ("planner_url", "model", "region", "searxng", "contact", "corpus", "record", "trail"):
+        if getattr(args, option):
+            raise ValueError(f"--{option.replace('_', '-')} needs --mode")
 
     from omgm.api import OMGM
 
@@ -46,6 +67,63 @@ def run(args: argparse.Namespace) -> None:
     if answer.evidence is not None:
         print(f"\n{answer.evidence.entity_title}, section {answer.evidence.section_title!r}:\n{answer.evidence.text}")
     print("\n" + "  ".join(f"{step} {ms:.1f} ms" for step, ms in answer.timings_ms.items()))
+
+
+def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) -> None:
+    from agents.corpus import Corpus
+    from agents.model import ChatPlanner
+    from omgm.agent import Agent
+    from omgm.api import OMGM
+    from omgm.downloads.images.settings import DownloadSettings, user_agent
+    from omgm.parts import build_planner
+
+    if args.trail is not None and args.trail.suffix not in (".json", ".svg"):
+        raise ValueError(f"--trail: {args.trail} must end in .json or .svg")
+    if args.record and args.corpus is None:
+        raise ValueError("--record needs --corpus DIR")
+    given = {"base_url": args.planner_url, "model": args.model}
+    generator = profile.generator.model_copy(update={key: value for key, value in given.items() if value})
+    planner = ChatPlanner(build_planner(profile.model_copy(update={"generator": generator})))
+    corpus = None if args.corpus is None else Corpus(args.corpus, record=args.record)
+    web = DownloadSettings(user_agent=user_agent(args.contact)) if args.contact else None
+    boxes = [_corners(text) for text in args.region]
+    with (
+        OMGM.open(args.index, profile) as omgm,
+        Agent(omgm, planner, searxng_url=args.searxng, web_settings=web, corpus=corpus) as agent,
+    ):
+        answer = agent.ask(image, args.question, args.mode, boxes=boxes)
+    if args.trail is not None:
+        answer.write(args.trail)
+    if args.json:
+        print_json(answer.as_dict())
+    else:
+        _print_trail(answer)
+
+
+def _print_trail(answer: AgentAnswer) -> None:
+    stopped = f" ({answer.stopped})" if answer.stopped else ""
+    print(answer.answer if answer.answer is not None else f"(no answer{stopped or ': nothing found fits'})")
+    for number in sorted({number for claim in answer.claims for number in claim.sources}):
+        source = answer.sources[number - 1]
+        print(f"\n[{number}] {source.title}{', ' + source.section if source.section else ''} ({source.url}):")
+        print(source.text)
+    for one in answer.rounds:
+        print(f"\nRound {one.number}" + (f": {one.thought}" if one.thought else ""))
+        for record in one.calls:
+            seen = record.observation
+            found = ", ".join([f"[{number}]" for number in record.numbers] + list(seen.images))
+            print(f"  {record.call.tool} {record.call.arguments} -> {seen.error or found or 'nothing found'}")
+        if one.problem:
+            print(f"  malformed: {one.problem}")
+    spent = answer.as_dict()["spent"]
+    print(f"\n{spent['tokens']} tokens  {spent['ms']:.0f} ms{stopped}")
+
+
+def _corners(text: str) -> list[float]:
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError as error:
+        raise ValueError(f"--region must be X1,Y1,X2,Y2 in pixels, got {text!r}") from error
 
 
 def _download(url: str) -> bytes:

@@ -13,7 +13,7 @@ from tests.paths import ROOT
 LAYERS = (
     {"llm", "retriever"},
     {"generators", "indexes"},
-    {"training", "evaluation", "serving", "demo"},
+    {"training", "evaluation", "serving", "agents", "demo"},
     {"omgm", "demo.pretraining"},
 )
 """From bottom to top; a package imports only from layers below its own."""
@@ -21,6 +21,7 @@ LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in 
 FOREIGN_TO = {
     "retriever": {"argparse", "faiss", "fastapi", "http", "httpx", "llm", "starlette", "tqdm", "urllib", "uvicorn"},
     "serving": {"faiss", "torch", "transformers"},
+    "agents": {"argparse", "faiss", "fastapi", "starlette", "torch", "transformers", "uvicorn"},
 }
 """Modules that a package leaves to others."""
 

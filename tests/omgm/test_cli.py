@@ -38,7 +38,8 @@ FLAGS = {
     "index": "add remove compact verify info",
     "tokens": "measure",
     "tables": "--profile --set --kb --images --index --dataset --queries --query-images --tuned-on --runs --out",
-    "ask": "--profile --set --index --json IMAGE QUESTION",
+    "ask": "--profile --set --index --mode --planner-url --model --region --searxng --contact --corpus --record "
+    "--trail --json IMAGE QUESTION",
     "serve": "--profile --set --index --host --port --examples",
     "key": "--json",
     "mcp": "--profile --set --index --http --host --port",

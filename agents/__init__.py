@@ -1,0 +1,1 @@
+"""Search agents: one engine, several policies that choose the next action, tools over an index and the web."""

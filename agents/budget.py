@@ -1,0 +1,102 @@
+"""What a run may spend, and what it has spent."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+KEPT_FOR_ANSWER = 0.2
+"""Share of tokens, seconds and money that planning leaves to the last request, which writes the answer."""
+
+
+class OutOfBudget(Exception):
+    """The run may not spend what it was about to. `limit` names the limit."""
+
+    def __init__(self, limit: str) -> None:
+        super().__init__(limit)
+        self.limit = limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The limits of one run, all of them hard.
+
+    Attributes:
+        rounds: Decisions of the policy; `None` is the policy's own number.
+        tokens: Prompt and completion tokens of all requests to the model.
+        seconds: Wall time; what is under way then is canceled.
+        money: Cost of model and tools, in any currency.
+        malformed: Malformed replies and calls after which the model is only asked for its answer.
+        calls: Most calls per tool, by its name; unlimited if not named.
+        prompt_price: Price of a million prompt tokens.
+        completion_price: Price of a million completion tokens.
+    """
+
+    rounds: int | None = None
+    tokens: int = 200_000
+    seconds: float = 300
+    money: float = math.inf
+    malformed: int = 5
+    calls: Mapping[str, int] = field(default_factory=dict)
+    prompt_price: float = 0
+    completion_price: float = 0
+
+    def __post_init__(self) -> None:
+        """Checks the limits."""
+        for name, value in asdict(self).items():
+            for number in value.values() if name == "calls" else [value]:
+                if number is not None and not number >= 0:
+                    raise ValueError(f"budget: {name} must be at least 0, got {number}")
+
+    def price(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """Returns the price of a request to the model."""
+        return (prompt_tokens * self.prompt_price + completion_tokens * self.completion_price) / 1e6
+
+
+@dataclass(slots=True)
+class Spending:
+    """What a run has spent, and how much of its budget it may use at present."""
+
+    budget: Budget
+    tokens: int = 0
+    money: float = 0.0
+    calls: Counter[str] = field(default_factory=Counter)
+    share: float = 1 - KEPT_FOR_ANSWER
+
+    def check_request(self, prompt_tokens: int, max_tokens: int) -> None:
+        """Checks that a request to the model fits, before it is sent.
+
+        Raises:
+            OutOfBudget: It might cost more than is left.
+        """
+        if self.tokens + prompt_tokens + max_tokens > self.share * self.budget.tokens:
+            raise OutOfBudget("tokens")
+        if self.money + self.budget.price(prompt_tokens, max_tokens) > self.share * self.budget.money:
+            raise OutOfBudget("money")
+
+    def add_request(self, prompt_tokens: int, completion_tokens: int) -> None:
+        """Adds what a request to the model took."""
+        self.tokens += prompt_tokens + completion_tokens
+        self.money += self.budget.price(prompt_tokens, completion_tokens)
+
+    def add_call(self, tool: str, cost: float) -> str:
+        """Adds a call of a tool before it runs, and returns an empty text; or the reason why it must not run."""
+        limit = self.budget.calls.get(tool)
+        if limit is not None and self.calls[tool] >= limit:
+            return f"{tool} has been called {limit} times, which is all that the budget allows; answer without it"
+        if self.money + cost > self.share * self.budget.money:
+            return f"{tool} costs more than the budget has left; answer without it"
+        self.calls[tool] += 1
+        self.money += cost
+        return ""
+
+    def refund(self, cost: float) -> None:
+        """Gives back the cost of a call whose result was in the cache."""
+        self.money -= cost
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the sums, rounded so that they do not depend on the order of addition."""
+        return {"tokens": self.tokens, "money": round(self.money, 9), "calls": dict(sorted(self.calls.items()))}

@@ -1,0 +1,66 @@
+"""Results of tools by content hash: they expire, and identical searches under way are joined."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class ResultCache(Generic[T]):
+    """A cache within one event loop, shared by the runs in it.
+
+    Args:
+        seconds: How long a result is kept.
+        entries: How many results are kept; the least recently used goes first.
+        clock: Returns the time in seconds.
+
+    Raises:
+        ValueError: A limit is negative.
+    """
+
+    def __init__(self, seconds: float = 3600, entries: int = 1024, clock: Callable[[], float] = time.monotonic) -> None:
+        if seconds < 0 or entries < 0:
+            raise ValueError(f"a cache needs seconds >= 0 and entries >= 0, got {seconds=}, {entries=}")
+        self._seconds, self._entries, self._clock = seconds, entries, clock
+        self._kept: OrderedDict[str, tuple[float, T]] = OrderedDict()
+        self._running: dict[str, tuple[asyncio.Task[T], list[None]]] = {}
+
+    async def get(self, key: str, make: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
+        """Returns the result of a key, and whether somebody else had made it or was making it.
+
+        An error reaches all who wait for it, and is not kept. What all have stopped waiting for is canceled.
+        """
+        kept = self._kept.get(key)
+        if kept is not None and self._clock() - kept[0] < self._seconds:
+            self._kept.move_to_end(key)
+            return kept[1], True
+        joined = key in self._running
+        if not joined:
+            self._running[key] = (asyncio.ensure_future(self._make(key, make)), [])
+        task, waiting = self._running[key]
+        waiting.append(None)
+        try:
+            return await asyncio.shield(task), joined
+        finally:
+            waiting.pop()
+            if not waiting and not task.done():
+                task.cancel()
+                self._running.pop(key, None)
+
+    async def _make(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
+        me = asyncio.current_task()
+        try:
+            result = await make()
+        finally:
+            if key in self._running and self._running[key][0] is me:
+                del self._running[key]
+        self._kept[key] = (self._clock(), result)
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._entries:
+            self._kept.popitem(last=False)
+        return result

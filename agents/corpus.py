@@ -1,0 +1,129 @@
+"""A frozen corpus: recorded searches, pages and replies of the model in a folder, replayed exactly."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from PIL import Image
+
+from agents.state import Observation, Source
+from llm.replies import ChatReply, ToolCall
+from retriever.files import write_whole
+
+T = TypeVar("T")
+
+
+class NotRecorded(ValueError):
+    """A frozen corpus lacks what was asked of it."""
+
+
+class Corpus:
+    """A folder with one JSON file per result, named by the hash of its key.
+
+    Args:
+        folder: The folder; created if recording.
+        record: Whether to ask the world for what is missing and keep it. Otherwise nothing outside the folder is used.
+
+    Raises:
+        ValueError: The folder does not exist, and nothing is to be recorded.
+    """
+
+    def __init__(self, folder: Path, *, record: bool = False) -> None:
+        if not record and not folder.is_dir():
+            raise ValueError(f"corpus: {folder} does not exist; record one first")
+        self.folder, self.record = folder, record
+
+    async def get(
+        self,
+        kind: str,
+        key: str,
+        make: Callable[[], Awaitable[T]],
+        encode: Callable[[T], Any],
+        decode: Callable[[Any], T],
+    ) -> tuple[T, float]:
+        """Returns a result and the milliseconds that it took when it was recorded.
+
+        Args:
+            kind: What it is, such as a tool's name; the folder of its file.
+            key: What decides the result.
+            make: Asks the world.
+            encode: Turns the result into JSON values.
+            decode: Turns them back.
+
+        Raises:
+            NotRecorded: The corpus lacks it, and is not recording.
+            ValueError: Its file is damaged.
+        """
+        path = self.folder / kind / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+        if not path.is_file():
+            if not self.record:
+                raise NotRecorded(f"this {kind} is not in the frozen corpus {self.folder.name}")
+            result, ms = await timed(make)
+            content = {"kind": kind, "key": key[:2000], "ms": ms, "result": encode(result)}
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, json.dumps(content, ensure_ascii=False, indent=1).encode())
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return decode(content["result"]), float(content["ms"])
+        except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
+            raise ValueError(f"{path}: not a recorded result: {error}") from error
+
+
+async def timed(make: Callable[[], Awaitable[T]]) -> tuple[T, float]:
+    """Awaits a result; returns it with the milliseconds it took."""
+    start = time.perf_counter()
+    result = await make()
+    return result, round((time.perf_counter() - start) * 1000, 1)
+
+
+def encode_observation(seen: Observation) -> dict[str, Any]:
+    """Returns an observation as JSON values, its images as PNG."""
+    return {
+        "sources": [asdict(source) for source in seen.sources],
+        "text": seen.text,
+        "images": {name: _png(image) for name, image in seen.images.items()},
+        "found": {image: list(entities) for image, entities in seen.found.items()},
+        "answer": seen.answer,
+        "error": seen.error,
+    }
+
+
+def decode_observation(values: Any) -> Observation:
+    """Returns the observation that `encode_observation` encoded."""
+    sources = tuple(
+        Source(**{**source, "span": None if source["span"] is None else tuple(source["span"])})
+        for source in values["sources"]
+    )
+    images = {name: _image(data) for name, data in values["images"].items()}
+    found = {image: tuple(entities) for image, entities in values["found"].items()}
+    return Observation(sources, values["text"], images, found, values["answer"], values["error"])
+
+
+def encode_reply(reply: ChatReply) -> dict[str, Any]:
+    """Returns a model's reply as JSON values."""
+    return asdict(reply)
+
+
+def decode_reply(values: Any) -> ChatReply:
+    """Returns the reply that `encode_reply` encoded."""
+    return ChatReply(**{**values, "calls": tuple(ToolCall(**call) for call in values["calls"])})
+
+
+def _image(data: str) -> Image.Image:
+    image = Image.open(io.BytesIO(base64.b64decode(data)))
+    image.load()
+    return image
+
+
+def _png(image: Image.Image) -> str:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return base64.b64encode(buffer.getvalue()).decode()

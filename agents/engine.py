@@ -1,0 +1,191 @@
+"""The loop of every agent: it runs what a policy decides, counts, and answers when the budget ends."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from PIL import Image
+
+from agents.budget import Budget, OutOfBudget, Spending
+from agents.cache import ResultCache
+from agents.corpus import Corpus, NotRecorded, decode_observation, encode_observation, timed
+from agents.model import Asking, Planner
+from agents.regions import Box
+from agents.state import IMAGE, AgentRun, CallRecord, Decision, Observation, Round
+from agents.tool import Tool, check_call
+from agents.trail import AgentAnswer, make_answer
+from llm.chat import ChatError
+
+MAX_CALLS = 16
+"""Calls of one round that run; a model that repeats itself can write hundreds."""
+
+
+class Policy(Protocol):
+    """How the next action is chosen. One object serves one run."""
+
+    @property
+    def name(self) -> str:
+        """The policy's name."""
+
+    @property
+    def rounds(self) -> int:
+        """The most decisions, unless the budget says otherwise."""
+
+    async def decide(self, run: AgentRun) -> Decision:
+        """Returns the next action; the results of the last one are in `run.rounds[-2]`."""
+
+    async def conclude(self, run: AgentRun) -> str | None:
+        """Returns the answer from what is known, or `None`; asked when a limit ended the rounds."""
+
+
+class Engine:
+    """Runs policies over tools. One engine serves any number of runs within one event loop.
+
+    Args:
+        planner: The model.
+        tools: The tools.
+        context_tokens: The model's context.
+        cache: Results of tools, shared by all runs.
+        corpus: Where results of tools and replies of the model are recorded or replayed.
+
+    Raises:
+        ValueError: Two tools have the same name.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        tools: Sequence[Tool],
+        *,
+        context_tokens: int = 16_384,
+        cache: ResultCache[tuple[Observation, float]] | None = None,
+        corpus: Corpus | None = None,
+    ) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        if len(self._tools) != len(tools):
+            raise ValueError(f"every tool needs a name of its own, got {', '.join(tool.name for tool in tools)}")
+        self._asking = Asking(planner, context_tokens, corpus)
+        self._cache = ResultCache[tuple[Observation, float]]() if cache is None else cache
+        self._corpus = corpus
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools by name."""
+        return self._tools
+
+    async def run(
+        self,
+        policy: Policy,
+        question: str,
+        image: Image.Image,
+        *,
+        boxes: Sequence[Box] = (),
+        budget: Budget | None = None,
+    ) -> AgentAnswer:
+        """Answers a question about an image; always returns, with an answer or an abstention and the trail.
+
+        Args:
+            policy: Chooses the actions; a new object.
+            question: The question.
+            image: The image.
+            boxes: Its regions, numbered from 1.
+            budget: The limits.
+        """
+        budget = budget or Budget()
+        run = AgentRun(question, {IMAGE: image}, tuple(boxes), self._tools, self._asking, Spending(budget))
+        await asyncio.to_thread(run.digest, IMAGE)  # slow for large images, so not in the event loop later
+        end = time.monotonic() + budget.seconds
+        answer: str | None = None
+        rounds = policy.rounds if budget.rounds is None else budget.rounds
+        abstains, stopped, works = False, "", True
+        try:
+            async with asyncio.timeout(budget.seconds * run.spending.share):
+                answer, abstains, stopped = await self._rounds(policy, run, rounds)
+        except (OutOfBudget, TimeoutError, ChatError, NotRecorded) as error:
+            stopped, works = _reason(error), not isinstance(error, ChatError | NotRecorded)
+        if answer is None and not abstains and works:
+            run.spending.share = 1.0
+            run.rounds.append(Round(len(run.rounds) + 1))
+            try:
+                async with asyncio.timeout(max(0.0, end - time.monotonic())):
+                    answer = await policy.conclude(run)
+            except (OutOfBudget, TimeoutError, ChatError, NotRecorded) as error:
+                stopped = stopped if stopped == _reason(error) else f"{stopped}, then {_reason(error)}"
+            if not run.rounds[-1].requests:
+                run.rounds.pop()
+        answer = (answer or "").strip() or (None if abstains else run.known)
+        return make_answer(run, policy.name, answer, stopped)
+
+    async def _rounds(self, policy: Policy, run: AgentRun, rounds: int) -> tuple[str | None, bool, str]:
+        """Returns the answer, whether the policy abstains, and what stopped it otherwise."""
+        for number in range(1, rounds + 1):
+            run.rounds.append(Round(number))
+            decision = await policy.decide(run)
+            current = run.rounds[-1]
+            current.thought, current.problem = decision.thought, decision.problem
+            run.malformed += bool(decision.problem)
+            if decision.answer is not None or decision.abstains:
+                return decision.answer, decision.abstains, ""
+            current.calls = [CallRecord(call) for call in decision.calls[:MAX_CALLS]]
+            if len(decision.calls) > MAX_CALLS:
+                current.problem = f"{len(decision.calls)} calls at once; only the first {MAX_CALLS} were run"
+            await self._call_all(run, current.calls)
+            if run.malformed >= run.spending.budget.malformed:
+                return None, False, "malformed replies"
+        return None, False, "rounds"
+
+    async def _call_all(self, run: AgentRun, records: Sequence[CallRecord]) -> None:
+        """Runs calls concurrently. Sources are numbered in the order of the calls, whichever ends first."""
+        try:
+            await asyncio.gather(*(self._call(run, record) for record in records))
+        finally:
+            for record in records:
+                seen = record.observation
+                record.numbers = tuple(run.number(source) for source in seen.sources)
+                run.images.update(seen.images)
+                for image, entities in seen.found.items():
+                    run.found[image] = list(dict.fromkeys([*run.found.get(image, ()), *entities]))
+
+    async def _call(self, run: AgentRun, record: CallRecord) -> None:
+        try:
+            tool, arguments = check_call(record.call, run.tools)
+            key = tool.cache_key(arguments, run)
+        except ValueError as error:  # an unknown tool, wrong arguments, an image or region that does not exist
+            run.malformed += 1
+            record.observation = Observation(error=str(error))
+            return
+        refusal = run.spending.add_call(tool.name, tool.cost)
+        if refusal:
+            record.observation = Observation(error=refusal)
+            return
+
+        async def make() -> tuple[Observation, float]:
+            if self._corpus is None or key is None:
+                return await timed(observe)
+            return await self._corpus.get(tool.name, key, observe, encode_observation, decode_observation)
+
+        async def observe() -> Observation:
+            try:
+                return await tool.run(arguments, run)
+            except (ValueError, OSError) as error:  # a call that cannot run, a failed server, no time left
+                return Observation(error=str(error) or type(error).__name__)
+
+        if key is None:
+            (record.observation, record.ms), record.cost = await make(), tool.cost
+            return
+        try:
+            (record.observation, record.ms), record.cached = await self._cache.get(key, make)
+        except NotRecorded as error:
+            record.observation = Observation(error=str(error))
+        record.cost = 0.0 if record.cached else tool.cost
+        if record.cached:
+            run.spending.refund(tool.cost)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OutOfBudget):
+        return error.limit
+    return "seconds" if isinstance(error, TimeoutError) else f"the model failed: {error}"

@@ -1,0 +1,61 @@
+"""auto: OMGM's retrieval first; an inspector decides whether its evidence suffices; otherwise a planner goes on."""
+
+from __future__ import annotations
+
+from agents import prompts
+from agents.parsing import json_object
+from agents.policies.messages import question_message, system
+from agents.policies.mmsearch_plus import MMSearchPlus
+from agents.state import AgentRun, Call, CallRecord, Decision
+
+
+class Auto:
+    """Retrieval, inspection, planning: our own, of OMGM's steps and generator and the tool calls of MMSearch-Plus.
+
+    Most questions end after one request, the inspector's. What it calls missing is where the planner starts.
+    """
+
+    name = "auto"
+    rounds = 22
+
+    def __init__(self) -> None:
+        self._planner: MMSearchPlus | None = None
+
+    async def decide(self, run: AgentRun) -> Decision:
+        """Asks the index, then the inspector, then lets the planner decide."""
+        if len(run.rounds) == 1:
+            return Decision("Ask the index first.", (Call("ask_index", {}),))
+        if self._planner is None:
+            [record] = run.rounds[0].calls
+            evidence = f"\n\nEvidence:\n{run.results([record])}"
+            missing = ""
+            if record.observation.sources:
+                run.known = record.observation.answer
+                decision, missing = await self._inspect(run, record, evidence)
+                if decision is not None:
+                    return decision
+                run.known = None  # the inspector distrusts it
+            self._planner = MMSearchPlus(evidence + (f"\n\nStill missing: {missing}" if missing else ""))
+        return await self._planner.decide(run)
+
+    async def conclude(self, run: AgentRun) -> str | None:
+        """Lets the planner answer from what is known; before it was asked, the index's answer stands."""
+        if self._planner is not None:
+            return await self._planner.conclude(run)
+        return next((record.observation.answer for record in run.rounds[0].calls), None)
+
+    async def _inspect(self, run: AgentRun, record: CallRecord, evidence: str) -> tuple[Decision | None, str]:
+        """Returns the answer if the evidence suffices, else what is missing."""
+        messages = [system(prompts.INSPECT), await question_message(run, evidence)]
+        reply = await run.ask("inspect", messages, max_tokens=512, schema=prompts.INSPECTION)
+        verdict = json_object(reply.text)
+        if verdict is None:
+            run.malformed += 1
+            return None, ""
+        answer = verdict.get("answer")
+        if verdict.get("sufficient") is not True or not isinstance(answer, str) or not answer.strip():
+            return None, str(verdict.get("missing") or "")[:500]
+        named = verdict.get("sources")
+        numbers = [n for n in named if n in record.numbers] if isinstance(named, list) else []
+        cited = "".join(f" [{number}]" for number in numbers or record.numbers[:1])
+        return Decision("The evidence suffices.", answer=answer.strip() + ("" if "[" in answer else cited)), ""

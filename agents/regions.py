@@ -1,0 +1,64 @@
+"""Regions of an image: boxes in its original pixels, and the overlay that numbers them (set-of-mark)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PIL import Image, ImageDraw, ImageFont
+
+_COLORS = ("#e6194b", "#0050c8", "#2e8b22", "#b000b5", "#b85c00", "#00757a")
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A region in pixels; `right` and `bottom` lie just outside of it, as in Pillow."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+    @classmethod
+    def of(cls, corners: Sequence[float], size: tuple[int, int]) -> Box:
+        """Makes the box of two corners (x1, y1, x2, y2) in an image of a size (width, height).
+
+        Reversed corners are swapped, and what sticks out of the image is cut off.
+
+        Raises:
+            ValueError: There are not four finite numbers, or no pixel of the image is in the box.
+
+        Example:
+            >>> Box.of([90, 10, 20, 400], (100, 200))
+            Box(left=20, top=10, right=90, bottom=200)
+        """
+        if len(corners) != 4 or not all(math.isfinite(value) for value in corners):
+            raise ValueError(f"a box needs four finite numbers, x1 y1 x2 y2; got {list(corners)}")
+        (left, right), (top, bottom) = sorted(corners[0::2]), sorted(corners[1::2])
+        width, height = size
+        box = cls(
+            max(0, math.floor(left)), max(0, math.floor(top)),
+            min(width, math.ceil(right)), min(height, math.ceil(bottom)),
+        )  # fmt: skip
+        if box.left >= box.right or box.top >= box.bottom:
+            raise ValueError(f"the box {list(corners)} has no pixel of the image, which is {width} x {height}")
+        return box
+
+    def crop(self, image: Image.Image) -> Image.Image:
+        """Returns the part of an image in the box."""
+        return image.crop((self.left, self.top, self.right, self.bottom))
+
+
+def overlay(image: Image.Image, boxes: Sequence[Box]) -> Image.Image:
+    """Returns a copy of an image with each box outlined and numbered from 1; nothing of the image is filled."""
+    copy = image.convert("RGB")
+    draw = ImageDraw.Draw(copy)
+    line = max(1, round(min(image.size) / 200))
+    font = ImageFont.load_default(max(10, round(min(image.size) / 25)))
+    for number, box in enumerate(boxes, start=1):
+        color = _COLORS[(number - 1) % len(_COLORS)]
+        draw.rectangle((box.left, box.top, box.right - 1, box.bottom - 1), outline=color, width=line)
+        at = (box.left + line + 1, box.top + line)
+        draw.text(at, str(number), fill=color, font=font, stroke_width=max(1, line), stroke_fill="white")
+    return copy

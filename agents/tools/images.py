@@ -1,0 +1,101 @@
+"""Tools that look closer at an image, and the arguments by which a call names an image or a part of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from PIL import Image
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
+
+from agents.regions import Box
+from agents.state import IMAGE, AgentRun, Observation
+from agents.tool import Tool
+
+ImageName = Annotated[
+    str,
+    Field(
+        default=IMAGE,
+        validation_alias=AliasChoices("image", "image_name"),
+        description=f'Name of the image; "{IMAGE}" is the one the question is about',
+    ),
+]
+RegionNumber = Annotated[
+    int | None,
+    BeforeValidator(lambda value: None if value == "" else value),
+    Field(
+        default=None,
+        validation_alias=AliasChoices("region", "bbox_index"),
+        description=f'Number of a region drawn on the overlay of "{IMAGE}"',
+    ),
+]
+Corners = Annotated[
+    list[float] | None, Field(default=None, description="Instead of a region: x1, y1, x2, y2 in pixels of the image")
+]
+
+
+class PartArguments(BaseModel):
+    """An image or a part of it."""
+
+    image: ImageName
+    region: RegionNumber
+    box: Corners
+
+
+class RotateArguments(BaseModel):
+    """An image and an angle."""
+
+    image: ImageName
+    degrees: Literal[90, 180, 270] = Field(description="Clockwise")
+
+
+def box_of(arguments: PartArguments, run: AgentRun) -> Box | None:
+    """Returns the part that arguments name, `None` for the whole image.
+
+    Raises:
+        ValueError: There is no such image or region, or no pixel of the image is in the box.
+    """
+    image = run.image(arguments.image)
+    if arguments.region is not None:
+        if not 1 <= arguments.region <= len(run.boxes):
+            there = f"1 to {len(run.boxes)}" if run.boxes else "none; give a box"
+            raise ValueError(f"there is no region {arguments.region}; there are {there}")
+        if arguments.image != IMAGE:
+            raise ValueError(f'regions are parts of "{IMAGE}", not of {arguments.image!r}')
+        return run.boxes[arguments.region - 1]
+    return None if arguments.box is None else Box.of(arguments.box, image.size)
+
+
+def part_of(arguments: PartArguments, run: AgentRun) -> Image.Image:
+    """Returns the image that arguments name, cropped to its part; errors as for `box_of`."""
+    box, image = box_of(arguments, run), run.image(arguments.image)
+    return image if box is None else box.crop(image)
+
+
+def part_digest(arguments: PartArguments, run: AgentRun) -> str:
+    """Returns a hash of the image and the part that arguments name; errors as for `box_of`."""
+    box = box_of(arguments, run)
+    whole = run.digest(arguments.image)
+    return whole if box is None else f"{whole} {box.left} {box.top} {box.right} {box.bottom}"
+
+
+def zoom_in() -> Tool:
+    """Returns the tool that crops a part of an image."""
+    return Tool("zoom_in", "Shows a region of an image larger, as a new image.", PartArguments, _zoom)
+
+
+def rotate() -> Tool:
+    """Returns the tool that rotates an image."""
+    return Tool("rotate", "Rotates an image, as a new image.", RotateArguments, _rotate)
+
+
+async def _zoom(arguments: PartArguments, run: AgentRun) -> Observation:
+    box = box_of(arguments, run)
+    if box is None:
+        raise ValueError("zoom_in needs a region or a box")
+    name = f"{arguments.image}_crop_{box.left}_{box.top}_{box.right}_{box.bottom}"
+    return Observation(images={name: box.crop(run.image(arguments.image))})
+
+
+async def _rotate(arguments: RotateArguments, run: AgentRun) -> Observation:
+    turned = run.image(arguments.image).rotate(-arguments.degrees, expand=True)
+    return Observation(images={f"{arguments.image}_rotated_{arguments.degrees}": turned})

@@ -1,0 +1,208 @@
+"""Tools over our own index: image search by the steps of OMGM, full-text search, and its articles."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated
+
+from PIL import Image
+from pydantic import BaseModel, BeforeValidator, Field
+
+from agents.chunks import CHUNK_CHARACTERS, Chunk, best_chunks, chunks_of
+from agents.state import IMAGE, AgentRun, Observation, Source
+from agents.tool import Tool
+from agents.tools.fulltext import FullText, entities_of
+from agents.tools.images import PartArguments, part_digest, part_of
+from agents.tools.page import Opener
+from retriever.protocols import EntityIndex
+from retriever.texts import section_passage
+from retriever.types import Candidate, Entity, Options, Query, RetrievalResult
+
+Retrieve = Callable[[Query], Awaitable[RetrievalResult]]
+"""Runs OMGM's steps for one query."""
+AnswerQuery = Callable[[Query], Awaitable[tuple[str | None, RetrievalResult]]]
+"""Runs OMGM's steps and its generator for one query; the answer is `None` if it abstains."""
+
+ENTITIES, SECTIONS, PER_QUERY, IMAGES, CHUNKS = 5, 3, 5, 5, 4
+"""Entities and sections of an image search, results of a text search, images of one, chunks of a page."""
+
+SearchQuery = Annotated[str, Field(min_length=1, max_length=1000)]
+Queries = Annotated[
+    list[SearchQuery],
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+    Field(min_length=1, max_length=5, description="1 to 5 queries, each a keyword, a phrase or a sentence"),
+]
+
+
+class ImageSearchArguments(PartArguments):
+    """What to look for, and what to leave out."""
+
+    question: str = Field(default="", max_length=1000, description="Ranks the sections; by default the whole question")
+    exclude: list[str] = Field(default=[], description="Titles or ids of entities that the image does not show")
+
+
+class TextSearchArguments(BaseModel):
+    """The queries."""
+
+    queries: Queries
+    limit: int = Field(default=PER_QUERY, ge=1, le=10, description="Results per query")
+
+
+class FindImagesArguments(BaseModel):
+    """The query."""
+
+    query: SearchQuery
+
+
+class NoArguments(BaseModel):
+    """Nothing."""
+
+
+class IndexTools:
+    """The tools of an index.
+
+    Args:
+        index: The index.
+        retrieve: Runs OMGM's steps over it.
+        answer: Runs its generator too; without it there is no `ask_index`.
+    """
+
+    def __init__(self, index: EntityIndex, retrieve: Retrieve, answer: AnswerQuery | None = None) -> None:
+        self._index, self._retrieve, self._answer = index, retrieve, answer
+        self._texts = FullText(index)
+
+    def tools(self) -> list[Tool]:
+        """Returns the tools."""
+        tools = [
+            Tool(
+                "image_search",
+                "Finds what an image, or a region of it, shows: entities of the encyclopedia with the sections that "
+                "fit the question. Called again for the same image, it returns the next candidates.",
+                ImageSearchArguments,
+                self._image_search,
+                lambda arguments, run: [self._index.name, part_digest(arguments, run), *self._excluded(arguments, run)],
+            ),
+            Tool(
+                "text_search",
+                "Searches the encyclopedia's sections by text.",
+                TextSearchArguments,
+                self._text_search,
+                lambda arguments, run: self._index.name,
+            ),
+            Tool(
+                "find_images",
+                "Finds images of the encyclopedia by text.",
+                FindImagesArguments,
+                self._find_images,
+                lambda arguments, run: self._index.name,
+            ),
+        ]
+        if self._answer is not None:
+            description = "Answers the whole question by the retrieval system alone."
+            tools.append(
+                Tool(
+                    "ask_index",
+                    description,
+                    NoArguments,
+                    self._ask,
+                    lambda arguments, run: [self._index.name, run.digest(IMAGE), run.question],
+                )
+            )
+        return tools
+
+    @property
+    def opener(self) -> Opener:
+        """Opens articles of the index by title, id or URL."""
+        return self._open
+
+    async def _image_search(self, arguments: ImageSearchArguments, run: AgentRun) -> Observation:
+        excluded = await asyncio.to_thread(self._rows, self._excluded(arguments, run))
+        query = Query(part_of(arguments, run), arguments.question or run.question, options=Options(exclude=excluded))
+        result = await self._retrieve(query)
+        return self._seen(result, part_digest(arguments, run))
+
+    async def _text_search(self, arguments: TextSearchArguments, run: AgentRun) -> Observation:
+        sources: dict[Source, None] = {}
+        for query in arguments.queries:
+            for row, position in await asyncio.to_thread(self._texts.search, query, arguments.limit):
+                sources[self._source(self._index.entity(row), position, query)] = None
+        return Observation(tuple(sources))
+
+    async def _find_images(self, arguments: FindImagesArguments, run: AgentRun) -> Observation:
+        places = await asyncio.to_thread(self._texts.search, arguments.query, 20 * IMAGES)
+        images: dict[str, Image.Image] = {}
+        titles = []
+        for row in entities_of(places):
+            path = self._index.image_path(row)
+            if path is not None and len(images) < IMAGES:
+                with Image.open(path) as image:
+                    images[f"found_{row}"] = image.convert("RGB")
+                titles.append(f"found_{row} shows {self._index.entity(row).title}")
+        return Observation(text="\n".join(titles), images=images)
+
+    async def _ask(self, arguments: NoArguments, run: AgentRun) -> Observation:
+        assert self._answer is not None
+        answer, result = await self._answer(Query(run.image(IMAGE), run.question))
+        seen = self._seen(result, run.digest(IMAGE))
+        return Observation(seen.sources, "" if answer is None else f"Proposed answer: {answer}", {}, seen.found, answer)
+
+    async def _open(self, page: str, question: str) -> Observation | None:
+        row = self._index.row_of(page)
+        if row is None:
+            row = await asyncio.to_thread(self._texts.row_of_name, page)
+        if row is None:
+            return None
+        entity = self._index.entity(row)
+        return await asyncio.to_thread(_article, entity, question)
+
+    def _excluded(self, arguments: ImageSearchArguments, run: AgentRun) -> list[str]:
+        return sorted({*arguments.exclude, *run.found.get(part_digest(arguments, run), ())})
+
+    def _rows(self, names: Sequence[str]) -> tuple[int, ...]:
+        rows = []
+        for name in names:
+            row = self._index.row_of(name)
+            rows.append(self._texts.row_of_name(name) if row is None else row)
+        return tuple(row for row in rows if row is not None)
+
+    def _seen(self, result: RetrievalResult, digest: str) -> Observation:
+        """Returns the best sections of the best entity, and of the others the best one."""
+        sources, found = [], []
+        for rank, candidate in enumerate(result.candidates[:ENTITIES]):
+            entity = self._index.entity(candidate.row)
+            found.append(entity.id)
+            sources += [
+                self._source(entity, at, "") for at in _positions(candidate, entity, SECTIONS if rank == 0 else 1)
+            ]
+        return Observation(tuple(sources), found={digest: tuple(found)})
+
+    def _source(self, entity: Entity, position: int, question: str) -> Source:
+        section = entity.sections[position]
+        chunks = chunks_of(section.text)
+        chunk = (
+            best_chunks(question, chunks, 1)[0] if question and len(chunks) > 1 else (chunks or [Chunk("", 0, 0)])[0]
+        )
+        return Source(entity.title, chunk.text, entity.url or entity.id, section.title, (chunk.start, chunk.end))
+
+
+def _positions(candidate: Candidate, entity: Entity, limit: int) -> list[int]:
+    ranked = [scored.position for scored in candidate.sections]
+    return (ranked or list(range(len(entity.sections))))[:limit]
+
+
+def _article(entity: Entity, question: str) -> Observation:
+    """Returns the parts of an article that fit a question best, and the titles of its sections."""
+    parts = [(section, chunk) for section in entity.sections for chunk in chunks_of(section.text)]
+    passages = [
+        Chunk(section_passage(entity.title, section.title, chunk.text), at, at)
+        for at, (section, chunk) in enumerate(parts)
+    ]
+    sources = []
+    for best in best_chunks(question, passages, CHUNKS):
+        section, chunk = parts[best.start]
+        sources.append(
+            Source(entity.title, chunk.text, entity.url or entity.id, section.title, (chunk.start, chunk.end))
+        )
+    titles = "; ".join(dict.fromkeys(section.title for section in entity.sections))
+    return Observation(tuple(sources), text=f"Sections of {entity.title}: {titles}"[:CHUNK_CHARACTERS])

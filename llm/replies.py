@@ -1,0 +1,63 @@
+"""A chat model's reply with its tool calls and its usage, read from the body of a chat completion."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A tool call as the model wrote it; `arguments` is text that should be a JSON object."""
+
+    name: str
+    arguments: str
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """A reply.
+
+    Attributes:
+        text: What the model wrote, reasoning left out.
+        calls: The tools it calls.
+        prompt_tokens: As the server counts them, `None` if it does not.
+        completion_tokens: As the server counts them, `None` if it does not.
+    """
+
+    text: str
+    calls: tuple[ToolCall, ...] = ()
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+def read_reply(body: Mapping[str, Any]) -> ChatReply:
+    """Reads the first choice of a chat completion.
+
+    Raises:
+        LookupError, TypeError, AttributeError: It is not a chat completion.
+    """
+    message = body["choices"][0]["message"]
+    usage = body.get("usage") or {}
+    calls = tuple(
+        ToolCall(str(call["function"]["name"]), _text(call["function"].get("arguments")), str(call.get("id") or ""))
+        for call in message.get("tool_calls") or ()
+    )
+    return ChatReply(
+        str(message.get("content") or ""), calls, _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    )
+
+
+def _text(arguments: object) -> str:
+    """Returns arguments as text; some servers send the parsed object instead."""
+    if isinstance(arguments, str):
+        return arguments
+    return json.dumps(arguments or {}, ensure_ascii=False)
+
+
+def _count(usage: Mapping[str, Any], name: str) -> int | None:
+    count = usage.get(name)
+    return count if isinstance(count, int) and count >= 0 else None

@@ -1,0 +1,79 @@
+"""MMSearch-Engine with scripted replies, and the bugs of the published code."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agents.engine import Engine
+from agents.policies.mmsearch import MMSearch
+from agents.state import AgentRun, Observation, Source
+from agents.tool import Tool
+from agents.tools.page import PageArguments
+from agents.trail import AgentAnswer
+from tests.fakes.planner import ScriptedPlanner, Words, fake_tool, image, last_text, text_of
+
+
+def run(*replies: str, found: int = 8) -> tuple[AgentAnswer, ScriptedPlanner]:
+    planner = ScriptedPlanner(list(replies))
+
+    def search(arguments: Words) -> Observation:
+        return Observation(tuple(Source(f"site {n}", f"snippet {n}", f"https://web/{n}") for n in range(1, found + 1)))
+
+    async def page(arguments: PageArguments, run: AgentRun) -> Observation:
+        return Observation((Source(arguments.page, f"all of {arguments.page}", arguments.page),))
+
+    tools = [
+        fake_tool("image_search", lambda arguments: Observation((Source("Niger", "a country", "https://kb/niger"),))),
+        fake_tool("text_search", search),
+        Tool("open_page", "", PageArguments, page),
+    ]
+    return asyncio.run(Engine(planner, tools).run(MMSearch(), "What is its capital?", image())), planner
+
+
+def test_the_four_steps() -> None:
+    answer, planner = run('Query: "Niger capital"\nI hope it helps.', "<Website 2>", "Niamey [10]")
+    assert answer.answer == "Niamey"
+    assert [[record.call.tool for record in one.calls] for one in answer.rounds] == [
+        ["image_search"], ["text_search"], ["open_page"], [],
+    ]  # fmt: skip
+    assert answer.rounds[1].calls[0].call.arguments == {"queries": ["Niger capital"], "limit": 8}
+    assert answer.rounds[2].calls[0].call.arguments == {"page": "https://web/2"}
+    assert [(claim.text, claim.sources) for claim in answer.claims] == [("Niamey", (10,))]
+    requery, rerank, summarize = planner.asked
+    assert "[1] Niger" in last_text(requery) and "[1] Niger" in last_text(rerank)
+    assert "<Website 1>\n[2] site 1" in last_text(rerank) and "<Website 8>\n[9] site 8" in last_text(rerank)
+    assert "[3] site 2 (https://web/2)\nsnippet 2" in last_text(summarize)
+    assert "[10] https://web/2" in last_text(summarize)
+    assert "<Website 0>" not in text_of(rerank[0])  # the example of the published prompt
+
+
+@pytest.mark.parametrize("choice", ["<Website 0>", "<Website 9>", "<Website -1>", "the second", "<Website>", ""])
+def test_a_choice_that_is_none_opens_the_first(choice: str) -> None:
+    """In the published code 0 is the last site and 9 an IndexError."""
+    answer, _ = run("Niger capital", choice, "Niamey")
+    assert answer.rounds[2].calls[0].call.arguments == {"page": "https://web/1"}
+    assert answer.malformed == 1
+    assert answer.rounds[2].problem.startswith("no website of 1 to 8 was chosen")
+    assert answer.answer == "Niamey"
+
+
+def test_the_last_website_is_not_out_of_range() -> None:
+    answer, _ = run("q", "<website 3>", "Niamey", found=3)
+    assert answer.rounds[2].calls[0].call.arguments == {"page": "https://web/3"}
+
+
+def test_an_empty_requery_searches_for_the_question() -> None:
+    answer, _ = run("", "<Website 1>", "Niamey")
+    assert answer.rounds[1].calls[0].call.arguments == {"queries": ["What is its capital?"], "limit": 8}
+
+
+def test_nothing_found_is_an_abstention() -> None:
+    answer, planner = run("q", found=0)
+    assert answer.abstained and len(planner.asked) == 1
+
+
+def test_an_unknown_answer_is_an_abstention() -> None:
+    assert run("q", "<Website 1>", "Unknown.")[0].abstained
+    assert run("q", "<Website 1>", "invalid question")[0].answer == "invalid question"

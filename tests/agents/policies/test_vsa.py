@@ -1,0 +1,102 @@
+"""Vision Search Assistant with scripted replies, and the bugs of the published code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from PIL import Image
+
+from agents.engine import Engine
+from agents.policies.vsa import VisionSearchAssistant
+from agents.regions import Box
+from agents.trail import AgentAnswer
+from llm.chat import Message
+from tests.fakes.planner import ScriptedPlanner, fake_tool, image, last_text, text_of
+
+BOXES = (Box(0, 0, 100, 100), Box(100, 0, 200, 100))
+
+
+class Assistant(ScriptedPlanner):
+    """Replies by the purpose that the system message tells."""
+
+    def __init__(self, *updates: dict[str, Any] | str) -> None:
+        super().__init__([""])
+        self._updates = list(updates)
+
+    async def reply(self, messages: Sequence[Message], *rest: Any) -> Any:
+        about = text_of(messages[0])
+        if about.startswith("Describe"):
+            self._script = [f"caption of {messages[1]['content'][0]['image_url']['url'][-9:]}"]
+        elif about.startswith("You see a part"):
+            self._script = [last_text(messages).split("This region: ")[1].split("\n")[0] + ", corrected"]
+        elif about.startswith("You plan"):
+            update = self._updates.pop(0) if len(self._updates) > 1 else self._updates[0]
+            self._script = [update if isinstance(update, str) else json.dumps(update)]
+        elif about.startswith("Answer the sub"):
+            self._script = ["response to " + last_text(messages).split("Sub-question: ")[1] + " [1]"]
+        else:
+            self._script = ["Niamey [1]"]
+        return await super().reply(messages, *rest)
+
+
+def run(
+    *updates: dict[str, Any] | str, boxes: Sequence[Box] = BOXES, shown: Image.Image | None = None
+) -> tuple[AgentAnswer, Assistant]:
+    planner = Assistant(*updates)
+    engine = Engine(planner, [fake_tool("text_search")])
+    shown = image() if shown is None else shown
+    return asyncio.run(engine.run(VisionSearchAssistant(), "Who won?", shown, boxes=boxes)), planner
+
+
+def ask(*questions: tuple[int, str]) -> dict[str, Any]:
+    rows = [{"region": region, "question": question} for region, question in questions]
+    return {"sufficient": False, "questions": rows}
+
+
+ENOUGH = {"sufficient": True, "questions": []}
+
+
+def purposes(answer: AgentAnswer) -> list[list[str]]:
+    return [[request.purpose for request in one.requests] for one in answer.rounds]
+
+
+def test_regions_then_a_graph_then_the_answer() -> None:
+    answer, planner = run(ask((1, "a"), (2, "b")), ask((1, "c")), ENOUGH)
+    assert purposes(answer) == [
+        ["caption", "caption", "correlate", "correlate", "sub-questions"],
+        ["respond", "respond", "sub-questions"],
+        ["respond", "sub-questions", "answer"],
+    ]
+    assert [len(one.calls) for one in answer.rounds] == [2, 1, 0]
+    final = last_text(planner.asked[-1])
+    assert "Region 2, b response to b [1]" in final and "Region 1, c response to c [1]" in final
+    assert ", corrected" in final
+    assert answer.answer == "Niamey" and answer.claims[0].sources == (1,)
+    assert [source.url for source in answer.sources] == ["https://kb/a", "https://kb/b", "https://kb/c"]  # kept
+
+
+def test_without_regions_the_whole_image_is_one() -> None:
+    answer, _ = run(ask((1, "a")), ENOUGH, boxes=())
+    assert purposes(answer)[0] == ["caption", "sub-questions"]
+
+
+def test_many_and_tiny_regions_of_an_image_with_alpha() -> None:
+    boxes = [Box(n, 0, n + 1, 1) for n in range(30)]
+    answer, _ = run(ask((99, "a")), ENOUGH, boxes=boxes, shown=Image.new("RGBA", (31, 20)))
+    assert purposes(answer)[0].count("caption") == 6
+    assert answer.answer == "Niamey"
+
+
+def test_code_is_not_run_and_counts_as_malformed() -> None:
+    answer, _ = run("graph = WebSearchGraph(); import os; os.abort()")
+    assert answer.malformed == 4 and answer.stopped == "rounds"
+    assert answer.answer == "Niamey"  # from the formulations alone
+
+
+def test_a_question_is_not_asked_twice() -> None:
+    answer, _ = run(ask((1, "a"), (1, "A ")), ask((1, "a")))
+    assert [len(one.calls) for one in answer.rounds] == [1, 0]
+    assert answer.answer == "Niamey"

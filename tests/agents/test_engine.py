@@ -1,0 +1,292 @@
+"""The engine with scripted models and fake tools: budget, concurrency, cache, numbering, provenance."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.budget import Budget
+from agents.cache import ResultCache
+from agents.corpus import Corpus
+from agents.engine import Engine
+from agents.policies.mmsearch_plus import MMSearchPlus
+from agents.state import AgentRun, Observation, Source
+from agents.tool import Tool
+from agents.trail import AgentAnswer
+from llm.chat import ChatError
+from llm.replies import ChatReply, ToolCall
+from tests.fakes.planner import Script, ScriptedPlanner, Words, calling, fake_tool, image, last_text, text_of
+
+SEARCH = calling("text_search", '{"queries": ["Niger"]}')
+
+
+def run(
+    script: Script, tools: Sequence[Tool] | None = None, budget: Budget | None = None, **settings: Any
+) -> tuple[AgentAnswer, ScriptedPlanner]:
+    planner = ScriptedPlanner(script)
+    engine = Engine(planner, [fake_tool("text_search")] if tools is None else tools, **settings)
+    return asyncio.run(engine.run(MMSearchPlus(), "What is it?", image(), budget=budget)), planner
+
+
+def searches(*queries: str) -> ChatReply:
+    return ChatReply("", tuple(ToolCall("text_search", json.dumps({"queries": [query]}), query) for query in queries))
+
+
+def test_an_answer_with_its_source() -> None:
+    answer, planner = run([SEARCH, "So it is clear. <answer>Niamey [1]</answer>"])
+    assert answer.answer == "Niamey"
+    assert [(claim.text, claim.sources) for claim in answer.claims] == [("Niamey", (1,))]
+    assert answer.sources == (Source("Niger", "all about Niger", "https://kb/Niger"),)
+    assert answer.stopped == "" and answer.malformed == 0
+    assert [one.thought for one in answer.rounds] == ["", "So it is clear."]
+    assert "[1] Niger (https://kb/Niger)\nall about Niger" in last_text(planner.asked[1])
+
+
+def test_a_number_that_no_source_has_is_not_cited() -> None:
+    answer, _ = run([SEARCH, "<answer>Niamey [1][7]. Certainly [8].</answer>"])
+    assert [(claim.text, claim.sources) for claim in answer.claims] == [("Niamey.", (1,)), ("Certainly.", ())]
+    assert answer.invented == (7, 8)
+
+
+def test_numbers_run_on_over_rounds_and_a_source_keeps_its_number() -> None:
+    answer, _ = run([searches("a", "b"), searches("c", "a"), "<answer>x [3]</answer>"])
+    assert [[record.numbers for record in one.calls] for one in answer.rounds] == [[(1,), (2,)], [(3,), (1,)], []]
+    assert [source.title for source in answer.sources] == ["a", "b", "c"]
+
+
+def test_searches_of_a_round_run_at_once_and_are_numbered_by_call() -> None:
+    """Every search waits for all the others, and the first one called ends last."""
+    barrier = asyncio.Barrier(3)
+    ended: list[str] = []
+
+    async def search(arguments: Words, state: AgentRun) -> Observation:
+        [query] = arguments.queries
+        await barrier.wait()
+        for _ in range(5 * (3 - int(query))):
+            await asyncio.sleep(0)
+        ended.append(query)
+        return Observation((Source(query, "text", query),))
+
+    tool = Tool("text_search", "", Words, search, lambda arguments, state: "")
+    answer, _ = run([searches("0", "1", "2"), "<answer>x</answer>"], [tool])
+    assert ended == ["2", "1", "0"]
+    assert [source.title for source in answer.sources] == ["0", "1", "2"]
+
+
+def test_identical_searches_are_run_once() -> None:
+    asked: list[str] = []
+
+    def search(arguments: Words) -> Observation:
+        asked.extend(arguments.queries)
+        return Observation((Source("a", "text", "a"),))
+
+    answer, _ = run(
+        [searches("a", "a"), searches("a"), "<answer>x</answer>"], [fake_tool("text_search", search, cost=0.5)]
+    )
+    assert asked == ["a"]
+    assert [[record.cached for record in one.calls] for one in answer.rounds] == [[False, True], [True], []]
+    assert answer.spent["money"] == 0.5 and answer.spent["calls"] == {"text_search": 3}
+
+
+def test_runs_share_a_cache_that_expires() -> None:
+    now, asked = [0.0], []
+    cache = ResultCache[tuple[Observation, float]](seconds=10, clock=lambda: now[0])
+
+    def search(arguments: Words) -> Observation:
+        asked.append(now[0])
+        return Observation()
+
+    for now[0] in (0.0, 9.0, 10.0):
+        run([SEARCH, "<answer>x</answer>"], [fake_tool("text_search", search)], cache=cache)
+    assert asked == [0.0, 10.0]
+
+
+def test_a_failed_search_is_told_and_kept_from_nobody() -> None:
+    seen: list[Observation | Exception] = [OSError("no connection"), Observation((Source("a", "text", "a"),))]
+    answers = iter(seen)
+    answer, planner = run(
+        [SEARCH, calling("text_search", '{"queries": ["b"]}'), "<answer>x [1]</answer>"],
+        [fake_tool("text_search", lambda arguments: next(answers))],
+    )
+    assert "text_search: no connection" in last_text(planner.asked[1])
+    assert answer.answer == "x" and answer.malformed == 0
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (calling("text_serach"), "there is no tool 'text_serach'; the tools are text_search"),
+        (calling("text_search", '{"queries": ["a"'), "the arguments of text_search are not a JSON object"),
+        (calling("text_search", '{"queries": 3}'), "wrong arguments of text_search: queries: Input should be a valid"),
+        (calling("text_search", "[" * 100_000), "the arguments of text_search are not a JSON object"),
+        ('<tool_call>{"name": "text_search", "argum', "a tool call must be <tool_call>"),
+        ("I would search for it.", "neither a tool call nor an answer"),
+        ("<think>maybe <answer>no</answer>", "neither a tool call nor an answer"),
+    ],
+)  # fmt: skip
+def test_a_malformed_reply_is_counted_and_told(reply: str | ChatReply, told: str) -> None:
+    answer, planner = run([reply, "<answer>x</answer>"])
+    assert answer.malformed == 1
+    assert told in last_text(planner.asked[1])
+    assert answer.answer == "x"
+
+
+def test_too_many_malformed_replies_end_the_rounds_with_an_answer() -> None:
+    answer, planner = run(["hm"] * 3 + ["It is Niamey"], budget=Budget(malformed=3))
+    assert (answer.answer, answer.stopped, answer.malformed) == ("It is Niamey", "malformed replies", 3)
+    assert planner.tools == [["text_search"]] * 3 + [[]]
+
+
+def test_a_model_that_loops_is_asked_for_its_answer() -> None:
+    answer, _planner = run(lambda text: "<answer>x [1]</answer>" if "No more tools" in text else SEARCH)
+    assert (answer.answer, answer.stopped, len(answer.rounds)) == ("x", "rounds", 21)
+    assert len(answer.sources) == 1
+
+
+def test_rounds_are_a_hard_stop() -> None:
+    answer, planner = run([SEARCH], budget=Budget(rounds=3))
+    assert len(planner.asked) == 4  # and the last request, to which the answer is a call again
+    assert answer.abstained and answer.stopped == "rounds"
+
+
+def test_roles_alternate() -> None:
+    """Some chat templates refuse two messages of the user in a row."""
+    _, planner = run([SEARCH, "hm", SEARCH], budget=Budget(rounds=3))
+    for asked in planner.asked:
+        roles = [message["role"] for message in asked]
+        assert roles == ["system", *["user", "assistant"] * len(roles)][: len(roles)]
+
+
+def test_no_rounds_at_all() -> None:
+    answer, planner = run(["<answer>x</answer>"], budget=Budget(rounds=0))
+    assert answer.answer == "x" and len(planner.asked) == 1
+
+
+def test_tokens_are_a_hard_stop_and_some_are_kept_for_the_answer() -> None:
+    """1,000 for each of two images and 1,024 for a reply: the third request would exceed 80 % of 9,000."""
+    reply = ChatReply("", SEARCH.calls, prompt_tokens=2_000, completion_tokens=500)
+    answer, _planner = run(
+        lambda text: "<answer>x</answer>" if "No more tools" in text else reply, budget=Budget(tokens=9_000)
+    )
+    assert (answer.answer, answer.stopped) == ("x", "tokens")
+    assert answer.spent["tokens"] <= 9_000
+
+
+def test_nothing_is_asked_that_the_budget_does_not_allow() -> None:
+    answer, planner = run(["<answer>x</answer>"], budget=Budget(tokens=100))
+    assert planner.asked == []
+    assert answer.abstained and answer.stopped == "tokens"
+
+
+def test_money_counts_for_model_and_tools() -> None:
+    reply = ChatReply("", SEARCH.calls, prompt_tokens=1_000_000, completion_tokens=100_000)
+    budget = Budget(tokens=10**9, money=10, prompt_price=2, completion_price=10)
+    answer, _planner = run([reply], [fake_tool("text_search", cost=1)], budget)
+    assert answer.stopped == "money"
+    assert answer.spent["money"] == 3 * 3 + 1  # the third request began below 80 % of 10
+
+
+def test_calls_per_tool_are_limited() -> None:
+    answer, planner = run([searches("a", "b", "c"), "<answer>x</answer>"], budget=Budget(calls={"text_search": 2}))
+    assert [bool(record.observation.error) for record in answer.rounds[0].calls] == [False, False, True]
+    assert "text_search has been called 2 times, which is all" in last_text(planner.asked[1])
+    assert answer.malformed == 0
+
+
+def test_time_is_a_hard_stop_for_a_tool_that_hangs() -> None:
+    async def hang(arguments: Words, state: AgentRun) -> Observation:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    tool = Tool("text_search", "", Words, hang, lambda arguments, state: "")
+    answer, _planner = run([SEARCH, "<answer>x</answer>"], [tool], Budget(seconds=0.2))
+    assert (answer.answer, answer.stopped) == ("x", "seconds")
+    assert answer.rounds[0].calls[0].observation.error == "stopped before it ended"
+
+
+def test_a_model_that_fails_is_named_as_the_reason() -> None:
+    answer, _ = run([SEARCH, ChatError("out of memory", "http://model", 500)])
+    assert answer.abstained
+    assert answer.stopped == "the model failed: http://model: out of memory"
+    assert [source.title for source in answer.sources] == ["Niger"]
+
+
+def test_the_context_never_outgrows_the_model() -> None:
+    def search(arguments: Words) -> Observation:
+        return Observation(tuple(Source(f"{arguments.queries[0]} {n}", "word " * 2_000, str(n)) for n in range(5)))
+
+    replies: list[str | ChatReply] = [searches(str(number)) for number in range(6)]
+    answer, planner = run([*replies, "<answer>x</answer>"], [fake_tool("text_search", search)], context_tokens=8_000)
+    assert answer.answer == "x"
+    for asked in planner.asked:
+        assert sum(len(text_of(message)) for message in asked) < 4 * 8_000
+        assert "Question: What is it?" in text_of(asked[1])
+
+
+def test_hundreds_of_calls_at_once_are_cut() -> None:
+    answer, _ = run([searches(*map(str, range(300))), "<answer>x</answer>"])
+    assert len(answer.sources) == 16
+    assert answer.rounds[0].problem == "300 calls at once; only the first 16 were run"
+
+
+def test_a_budget_is_checked() -> None:
+    with pytest.raises(ValueError, match="budget: tokens must be at least 0, got -1"):
+        Budget(tokens=-1)
+    with pytest.raises(ValueError, match="budget: money must be at least 0, got nan"):
+        Budget(money=math.nan)
+    with pytest.raises(ValueError, match="every tool needs a name of its own, got a, a"):
+        Engine(ScriptedPlanner([""]), [fake_tool("a"), fake_tool("a")])
+
+
+def test_a_replayed_run_is_bit_identical(tmp_path: Path) -> None:
+    script: list[str | ChatReply] = [searches("a", "b"), searches("a"), "<answer>x [2]</answer>"]
+    recorded, _ = run(script, corpus=Corpus(tmp_path / "corpus", record=True))
+    recorded.write(tmp_path / "recorded.json")
+
+    def never(arguments: Words) -> Observation:
+        raise AssertionError("the world was asked")
+
+    replayed, planner = run([], [fake_tool("text_search", never)], corpus=Corpus(tmp_path / "corpus"))
+    replayed.write(tmp_path / "replayed.json")
+    assert planner.asked == []
+    assert (tmp_path / "replayed.json").read_bytes() == (tmp_path / "recorded.json").read_bytes()
+    assert recorded.answer == "x"
+
+
+def test_a_frozen_corpus_asks_nobody(tmp_path: Path) -> None:
+    run([SEARCH, "<answer>x</answer>"], corpus=Corpus(tmp_path, record=True))
+    (searched,) = (tmp_path / "text_search").iterdir()
+    searched.unlink()
+    answer, planner = run([], corpus=Corpus(tmp_path))
+    assert planner.asked == []
+    assert answer.rounds[0].calls[0].observation.error.startswith("this text_search is not in the frozen corpus")
+    assert answer.abstained and "this model is not in the frozen corpus" in answer.stopped
+
+
+def test_a_damaged_corpus_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="does not exist; record one first"):
+        Corpus(tmp_path / "none")
+    run([SEARCH, "<answer>x</answer>"], corpus=Corpus(tmp_path, record=True))
+    for path in (tmp_path / "model").iterdir():
+        path.write_text('{"result": {}')
+    with pytest.raises(ValueError, match=r"\.json: not a recorded result"):
+        run([], corpus=Corpus(tmp_path))
+
+
+def test_the_trail_as_image(tmp_path: Path) -> None:
+    import xml.etree.ElementTree as ElementTree
+
+    answer, _ = run([searches("a <b> & \x00c"), calling("nothing"), "<answer>x [1]</answer>"])
+    answer.write(tmp_path / "trail.svg")
+    drawing = ElementTree.parse(tmp_path / "trail.svg").getroot()
+    texts = [text for element in drawing.iter() if (text := element.text) and text.strip()]
+    assert any(text.startswith("[1] a <b> & ") for text in texts)
+    assert "Answer (mmsearch-plus): x" in texts
+    with pytest.raises(ValueError, match=r"trail\.txt must end in \.json or \.svg"):
+        answer.write(tmp_path / "trail.txt")

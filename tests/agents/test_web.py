@@ -1,0 +1,171 @@
+"""The web: a SearXNG-shaped server and pages on loopback, fetched under the rules against private networks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from agents.chunks import CHUNK_CHARACTERS, best_chunks, chunks_of
+from agents.corpus import Corpus
+from agents.engine import Engine
+from agents.policies.mmsearch_plus import MMSearchPlus
+from agents.tools.page import open_page
+from agents.tools.web import read_page, searxng, web_pages, web_search
+from agents.trail import AgentAnswer
+from llm.replies import ChatReply
+from omgm.downloads.images.reasons import Failure
+from omgm.downloads.images.settings import DownloadSettings
+from omgm.downloads.images.web import Web
+from tests.fakes.planner import ScriptedPlanner, calling, image, last_text
+from tests.fakes.web import FakeWeb, serve_web
+
+pytest.importorskip("trafilatura", reason="needs the extra agents")
+
+PAGE = b"""<html><head><title>Niger</title></head><body><nav><a href="/">Home</a> <a href="/login">Log in</a></nav>
+<article><h1>Niger</h1><p>Niger is a landlocked country in West Africa, named after the river that crosses it.</p>
+<p>Its capital and largest city is Niamey, which lies on the river and has more than a million people.</p></article>
+<footer>All rights reserved</footer></body></html>"""
+
+
+@pytest.fixture
+def web() -> Iterator[FakeWeb]:
+    with serve_web({"niger.html": PAGE, "large.html": b"x" * 2000}) as pages:
+        yield pages
+
+
+def fetch_of(allow: frozenset[str], limit: int = 1 << 20) -> Any:
+    settings = DownloadSettings(user_agent="test", allow_private=allow, retries=0)
+
+    async def fetch(url: str, most: int) -> bytes:
+        try:
+            async with Web(settings) as opened:
+                return await opened.get(url, min(most, limit))
+        except Failure as failure:
+            raise ValueError(f"cannot be fetched: {failure}") from failure
+
+    return fetch
+
+
+def call(tool: str, **arguments: Any) -> ChatReply:
+    return calling(tool, json.dumps(arguments))
+
+
+def opened(url: str, fetch: Any) -> str:
+    """Returns what the model reads after opening a page."""
+    planner = ScriptedPlanner([call("open_page", page=url), "<answer>x</answer>"])
+    engine = Engine(planner, [open_page([web_pages(fetch)])])
+    asyncio.run(engine.run(MMSearchPlus(), "What is the capital?", image()))
+    return last_text(planner.asked[1])
+
+
+def test_a_page_is_read_without_its_menus(web: FakeWeb) -> None:
+    text = opened(web.url("good/niger.html"), fetch_of(frozenset({web.place})))
+    assert "largest city is Niamey" in text and "[1] Niger" in text
+    assert "Log in" not in text and "rights reserved" not in text
+
+
+@pytest.mark.parametrize("path", ["good/niger.html", "secret"])
+def test_private_networks_are_refused(web: FakeWeb, path: str) -> None:
+    for url in (web.url(path), web.url(path).replace("127.0.0.1", "localhost")):
+        assert "private_address" in opened(url, fetch_of(frozenset()))
+    assert web.log == []
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "http://user@127.0.0.1/", "http://", "gopher://a/"])
+def test_other_addresses_are_refused(url: str) -> None:
+    text = opened(url, fetch_of(frozenset()))
+    assert "there is no page" in text or "not_a_url" in text
+
+
+def test_large_pages_are_not_read(web: FakeWeb) -> None:
+    text = opened(web.url("good/large.html"), fetch_of(frozenset({web.place}), limit=1000))
+    assert "too_large" in text
+
+
+@pytest.mark.parametrize("content", [b"", b"%PDF-1.7", b"\x89PNG\0\0", b"<html></html>", b"\xff\xfe\x00"])
+def test_a_page_without_text_is_told(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"holds no text|is not an HTML page"):
+        read_page(content, "https://web/x", "What?")
+
+
+def test_a_page_of_480_000_tokens_does_not_hurt() -> None:
+    """Only the chunks that fit the question are read, wherever they stand."""
+    filler = [f"<p>Paragraph {n} is about rivers, mountains and weather of region {n}.</p>" for n in range(28_000)]
+    filler[20_000] = "<p>The capital of Niger is Niamey.</p>"
+    content = f"<html><body><article>{''.join(filler)}</article></body></html>".encode()
+    assert len(content) > 4 * 480_000
+    seen = read_page(content, "https://web/x", "What is the capital of Niger?")
+    assert "Niamey" in seen.sources[0].text
+    assert sum(len(source.text) for source in seen.sources) <= 4 * CHUNK_CHARACTERS
+
+
+def test_chunks_are_spans_of_the_text() -> None:
+    text = "A first sentence. " * 100 + "x" * 3000 + "\n\n" + "The end."
+    chunks = chunks_of(text)
+    assert all(text[chunk.start : chunk.end] == chunk.text for chunk in chunks)
+    assert all(len(chunk.text) <= CHUNK_CHARACTERS for chunk in chunks)
+    assert "".join("".join(chunk.text for chunk in chunks).split()) == "".join(text.split())
+    assert chunks_of("") == chunks_of(" \n ") == [] and best_chunks("a", [], 3) == []
+
+
+def results(query: str) -> httpx.Response:
+    rows: list[Any] = [
+        {"url": f"https://web/{query}", "title": query, "content": f"about {query}"},
+        {"url": "javascript:alert(1)", "title": "bad"},
+        {"url": "https://web/bare"},
+    ]
+    return httpx.Response(200, json={"results": rows})
+
+
+def searched(handler: Any, *queries: str, **settings: Any) -> tuple[AgentAnswer, str]:
+    async def run() -> tuple[AgentAnswer, str]:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(handler)) as client:
+            planner = ScriptedPlanner([call("web_search", queries=queries), "<answer>x [1]</answer>"])
+            engine = Engine(planner, [web_search(searxng("http://searx/", client), "searx")], **settings)
+            answer = await engine.run(MMSearchPlus(), "What?", image())
+            return answer, last_text(planner.asked[-1]) if planner.asked else ""
+
+    return asyncio.run(run())
+
+
+def test_searxng() -> None:
+    asked: list[str] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        return results(request.url.params["q"])
+
+    answer, _ = searched(handler, "a", "b")
+    assert asked == ["http://searx/search?q=a&format=json", "http://searx/search?q=b&format=json"]
+    assert [source.url for source in answer.sources] == ["https://web/a", "https://web/bare", "https://web/b"]
+
+
+def test_one_query_that_fails_leaves_the_others() -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(429) if request.url.params["q"] == "a" else results("b")
+
+    _answer, read = searched(handler, "a", "b")
+    assert "a: the search engine failed: HTTPStatusError" in read and "[1] b" in read
+
+
+@pytest.mark.parametrize("body", ["<html>", "[]", '{"results": null}', '{"results": [3]}', "{}"])
+def test_an_engine_that_sends_anything_else_has_failed(body: str) -> None:
+    answer, read = searched(lambda request: httpx.Response(200, text=body), "a")
+    assert answer.answer == "x"
+    assert "a: the search engine failed" in read
+
+
+def test_web_searches_are_replayed_without_the_web(tmp_path: Path) -> None:
+    recorded, _ = searched(lambda request: results("a"), "a", corpus=Corpus(tmp_path, record=True))
+
+    def never(request: httpx.Request) -> httpx.Response:
+        raise AssertionError("the web was asked")
+
+    replayed, _ = searched(never, "a", corpus=Corpus(tmp_path))
+    assert replayed.as_dict() == recorded.as_dict()

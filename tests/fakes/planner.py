@@ -1,0 +1,95 @@
+"""A planner that plays a script, and tools that return what they are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from PIL import Image
+from pydantic import BaseModel
+
+from agents.state import AgentRun, Observation, Source
+from agents.tool import Tool
+from llm.chat import Message
+from llm.replies import ChatReply, ToolCall
+
+Script = Sequence[str | ChatReply | Exception] | Callable[[str], str | ChatReply]
+"""Replies one after the other, the last one again and again; or a function of the last message's text."""
+
+
+class ScriptedPlanner:
+    """A planner that plays a script and keeps what it was asked."""
+
+    name = "scripted"
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self.asked: list[list[Message]] = []
+        self.tools: list[list[str]] = []
+        self.schemas: list[Mapping[str, Any] | None] = []
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        max_tokens: int,
+        tools: Sequence[Mapping[str, Any]],
+        schema: Mapping[str, Any] | None,
+    ) -> ChatReply:
+        self.asked.append(list(messages))
+        self.tools.append([tool["function"]["name"] for tool in tools])
+        self.schemas.append(schema)
+        if callable(self._script):
+            found: str | ChatReply | Exception = self._script(last_text(messages))
+        else:
+            found = self._script[min(len(self.asked), len(self._script)) - 1]
+        if isinstance(found, Exception):
+            raise found
+        return ChatReply(found) if isinstance(found, str) else found
+
+    async def aclose(self) -> None:
+        pass
+
+
+def last_text(messages: Sequence[Message]) -> str:
+    """Returns the text of the last message."""
+    return text_of(messages[-1])
+
+
+def text_of(message: Message) -> str:
+    """Returns the text of a message."""
+    content = message["content"]
+    return content if isinstance(content, str) else "\n".join(p["text"] for p in content if p["type"] == "text")
+
+
+def calling(tool: str, arguments: str = "{}", text: str = "") -> ChatReply:
+    """Returns a reply with one tool call of the API."""
+    return ChatReply(text, (ToolCall(tool, arguments, "call_0"),))
+
+
+class Words(BaseModel):
+    """The arguments of the fake tools."""
+
+    queries: list[str] = ["anything"]
+
+
+def fake_tool(
+    name: str, run: Callable[[Words], Observation | Exception] | None = None, *, cost: float = 0.0, cached: bool = True
+) -> Tool:
+    """Returns a tool; by default it finds one source per query."""
+
+    async def execute(arguments: Words, state: AgentRun) -> Observation:
+        await asyncio.sleep(0)
+        if run is None:
+            return Observation(tuple(Source(q, f"all about {q}", f"https://kb/{q}") for q in arguments.queries))
+        seen = run(arguments)
+        if isinstance(seen, Exception):
+            raise seen
+        return seen
+
+    return Tool(name, "A fake.", Words, execute, (lambda arguments, state: "") if cached else None, cost)
+
+
+def image(color: str = "red") -> Image.Image:
+    """Returns an image of one color."""
+    return Image.new("RGB", (400, 300), color)

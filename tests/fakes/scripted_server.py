@@ -1,0 +1,54 @@
+"""An OpenAI-compatible server on loopback that plays a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
+
+from llm.replies import ChatReply
+from tests.fakes.chat_server import FakeChatServer
+
+Play = Callable[[list[dict[str, Any]]], str | ChatReply]
+"""Takes the messages of a request and returns the reply."""
+
+
+class ScriptedServer(FakeChatServer):
+    """Answers as the script says, and keeps what it was sent.
+
+    Args:
+        play: The script: replies one after the other, or a function.
+        refuses: Fields of requests that the server does not know and answers with status 400.
+    """
+
+    def __init__(self, play: Play | Sequence[str | ChatReply], refuses: Sequence[str] = ()) -> None:
+        self._play, self._refuses, self._next = play, refuses, 0
+        super().__init__()
+
+    async def models(self) -> dict[str, Any]:
+        return {"object": "list", "data": [{"id": "scripted"}]}
+
+    async def answer(self, request: Request) -> Response:
+        body = await request.json()
+        self.bodies.append(body)
+        if refused := [name for name in self._refuses if name in body]:
+            return JSONResponse({"error": {"message": f"unknown field {refused[0]}"}}, 400)
+        if callable(self._play):
+            reply = self._play(body["messages"])
+        else:
+            reply = self._play[min(self._next, len(self._play) - 1)]
+            self._next += 1
+        reply = ChatReply(reply) if isinstance(reply, str) else reply
+        message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
+        if reply.calls:
+            message["tool_calls"] = [
+                {"id": f"call_{n}", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for n, call in enumerate(reply.calls)
+            ]
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if reply.calls else "stop"}
+        usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
+        return JSONResponse(
+            {"id": "1", "object": "chat.completion", "model": "scripted", "choices": [choice], "usage": usage}
+        )

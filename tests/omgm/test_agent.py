@@ -1,0 +1,139 @@
+"""An agent over a real index of six flags, its planner a scripted server on loopback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.budget import Budget
+from agents.model import ChatPlanner
+from agents.policies import POLICIES
+from llm.chat import ChatClient
+from llm.replies import ChatReply
+from omgm.__main__ import main
+from omgm.agent import Agent
+from omgm.api import OMGM
+from tests.examples import write_examples
+from tests.fakes.planner import calling, text_of
+from tests.fakes.scripted_server import ScriptedServer
+
+QUESTION = "What is the capital of the country whose flag this is?"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("examples")
+    write_examples(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def omgm(folder: Path) -> Iterator[OMGM]:
+    with OMGM.open(folder / "index") as omgm:
+        yield omgm
+
+
+def verdict(sufficient: bool, answer: str = "", missing: str = "") -> str:
+    return json.dumps({"sufficient": sufficient, "answer": answer, "sources": [1], "missing": missing})
+
+
+def test_auto_ends_where_the_evidence_suffices(omgm: OMGM, folder: Path) -> None:
+    with (
+        ScriptedServer([verdict(True, "Tokyo")]) as server,
+        Agent(omgm, ChatPlanner(ChatClient(server.url, "scripted"))) as agent,
+    ):
+        answer = agent.ask(folder / "photo.jpg", QUESTION)
+    assert answer.answer == "Tokyo"
+    assert [claim.sources for claim in answer.claims] == [(1,)]
+    assert answer.sources[0].title == "Japan" and "Tokyo" in answer.sources[0].text
+    assert [[record.call.tool for record in one.calls] for one in answer.rounds] == [["ask_index"], []]
+    [body] = server.bodies
+    assert "Proposed answer: Tokyo" in text_of(body["messages"][1])
+    assert "tools" not in body and body["response_format"]["type"] == "json_schema"
+
+
+def test_auto_goes_on_where_it_does_not(omgm: OMGM, folder: Path) -> None:
+    script: list[str | ChatReply] = [
+        verdict(False, missing="the capital of France"),
+        calling("text_search", '{"queries": ["capital of France"]}'),
+        "<answer>Paris [9]</answer>",
+    ]
+    with ScriptedServer(script) as server, Agent(omgm, ChatPlanner(ChatClient(server.url, "scripted"))) as agent:
+        answer = agent.ask(folder / "photo.jpg", "And of the one that won the cup there?")
+    assert answer.answer == "Paris"
+    [found] = answer.rounds[1].calls
+    assert answer.sources[found.numbers[0] - 1].title == "France"
+    asked = text_of(server.bodies[1]["messages"][1])
+    assert "Still missing: the capital of France" in asked and "[1] Japan" in asked
+    assert [tool["function"]["name"] for tool in server.bodies[1]["tools"]] == [
+        "image_search", "text_search", "zoom_in", "rotate", "open_page",
+    ]  # fmt: skip
+
+
+def test_auto_falls_back_on_the_index_only_if_nobody_distrusts_it(omgm: OMGM, folder: Path) -> None:
+    with (
+        ScriptedServer([verdict(False), ""]) as server,
+        Agent(omgm, ChatPlanner(ChatClient(server.url, "scripted"))) as agent,
+    ):
+        assert agent.ask(folder / "photo.jpg", QUESTION).abstained
+        unasked = agent.ask(folder / "photo.jpg", QUESTION, budget=Budget(tokens=500))
+        once = agent.ask(folder / "photo.jpg", QUESTION, budget=Budget(rounds=1))
+    assert (unasked.answer, unasked.stopped) == ("Tokyo", "tokens")
+    assert (once.answer, once.stopped) == ("Tokyo", "rounds")
+
+
+def test_bad_input(omgm: OMGM, folder: Path) -> None:
+    with Agent(omgm, ChatPlanner(ChatClient("http://127.0.0.1:9", "scripted", retries=0))) as agent:
+        with pytest.raises(ValueError, match=r"mode must be one of auto, .*; got 'magic'"):
+            agent.ask(folder / "photo.jpg", QUESTION, "magic")
+        with pytest.raises(ValueError, match="has no pixel of the image"):
+            agent.ask(folder / "photo.jpg", QUESTION, boxes=[(9000, 0, 9999, 9)])
+        unreachable = agent.ask(folder / "photo.jpg", QUESTION)
+    assert unreachable.answer == "Tokyo"  # what the index says, with the reason why nobody inspected it
+    assert unreachable.stopped.startswith("the model failed: http://127.0.0.1:9/v1/chat/completions: no answer")
+
+
+def play(messages: list[dict[str, Any]]) -> str | ChatReply:
+    if "inspect" in text_of(messages[0]):
+        return verdict(False, missing="the area")
+    return "<answer>Tokyo [1]</answer>" if len(messages) > 2 else calling("open_page", '{"page": "Japan"}')
+
+
+def test_the_command_records_and_replays(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["ask", "--index", str(folder / "index"), "--mode", "auto", "--corpus", str(tmp_path / "corpus")]
+    command += ["--model", "scripted", str(folder / "photo.jpg"), QUESTION]
+    with ScriptedServer(play) as server:
+        recording = ["--record", "--planner-url", server.url, "--trail", str(tmp_path / "recorded.json")]
+        assert main([*command, *recording]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("Tokyo\n\n[1] Japan")
+    assert 'open_page {"page": "Japan"} -> [' in printed
+    replaying = ["--planner-url", "http://127.0.0.1:9", "--trail", str(tmp_path / "replayed.json"), "--json"]
+    assert main([*command, *replaying]) == 0
+    assert (tmp_path / "replayed.json").read_bytes() == (tmp_path / "recorded.json").read_bytes()
+    assert json.loads(capsys.readouterr().out)["answer"] == "Tokyo"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--trail", "a.json"], "--trail needs --mode"),
+        (["--mode", "auto"], "generator.base_url is not set"),
+        (["--mode", "auto", "--trail", "a.png"], "--trail: a.png must end in .json or .svg"),
+        (["--mode", "auto", "--record"], "--record needs --corpus DIR"),
+        (["--mode", "auto", "--planner-url", "http://a", "--model", "b", "--region", "1;2"], "--region must be X1,Y1"),
+    ],
+)
+def test_the_command_tells_what_is_wrong(
+    folder: Path, options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ask", "--index", str(folder / "index"), *options, str(folder / "photo.jpg"), QUESTION]) != 0
+    assert told in capsys.readouterr().err
+
+
+def test_every_policy_is_offered() -> None:
+    assert list(POLICIES) == ["auto", "mmsearch-plus", "omnisearch", "mmsearch", "vsa"]
