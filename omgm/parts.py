@@ -17,6 +17,8 @@ from generators.guard import GuardedGenerator
 from generators.reader.reader import ExtractiveReader
 from indexes.build import build_index
 from indexes.formats import OWN_IMAGES, guess_format
+from indexes.formats.fields import Names
+from indexes.formats.skipped import MAX_BAD
 from indexes.store import Index
 from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer, Summarizer
 from llm.chat import ChatClient
@@ -128,6 +130,8 @@ def build(
     *,
     images: Path | None = None,
     kb_format: str | None = None,
+    names: Names | None = None,
+    max_bad: float = MAX_BAD,
     name: str | None = None,
     overwrite: bool = False,
     progress: bool = True,
@@ -152,6 +156,8 @@ def build(
         fusion=fusion or build_fusion(profile),
         kb_format=kb_format,
         drop_sections=profile.index.drop_sections,
+        names=names,
+        max_bad=max_bad,
         candidates=profile.search.candidates,
         tokens=profile.fusion.tokens,
         name=name,

@@ -7,14 +7,16 @@ from pathlib import Path
 
 from omgm.commands.common import (
     add_json,
-    add_kb_format,
     add_knowledge_base,
+    add_max_bad,
     add_profile,
+    add_reading,
     describe,
     existing,
     images_of,
     print_json,
     profile_of,
+    reading_of,
 )
 
 
@@ -22,7 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     add_knowledge_base(parser, own_images=True)
-    add_kb_format(parser)
+    add_reading(parser)
+    add_max_bad(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="INDEX", help="the index's folder")
     parser.add_argument("--name", help="the index's name; by default the file's")
     parser.add_argument("--overwrite", action="store_true", help="replace another index")
@@ -30,12 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Builds the index and prints what it holds and which images it could not use."""
+    """Builds the index and prints what it holds and what it could not use."""
     profile = profile_of(args)
     kb = existing(args.kb, "--kb")
     images = images_of(args)
 
-    from indexes.report import problem_lines, read_report
+    from indexes.report import counts_of, problem_lines, read_report
     from omgm import parts
 
     index = parts.build(
@@ -43,20 +46,21 @@ def run(args: argparse.Namespace) -> None:
         kb,
         args.out,
         images=images,
-        kb_format=args.kb_format,
         name=args.name,
         overwrite=args.overwrite,
+        **reading_of(args),
     )
     report = read_report(index.folder)
     if args.json:
-        print_json(describe(index) | {f"images_{problem}": len(entries) for problem, entries in report.items()})
+        print_json(describe(index) | counts_of(report))
         return
     counts = index.manifest.counts
     print(
         f"{args.out}: {counts.entities} entities, {counts.with_image} with an image, {counts.sections} sections, "
         f"{counts.token_sections} with tokens"
     )
-    for line in problem_lines(report):
+    lines = problem_lines(report)
+    for line in lines:
         print(line)
-    if any(report.values()):
+    if lines:
         print(f"each with its reason: {index.folder / 'report.json'}")

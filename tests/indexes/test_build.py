@@ -97,6 +97,7 @@ def test_what_an_index_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     report = json.loads((tmp_path / "index" / "report.json").read_text())
     known = ", ".join(FORMATS)
     assert report == {
+        "skipped": {"count": 0, "of": 7, "entries": []},
         "missing": [
             {
                 "row": 4,

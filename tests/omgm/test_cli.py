@@ -19,7 +19,7 @@ FLAGS = {
     "download": "--profile --set --dry-run --json",
     "push": "FOLDER ORG/NAME --private --message --license",
     "images": "fetch --kb --kb-format --images --all --contact --per-host --max-bytes --max-side --thumbnails --json",
-    "build-index": "--profile --set --kb --kb-format --images --out --overwrite --json",
+    "build-index": "--profile --set --kb --kb-format --map --images --out --overwrite --max-bad --strict --json",
     "train-encoder": "--kb --kb-format --images --dataset --queries --query-images --out --steps --minutes --seed",
     "mine-negatives": "--profile --set --index --dataset --queries --query-images --images --out",
     "train-reranker": "--kb --kb-format --images --dataset --queries --query-images --negatives --out --steps "

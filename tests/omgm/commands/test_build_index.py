@@ -60,3 +60,24 @@ def test_the_profile_says_which_sections_are_dropped(tmp_path: Path, capsys: pyt
     kb, images = write_kb(tmp_path)
     assert build(kb, images, tmp_path / "index", "--set", 'index.drop_sections=["area", "Use*"]') == 0
     assert "7 entities, 4 with an image, 7 sections" in capsys.readouterr().out
+
+
+def test_bad_entries_are_counted_listed_and_limited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [json.dumps({"key": number, "name": f"Fox {number}", "text": "Red."}) for number in range(3)]
+    kb, out = tmp_path / "kb.jsonl", tmp_path / "index"
+    kb.write_text("\n".join([*rows, "{broken", ""]))
+    arguments = ("--map", "id=key", "--map", "title=name")
+    assert build(kb, tmp_path, out, *arguments) == 2
+    assert "1 of 4 entries cannot be used, more than 1 %" in capsys.readouterr().err
+    assert build(kb, tmp_path, out, *arguments, "--strict") == 2
+    assert f"{kb}: line 4: Expecting" in capsys.readouterr().err
+    assert not out.exists()
+    assert build(kb, tmp_path, out, *arguments, "--max-bad", "0.25") == 0
+    shown = capsys.readouterr().out
+    assert "1 of 4 entries skipped (25 %), the first: line 4: Expecting" in shown and "report.json" in shown
+    report = json.loads((out / "report.json").read_text())["skipped"]
+    assert (report["count"], report["of"], report["entries"][0]["place"]) == (1, 4, "line 4")
+    assert build(kb, tmp_path, out, *arguments, "--max-bad", "0.25", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["entries_skipped"] == 1
+    assert build(kb, tmp_path, out, "--map", "id=key", "--map", "title=text", "--max-bad", "0.25") == 2
+    assert "other inputs" in capsys.readouterr().err
