@@ -122,6 +122,11 @@ def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | 
     raise ValueError(f"images: {images} is neither a folder nor a ZIM file")
 
 
+def images_beside(kb: Path, kb_format: str) -> Path | None:
+    """Returns the folder that a knowledge base is in, where its images may be; `None` if it holds them itself."""
+    return None if kb_format in OWN_IMAGES else kb.resolve().parent
+
+
 def find_main(source: ImageSource, entity: Entity) -> str | None:
     """Returns the name of an entity's main image: `Entity.image`, or else the first of `Entity.images` found."""
     for url in main_candidates(entity):

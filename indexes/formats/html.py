@@ -22,11 +22,11 @@ FACTS = "Facts"
 
 _NO_CONTENT = (
     "script, style, noscript, template, nav, footer, form, math, iframe, button, select, audio, video, sup.reference, "
-    ".reference, .reflist, ol.references, sup[id^=cite_ref], a[href*='#cite_note'], .mw-ref, .mw-editsection, .noprint, "
-    ".navbox, .vertical-navbox, .sidebar, .navbar, .NavFrame, .succession-box, .metadata, .ambox, .hatnote, .dablink, "
-    ".shortdescription, .toc, #toc, .mw-jump-link, .external-autonumber, .mwe-math-element, .sistersitebox, .side-box, "
-    ".catlinks, .printfooter, .mw-authority-control, .Inline-Template, #coordinates, .coordinates, .geo-default, "
-    ".geo-nondefault, .geo, [hidden], [style*='display:none'], [style*='display: none'], "
+    ".reference, .reflist, ol.references, sup[id^=cite_ref], a[href*='#cite_note'], .mw-ref, .mw-editsection, "
+    ".noprint, .navbox, .vertical-navbox, .sidebar, .navbar, .NavFrame, .succession-box, .metadata, .ambox, .hatnote, "
+    ".dablink, .shortdescription, .toc, #toc, .mw-jump-link, .external-autonumber, .mwe-math-element, .sistersitebox, "
+    ".side-box, .catlinks, .printfooter, .mw-authority-control, .Inline-Template, #coordinates, .coordinates, "
+    ".geo-default, .geo-nondefault, .geo, [hidden], [style*='display:none'], [style*='display: none'], "
     "[role=navigation], [role=contentinfo], [role=search], .breadcrumb, .breadcrumbs"
 )
 _WIKI = "#mw-content-text, body.mediawiki, .mw-parser-output, meta[name=generator][content^=MediaWiki]"

@@ -9,7 +9,7 @@ INFOBOX = 'table[class*="infobox"], div[class*="infobox"], aside.portable-infobo
 """Infoboxes of Wikipedia in several languages, and of Fandom's wikis."""
 
 _BREAK = "\x1f"
-_BULLETS = "•·-–* \u00a0"
+_BULLETS = "•·*- \u2013\u00a0"
 
 
 def facts(box: Any) -> Iterator[str]:

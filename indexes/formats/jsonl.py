@@ -87,14 +87,14 @@ def _entity(row: Any, where: str, names: Names) -> Entity:
         url, caption = text(image, "url", place), text(image, "caption", place, required=False)
         images.append(ArticleImage(url, section_number, caption))
     name, value = field_of(row, "image", names)
-    main, *others = images_in(value, where, name) or [None]
-    images += (ArticleImage(other) for other in others if other)
+    given = images_in(value, where, name)
+    images += map(ArticleImage, given[1:])
     name, url = field_of(row, "url", names)
     return Entity(
         id=id,
         title=title,
         sections=split_article(pairs),
-        image=main or (images[0].url if images else None),
+        image=given[0] if given else images[0].url if images else None,
         url=string_of(url, where, name),
         images=tuple(images),
     )

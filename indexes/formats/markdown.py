@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ _UNNAMED = ("index", "_index", "readme")
 """Names of files that say nothing of what is in them: the folder's name does."""
 
 
-def read_markdown(path: Path, names: Names) -> Iterable[Entry]:
+def read_markdown(path: Path, names: Names) -> Iterator[Entry]:
     """Yields the articles of the Markdown files under a folder, sorted by their paths.
 
     A heading of any level begins a section. An image belongs to its section; the first one is the main one, unless the
@@ -49,7 +49,8 @@ def _listed(path: Path) -> tuple[list[Path], list[str]]:
     """Returns the Markdown files under a folder in order, and the paths of all others in it."""
     if not path.is_dir():
         raise ValueError(f"{path}: not a folder; Markdown is read from a folder of *.md files")
-    articles, others = [], []
+    articles: list[str] = []
+    others: list[str] = []
     for file in path.rglob("*"):
         name = file.relative_to(path)
         if not any(part.startswith(".") for part in name.parts) and file.is_file():

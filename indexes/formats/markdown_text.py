@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from html.parser import HTMLParser
 
@@ -75,7 +75,7 @@ def parse(text: str) -> list[Piece | Heading]:
                 pieces += [Piece("", images)] if images else []
             elif words or images:
                 pieces.append(Piece(words, images))
-    return [piece for piece in pieces if piece.text or isinstance(piece, Piece) and piece.images]
+    return [piece for piece in pieces if piece.text or (isinstance(piece, Piece) and piece.images)]
 
 
 def _inline(tokens: Iterable[Token]) -> tuple[str, tuple[Link, ...]]:
@@ -182,7 +182,7 @@ def _parser() -> MarkdownIt:
 
 
 def _obsidian(state: StateInline, silent: bool) -> bool:
-    """Reads `[[note|words]]` as its words and `![[image.jpg|caption]]` as an image; other embedded notes are left out."""
+    """Reads `[[note|words]]` as its words and `![[image.jpg|caption]]` as an image; embedded notes are left out."""
     found = _WIKI_LINK.match(state.src, state.pos)
     if found is None:
         return False
@@ -190,11 +190,10 @@ def _obsidian(state: StateInline, silent: bool) -> bool:
         target, words = found[2].strip(), (found[3] or "").strip()
         if not found[1]:
             state.push("text", "", 0).content = words or target.split("#")[0].strip() or target.lstrip("#")
-        elif target.split("#")[0].strip().lower().endswith(_IMAGES):
-            if not _is_icon(words):
-                token = state.push("embed", "", 0)
-                token.content = target.split("#")[0].strip()
-                token.info = "" if _SIZE.fullmatch(words) else words
+        elif target.split("#")[0].strip().lower().endswith(_IMAGES) and not _is_icon(words):
+            token = state.push("embed", "", 0)
+            token.content = target.split("#")[0].strip()
+            token.info = "" if _SIZE.fullmatch(words) else words
     state.pos = found.end()
     return True
 

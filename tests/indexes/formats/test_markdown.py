@@ -92,8 +92,8 @@ def test_headings_of_every_level(tmp_path: Path, text: str, title: str, sections
 
 
 def test_images_in_every_spelling(tmp_path: Path) -> None:
-    note = """![[kermit.jpg]] and ![[pics/Miss Piggy.PNG|Miss Piggy]] and ![[gonzo.png|300x200]] ![[dot.png|20]] ![[Note]]
-<img src="fozzie.jpg" alt="Fozzie" width="300"> <img src="icon.png" width="20">
+    note = """![[kermit.jpg]] and ![[pics/Miss Piggy.PNG|Miss Piggy]] and ![[gonzo.png|300x200]] ![[dot.png|20]]
+![[Note]] <img src="fozzie.jpg" alt="Fozzie" width="300"> <img src="icon.png" width="20">
 
 ![Rowlf][rowlf] ![](/assets/static%20file.jpg) ![Animal](the animal.png) ![far](https://e.example/far.png)
 <p><img src='block.png'></p>
@@ -146,7 +146,8 @@ x = **1
     assert entity.sections == (
         Section(
             "note",
-            "A bold and slanted, struck, marked code, link, the frog, Toad. It goes on\nhere and here. 100 % sure & more\n"
+            "A bold and slanted, struck, marked code, link, the frog, Toad. It goes on\n"
+            "here and here. 100 % sure & more\n"
             "Beware of the frog\none\ntwo\nName | Age\nFox | 3\nMore\ninside\nx = **1",
             0,
         ),
