@@ -86,7 +86,10 @@ def read_page(
     Raises:
         ValueError: selectolax is not installed.
     """
-    tree = optional("selectolax.lexbor", "zim").LexborHTMLParser(decode(html))
+    source = decode(html)
+    if not source.lstrip().startswith("<"):  # scripts are often served as text/html
+        return None
+    tree = optional("selectolax.lexbor", "zim").LexborHTMLParser(source)
     if tree.body is None or any(_attribute(one, "http-equiv").lower() == "refresh" for one in tree.css("meta")):
         return None
     furniture = furniture or Furniture()
@@ -98,20 +101,18 @@ def read_page(
     url = given.get("url") or _canonical(tree)
     shared = _meta(tree, "og:image")
     wiki = tree.css_first(_WIKI) is not None
-    for node in tree.css(_NO_CONTENT):
-        node.decompose()
+    _remove(tree.css(_NO_CONTENT))
     _drop_license(tree)
     root = _content(tree)
     if not wiki:
         _drop_links(root)
     walk = _Walk(path, title, measure, furniture, wiki)
-    boxes = root.css(INFOBOX)
+    boxes = [box for box in root.css(INFOBOX) if not _is_inside(box, "infobox")]
     for box in boxes:
         walk.take_images(box)
     own = next((image.url for image in walk.images), None)
     rows = [line for box in boxes for line in facts(box)]
-    for box in boxes:
-        box.decompose()
+    _remove(boxes)
     for node in root.css("br"):
         node.replace_with("\n")
     walk.through(root)
@@ -252,6 +253,20 @@ _FEWEST = 6
 """Pages that tell what is common to all."""
 
 
+def _remove(nodes: list[Any]) -> None:
+    """Removes nodes given in the page's order, the inner ones first: a node must not be touched after its parent."""
+    for node in {node.mem_id: node for node in reversed(nodes)}.values():
+        node.decompose()
+
+
+def _is_inside(node: Any, name: str) -> bool:
+    """Returns whether a class of a node above this one contains a name."""
+    while (node := node.parent) is not None:
+        if name in _attribute(node, "class"):
+            return True
+    return False
+
+
 def _content(tree: Any) -> Any:
     """Returns the node that holds the content of a page."""
     for selector in _CONTENT:
@@ -269,6 +284,7 @@ def _drop_license(tree: Any) -> None:
             block = block.parent
         if block is not None and block.css_first("a[href*='oldid=']") is not None and len(block.text()) < _NOTE:
             block.decompose()
+            return  # other links may have been in it
 
 
 _NOTE = 1000
@@ -277,13 +293,15 @@ _NOTE = 1000
 
 def _drop_links(root: Any) -> None:
     """Removes lists that hold little but links, which outside of encyclopedias are navigation."""
+    found = []
     for node in root.css("ul, ol, header"):
         if node.tag == "header" and node.css_first("h1") is not None:
             continue
         text = len("".join(node.text().split()))
         linked = sum(len("".join(link.text().split())) for link in node.css("a"))
         if linked > _LINKED * text:
-            node.decompose()
+            found.append(node)
+    _remove(found)
 
 
 _LINKED = 0.6

@@ -27,6 +27,7 @@ def facts(box: Any) -> Iterator[str]:
                 yield from _pair(_words(label), _words(value))
         return
     group, begun, first = "", False, True
+    above: list[str] = []
     for row in box.css("tr"):
         if not _belongs(row, box):
             continue
@@ -38,12 +39,14 @@ def facts(box: Any) -> Iterator[str]:
             elif label:
                 group = label
             for line in _pair(label, _words(cells[1])):
+                if not begun:
+                    yield from above
                 begun = True
                 yield line
         elif len(cells) == 1 and cells[0].css_first("table, img") is None:
             group = _words(cells[0])
-            if group and not begun and not first:
-                yield group
+            if group and not first:
+                above.append(group)
             first = first and not group  # the first line alone repeats the title
 
 

@@ -116,7 +116,10 @@ def _is_its_own(canonical: str, path: str) -> bool:
     """Returns whether a canonical link is that of the page at `path`, and not of another page that it repeats."""
     name = posixpath.splitext(path)[0] if path.endswith((".html", ".htm")) else path
     name = name.removeprefix("A/").strip("/").replace(" ", "_")
-    return bool(name) and f"{canonical.rstrip('/')}".endswith(f"/{name}")
+    _, wiki, title = canonical.partition("/wiki/")
+    if wiki:
+        return title.replace("/", "_") == name.replace("/", "_")  # as old archives name subpages
+    return bool(name) and canonical.rstrip("/").endswith(f"/{name}")
 
 
 def _html(entry: Any) -> bytes | None:

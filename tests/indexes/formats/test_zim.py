@@ -168,6 +168,8 @@ SONG = """<html><head><meta charset="UTF-8"><title>Song</title></head><body clas
 <tr><th colspan="2">Population</th></tr><tr><th>• Total</th><td>5 people</td></tr>
 <tr><th>Writers</th><td><ul><li>Joel</li><li>Charles</li></ul></td></tr>
 <tr><th>Coordinates</th><td><span class="geo">1; 2</span></td></tr>
+<tr><td colspan="2"><table class="infobox"><tr><th colspan="2">Review</th></tr>
+<tr><th colspan="2">Review scores</th></tr><tr><th>Source</th><th>Rating</th></tr></table></td></tr>
 <tr><td colspan="2"><table><tr><th>Before</th><td>Other song</td></tr></table></td></tr></tbody></table>
 <p><span style="display: none">5</span>A song.<sup id="cite_ref-b_2-0"><a href="#cite_note-b-2">[2]</a></sup> It is
 sung [3] often.<span id="coordinates">35 N</span></p>
@@ -229,6 +231,7 @@ def test_other_character_sets(tmp_path: Path) -> None:
         ("http://en.wikipedia.org/wiki/Catchin'_Some_Rays:_The_Music", "A/Catchin'_Some_Rays:_The_Music.html", None),
         ("https://en.m.wikipedia.org/wiki/Catchin'%20Some%20Rays:_The_Music", "Catchin'_Some_Rays:_The_Music", None),
         ("https://e.example/?page=3", "e.example/page", "e.example/page"),
+        ("https://be.wikibooks.org/wiki/A/B_c", "A/A_B_c.html", "https://be.wikibooks.org/wiki/A/B_c"),
     ],
 )
 def test_ids_have_one_spelling(tmp_path: Path, url: str, path: str, id: str | None) -> None:
@@ -288,5 +291,6 @@ def test_meta_tags_by_name(tmp_path: Path) -> None:
 
 def test_pages_without_text_are_no_articles(tmp_path: Path) -> None:
     pages: dict[str, tuple[str, str | bytes]] = {"index": ("", ""), "empty": ("", ""), "frame": ("", "<p> </p>")}
+    pages["load.php"] = ("", "(function () { document.write('<p>text</p>'); })()")
     path = write_zim(tmp_path / "a.zim", pages | {"b": ("B", BARE)})
     assert [entity.id for entity in read_knowledge_base(path)] == ["b"]
