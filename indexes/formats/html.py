@@ -261,7 +261,7 @@ def _remove(nodes: list[Any]) -> None:
 
 def _is_inside(node: Any, name: str) -> bool:
     """Returns whether a class of a node above this one contains a name."""
-    while (node := node.parent) is not None:
+    while (node := node.parent) is not None and node.tag != "body":
         if name in _attribute(node, "class"):
             return True
     return False
