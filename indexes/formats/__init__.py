@@ -14,6 +14,8 @@ from indexes.formats.markdown import article_files, read_markdown
 from indexes.formats.parquet import read_parquet
 from indexes.formats.skipped import Entry, SeenHashes, SkippedEntries
 from indexes.formats.streams import inner_name, opened, starts_with
+from indexes.formats.table import read_table
+from indexes.formats.website import page_files, read_website
 from indexes.formats.wiki6m import read_wiki6m
 from indexes.formats.zim import is_zim, read_zim, zim_parts
 from indexes.ids import hash_id
@@ -30,13 +32,18 @@ FORMATS: dict[str, Reader] = {
     "wiki6m": read_wiki6m,
     "jsonl": read_jsonl,
     "parquet": read_parquet,
+    "csv": read_table,
     "markdown": read_markdown,
     "zim": read_zim,
+    "website": read_website,
 }
-OWN_IMAGES = frozenset({"markdown", "zim"})
+OWN_IMAGES = frozenset({"markdown", "zim", "website"})
 """Formats that hold their images themselves."""
 
-_EXTENSIONS = {".json": "evqa", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".zim": "zim"}
+_EXTENSIONS = {".json": "evqa", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".zim": "zim"} | {
+    ".csv": "csv",
+    ".tsv": "csv",
+}
 _PACKED = (".gz", ".zip")
 
 
@@ -97,7 +104,7 @@ def dropped_titles(format: str, given: Sequence[str] | None = None) -> tuple[str
 
 
 def guess_format(path: Path) -> str:
-    """Returns the format of a knowledge base: a folder is Markdown; of a file, extension or content tells.
+    """Returns the format of a knowledge base: a folder is Markdown or a website; of a file, extension or content tells.
 
     JSON that is a list, or has one object per line, is read as JSON lines, and JSON lines whose first line has a
     `wikidata_id` are Wiki6M's. In `.gz` and `.zip` files the file inside counts.
@@ -106,7 +113,7 @@ def guess_format(path: Path) -> str:
         ValueError: Neither extension nor content is known, or a ZIP archive holds several files.
     """
     if path.is_dir():
-        return "markdown"
+        return "markdown" if article_files(path) or not page_files(path) else "website"
     name = Path(inner_name(path)) if path.suffix == ".zip" else path.with_suffix("") if path.suffix == ".gz" else path
     found = _EXTENSIONS.get(name.suffix.lower())
     if found is None:
@@ -134,6 +141,8 @@ def hash_knowledge_base(path: Path, format: str, names: Names | None = None) -> 
     """
     if format == "markdown":
         files = article_files(path)
+    elif format == "website":
+        files = page_files(path)
     elif format == "zim":
         files = zim_parts(path)
     else:

@@ -10,8 +10,8 @@ GUESSES: dict[str, tuple[str, ...]] = {
     "id": ("id",),
     "title": ("title", "name", "display_name", "label"),
     "url": ("url",),
-    "image": ("image", "image_url", "logo", "cover", "thumbnail", "photo"),
-    "text": ("text", "content", "body"),
+    "image": ("image", "image_url", "logo", "cover", "thumbnail", "photo", "file_name", "filename"),
+    "text": ("text", "content", "body", "description"),
 }
 """Names under which a field of an entity is looked up, in any case, unless `--map` names another."""
 

@@ -34,13 +34,13 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
 def add_knowledge_base(parser: argparse.ArgumentParser, *, own_images: bool = False) -> None:
     """Adds `--kb` and `--images`; the latter is optional for a knowledge base that can hold its `own_images`."""
     parser.add_argument("--kb", type=Path, required=True, metavar="FILE", help="the knowledge base")
-    about = "the folder with its images" + ("; Markdown and ZIM hold their own" if own_images else "")
+    about = "the folder with its images" + ("; Markdown, websites and ZIM hold their own" if own_images else "")
     parser.add_argument("--images", type=Path, required=not own_images, metavar="DIR", help=about)
 
 
 def add_kb_format(parser: argparse.ArgumentParser) -> None:
     """Adds `--kb-format`."""
-    known = "evqa, infoseek, wiki6m, jsonl, parquet, markdown or zim; guessed by default"
+    known = "evqa, infoseek, wiki6m, jsonl, parquet, csv, markdown, website or zim; guessed by default"
     parser.add_argument("--kb-format", metavar="NAME", help=known)
 
 
