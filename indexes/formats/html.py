@@ -94,16 +94,15 @@ def read_page(
         return None
     furniture = furniture or Furniture()
     given = {field: _meta(tree, name) for field, name in (names or {}).items()}
-    heading, head = tree.css_first("h1"), tree.css_first("title")
-    title = (
-        given.get("title") or title or next(filter(None, (_words(one.text()) for one in (heading, head) if one)), path)
-    )
     url = given.get("url") or _canonical(tree)
     shared = _meta(tree, "og:image")
     wiki = tree.css_first(_WIKI) is not None
     _remove(tree.css(_NO_CONTENT))
     _drop_license(tree)
     root = _content(tree)
+    titles = (_words(node.text()) for node in (*root.css("h1"), *tree.css("h1"), *tree.css("title")))
+    own_titles = (name for name in titles if name and name not in furniture.lines)  # not the name of the whole site
+    title = given.get("title") or title or next(own_titles, path)
     if not wiki:
         _drop_links(root)
     walk = _Walk(path, title, measure, furniture, wiki)
@@ -151,9 +150,9 @@ def furniture_of(pages: list[tuple[bytes, str]]) -> Furniture:
     lines: Counter[str] = Counter()
     images: Counter[str] = Counter()
     for html, path in pages:
-        page = read_page(html, path, path, lambda name: (LARGE, LARGE))
+        page = read_page(html, path, "", lambda name: (LARGE, LARGE))
         if page is not None:
-            lines.update({line for _, text in page.sections for line in text.split("\n")})
+            lines.update({page.title, *(line for _, text in page.sections for line in text.split("\n"))})
             images.update({image.url for image in page.images})
     least = len(pages) / 2
     return Furniture(

@@ -129,11 +129,13 @@ def _article(file: Path, name: str, folder: str, text: str, names: Names, images
                 found.append(ArticleImage(url, len(sections) - 1, caption))
     field, value = field_of(settings, "image", names)
     given = filter(None, (images.resolve(one, name) for one in images_in(value, str(file), field)))
+    mains = [*given, *(image.url for image in found)]
+    drawn = [main for main in mains if not main.lower().endswith(".svg")]  # drawings in SVG cannot be read
     return Entity(
         id=_setting(settings, "id", str(file), names) or posixpath.splitext(name)[0],
         title=title,
         sections=split_article((heading, "\n".join(lines)) for heading, lines in sections),
-        image=next(given, None) or (found[0].url if found else None),
+        image=next(iter([*drawn, *mains]), None),
         url=_setting(settings, "url", str(file), names),
         images=tuple(found),
     )

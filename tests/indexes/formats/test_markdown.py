@@ -117,6 +117,13 @@ def test_images_in_every_spelling(tmp_path: Path) -> None:
     assert entity.image == "attachments/kermit.jpg"
 
 
+def test_what_can_be_read_goes_before_drawings(tmp_path: Path) -> None:
+    (entity,) = read(tmp_path, {"a.md": "---\nlogo: a.svg\n---\n![](b.png)\n", "a.svg": "", "b.png": ""}).values()
+    assert entity.image == "b.png"
+    (entity,) = read(tmp_path, {"a.md": "---\nlogo: a.svg\n---\nText.\n"}).values()
+    assert entity.image == "a.svg"
+
+
 def test_evidence_is_plain_text(tmp_path: Path) -> None:
     note = """A **bold** and _slanted_, ~~struck~~, ==marked== `code`, [link](a.md), [[Frog|the frog]], [[Toad]].
 It goes on<br>here<!-- not this --> <b>and</b> here.[^1] %%nor this%% 100 % sure &amp; more

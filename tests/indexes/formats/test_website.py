@@ -17,7 +17,8 @@ def write_site(folder: Path, count: int) -> Path:
         (folder / "pages").mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (120, 110), "red").save(folder / "pages" / f"{number}.png")
         (folder / "pages" / f"{number}.html").write_text(
-            f"<html><head><title>Site: page {number}</title></head><body><ul><li><a href='/'>Home</a></li></ul>"
+            f"<html><head><title>Site: page {number}</title></head><body><h1>Our site</h1>"
+            "<ul><li><a href='/'>Home</a></li></ul>"
             f"<img src='../logo.png'><h1>Page {number}</h1><p>Text {number}.</p><img src='{number}.png'>"
             f"<h3>More</h3><p>Words {number}.</p><p>All rights reserved</p></body></html>"
         )
