@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-import codecs
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 from indexes.formats.fields import Names, optional
-from indexes.formats.images import LARGE, SMALLEST
+from indexes.formats.images import ICON, LARGE, SMALLEST, image_path, sides_of, source_of
 from indexes.formats.infobox import INFOBOX, facts
-from indexes.ids import canonical_url
+from indexes.formats.page_parts import (
+    INLINE,
+    NO_CONTENT,
+    attribute,
+    canonical,
+    content,
+    decode,
+    drop_license,
+    drop_links,
+    is_inside,
+    meta,
+    remove,
+)
 from indexes.sections import DROPPED, title_rule
 from retriever.types import ArticleImage
 
 FACTS = "Facts"
 """Title of the section of an infobox's rows; it comes last, so that the others keep their numbers."""
 
-_NO_CONTENT = (
-    "script, style, noscript, template, nav, footer, form, math, iframe, button, select, audio, video, sup.reference, "
-    ".reference, .reflist, ol.references, sup[id^=cite_ref], a[href*='#cite_note'], .mw-ref, .mw-editsection, "
-    ".noprint, .navbox, .vertical-navbox, .sidebar, .navbar, .NavFrame, .succession-box, .metadata, .ambox, .hatnote, "
-    ".dablink, .shortdescription, .toc, #toc, .mw-jump-link, .external-autonumber, .mwe-math-element, .sistersitebox, "
-    ".side-box, .catlinks, .printfooter, .mw-authority-control, .Inline-Template, #coordinates, .coordinates, "
-    ".geo-default, .geo-nondefault, .geo, [hidden], [style*='display:none'], [style*='display: none'], "
-    "[role=navigation], [role=contentinfo], [role=search], .breadcrumb, .breadcrumbs"
-)
 _WIKI = "#mw-content-text, body.mediawiki, .mw-parser-output, meta[name=generator][content^=MediaWiki]"
-_CONTENT = ("#mw-content-text", "main", "[role=main]", ".mw-parser-output")
-"""Where the content of a page is, the surest first; a sole `article` comes last."""
-_INLINE = frozenset(
-    {"-text", "a", "abbr", "b", "bdi", "big", "cite", "code", "del", "em", "font", "i", "ins", "kbd", "mark", "q", "s"}
-    | {"samp", "small", "span", "strong", "sub", "sup", "time", "u", "var"}
-)
 _PARAGRAPHS = frozenset({"p", "li", "dt", "dd", "blockquote", "pre"})
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _CITATION = re.compile(r"\[(?:\d{1,3}|[a-z]|(?:note|nb|n|fn) ?\d+|citation needed|clarification needed)\]")
-_ICON = re.compile(
-    r"(?:^|[^a-z])(?:icon|badge|button|sprite|spacer|favicon|emoji|avatar|appstore|app-store|google-?play)s?(?:[^a-z]|$)",
-    re.IGNORECASE,
-)
 _LISTS = title_rule(DROPPED)
 
 
@@ -90,28 +81,28 @@ def read_page(
     if not source.lstrip().startswith("<"):  # scripts are often served as text/html
         return None
     tree = optional("selectolax.lexbor", "zim").LexborHTMLParser(source)
-    if tree.body is None or any(_attribute(one, "http-equiv").lower() == "refresh" for one in tree.css("meta")):
+    if tree.body is None or any(attribute(one, "http-equiv").lower() == "refresh" for one in tree.css("meta")):
         return None
     furniture = furniture or Furniture()
-    given = {field: _meta(tree, name) for field, name in (names or {}).items()}
-    url = given.get("url") or _canonical(tree)
-    shared = _meta(tree, "og:image")
+    given = {field: meta(tree, name) for field, name in (names or {}).items()}
+    url = given.get("url") or canonical(tree)
+    shared = meta(tree, "og:image")
     wiki = tree.css_first(_WIKI) is not None
-    _remove(tree.css(_NO_CONTENT))
-    _drop_license(tree)
-    root = _content(tree)
+    remove(tree.css(NO_CONTENT))
+    drop_license(tree)
+    root = content(tree)
     titles = (_words(node.text()) for node in (*root.css("h1"), *tree.css("h1"), *tree.css("title")))
     own_titles = (name for name in titles if name and name not in furniture.lines)  # not the name of the whole site
     title = given.get("title") or title or next(own_titles, path)
     if not wiki:
-        _drop_links(root)
+        drop_links(root)
     walk = _Walk(path, title, measure, furniture, wiki)
-    boxes = [box for box in root.css(INFOBOX) if not _is_inside(box, "infobox")]
+    boxes = [box for box in root.css(INFOBOX) if not is_inside(box, "infobox")]
     for box in boxes:
         walk.take_images(box)
     own = next((image.url for image in walk.images), None)
     rows = [line for box in boxes for line in facts(box)]
-    _remove(boxes)
+    remove(boxes)
     for node in root.css("br"):
         node.replace_with("\n")
     walk.through(root)
@@ -121,26 +112,10 @@ def read_page(
         sections.append((FACTS, "\n".join(rows)))
     if not any(text for _, text in sections):
         return None
-    named = (_image_path(src, path) for src in (given.get("image"), shared) if src)
+    named = (image_path(src, path) for src in (given.get("image"), shared) if src)
     large = (name for name in named if name not in furniture.images and min(measure(name)) >= SMALLEST)
     main = own if "image" not in given else None
     return Page(title, url, sections, tuple(walk.images), main or next(large, None) or walk.first_large())
-
-
-def decode(html: bytes) -> str:
-    """Returns the text of a page in UTF-8, or else in the character set that it declares, as browsers read it."""
-    try:
-        return html.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        declared = re.search(rb"charset\s*=\s*[\"']?\s*([\w.:-]+)", html[:2048], re.IGNORECASE)
-        name = declared[1].decode("ascii", "replace").lower() if declared else "windows-1252"
-        if name in ("iso-8859-1", "latin1", "us-ascii", "ascii"):  # HTML's standard says so
-            name = "windows-1252"
-        try:
-            codecs.lookup(name)
-        except LookupError:
-            name = "windows-1252"
-        return html.decode(name, errors="replace")
 
 
 def furniture_of(pages: list[tuple[bytes, str]]) -> Furniture:
@@ -191,7 +166,7 @@ class _Walk:
         """Reads the children of a node."""
         for node in parent.iter(include_text=True):
             tag = node.tag
-            if tag in _INLINE and (tag == "-text" or node.css_first("p, div, h2, h3, ul, table") is None):
+            if tag in INLINE and (tag == "-text" or node.css_first("p, div, h2, h3, ul, table") is None):
                 self._paragraph.append(node.text())
                 self.take_images(node)
                 continue
@@ -227,12 +202,12 @@ class _Walk:
         said = _CITATION.sub("", _words(caption.text())) if caption is not None else ""
         for image in nodes:
             attributes = image.attributes
-            name = _image_path(_source(attributes), self._path)
-            if not name or _ICON.search(posixpath.basename(name)) or name in self._furniture.images:
+            name = image_path(source_of(attributes), self._path)
+            if not name or ICON.search(posixpath.basename(name)) or name in self._furniture.images:
                 continue
             if name in self._sizes:
                 continue
-            sides = list(_sides(attributes))
+            sides = list(sides_of(attributes))
             if len(sides) < 2:
                 sides += self._measure(name)
             if min(sides) >= (SMALLEST if self._wiki else LARGE):
@@ -252,110 +227,16 @@ _FEWEST = 6
 """Pages that tell what is common to all."""
 
 
-def _remove(nodes: list[Any]) -> None:
-    """Removes nodes given in the page's order, the inner ones first: a node must not be touched after its parent."""
-    for node in {node.mem_id: node for node in reversed(nodes)}.values():
-        node.decompose()
-
-
-def _is_inside(node: Any, name: str) -> bool:
-    """Returns whether a class of a node above this one contains a name."""
-    while (node := node.parent) is not None and node.tag != "body":
-        if name in _attribute(node, "class"):
-            return True
-    return False
-
-
-def _content(tree: Any) -> Any:
-    """Returns the node that holds the content of a page."""
-    for selector in _CONTENT:
-        if (node := tree.css_first(selector)) is not None and node.text().strip():
-            return node
-    articles = tree.css("article")
-    return articles[0] if len(articles) == 1 else tree.body
-
-
-def _drop_license(tree: Any) -> None:
-    """Removes the note below articles of Kiwix that names the source and its license: a block with links to both."""
-    for link in tree.css("a[href*='creativecommons.org/licenses']"):
-        block = link.parent
-        while block is not None and block.tag in _INLINE:
-            block = block.parent
-        if block is not None and block.css_first("a[href*='oldid=']") is not None and len(block.text()) < _NOTE:
-            block.decompose()
-            return  # other links may have been in it
-
-
-_NOTE = 1000
-"""Characters that a note on the license has at most."""
-
-
-def _drop_links(root: Any) -> None:
-    """Removes lists that hold little but links, which outside of encyclopedias are navigation."""
-    found = []
-    for node in root.css("ul, ol, header"):
-        if node.tag == "header" and node.css_first("h1") is not None:
-            continue
-        text = len("".join(node.text().split()))
-        linked = sum(len("".join(link.text().split())) for link in node.css("a"))
-        if linked > _LINKED * text:
-            found.append(node)
-    _remove(found)
-
-
-_LINKED = 0.6
-
-
-def _canonical(tree: Any) -> str:
-    """Returns the URL of the article that a page shows: its canonical link, or that in Kiwix's note on the license."""
-    link = tree.css_first('link[rel="canonical"]')
-    href = "" if link is None else _attribute(link, "href")
-    if not href:
-        sources = [_attribute(one, "href") for one in tree.css("a.external[href*='/wiki/'][href*='oldid=']")]
-        href = sources[-1] if sources else ""
-    return canonical_url(href) if href else ""
-
-
-def _meta(tree: Any, name: str) -> str:
-    found = (one for one in tree.css("meta") if name in (_attribute(one, "property"), _attribute(one, "name")))
-    return next((_attribute(one, "content") for one in found), "")
-
-
-def _attribute(node: Any, name: str) -> str:
-    return node.attributes.get(name) or ""
-
-
 def _is_layout(table: Any) -> bool:
     """Returns whether a table places parts of the page rather than holding data."""
-    classes = _attribute(table, "class")
+    classes = attribute(table, "class")
     return "wikitable" not in classes and table.css_first("p, h2, h3") is not None
-
-
-def _is_frame(node: Any) -> bool:
-    classes = _attribute(node, "class").split()
-    return node.tag == "figure" or "thumb" in classes or "gallerybox" in classes
-
-
-def _source(attributes: dict[str, str | None]) -> str:
-    source = attributes.get("src") or ""
-    return (attributes.get("data-src") or "") if not source or source.startswith("data:") else source
-
-
-def _image_path(source: str, page: str) -> str:
-    """Returns the path of an image in the page's file, "" for SVG drawings and images outside of the file."""
-    if not source or source.lower().endswith(".svg"):
-        return ""
-    if re.match(r"[a-z][a-z0-9+.-]*:|//", source, re.IGNORECASE):
-        return ""
-    relative = unquote(re.split(r"[?#]", source)[0])
-    return posixpath.normpath(posixpath.join("/", posixpath.dirname(page), relative)).lstrip("/")
-
-
-def _sides(attributes: dict[str, str | None]) -> Iterator[float]:
-    for name in ("width", "height"):
-        if number := re.match(r"\d+(?![\d%])", attributes.get(name) or attributes.get(f"data-{name}") or ""):
-            yield float(number[0])
 
 
 def _words(text: str) -> str:
     return " ".join(text.split())
+
+
+def _is_frame(node: Any) -> bool:
+    classes = attribute(node, "class").split()
+    return node.tag == "figure" or "thumb" in classes or "gallerybox" in classes

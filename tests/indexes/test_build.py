@@ -448,6 +448,22 @@ def test_killed_while_reading_articles(tmp_path: Path) -> None:
         build(folder, None, tmp_path / "whole")
 
 
+def test_skipped_entries_survive_a_kill(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    articles = json.loads(kb.read_text())
+    articles["broken"] = {"title": 3}
+    kb.write_text(json.dumps(articles))
+    fusion = FusedFusion()
+    fusion.fuse = Fuse(2)
+    with pytest.raises(RuntimeError, match=KILLED):
+        build(kb, images, tmp_path / "resumed", fusion=fusion, max_bad=0.2)
+    build(kb, images, tmp_path / "resumed", max_bad=0.2)
+    build(kb, images, tmp_path / "whole", max_bad=0.2)
+    assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
+    skipped = json.loads((tmp_path / "resumed" / "report.json").read_text())["skipped"]
+    assert (skipped["count"], skipped["of"], skipped["entries"][0]["place"]) == (1, 8, "entry 8 ('broken')")
+
+
 def test_values_that_are_not_finite_stop_the_build(tmp_path: Path) -> None:
     class Broken(FakeEncoder):
         def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:

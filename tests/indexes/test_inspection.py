@@ -68,5 +68,5 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert (report["entities"], report["images_found"], len(report["examples"])) == (13, 2, 2)
     assert main(["kb", "inspect", str(tmp_path / "absent")]) == 2
     assert "FILE: " in capsys.readouterr().err
-    assert main(["kb", "inspect", str(kb), "--map", "titel=x"]) == 2
-    assert "unknown field 'titel'" in capsys.readouterr().err
+    assert main(["kb", "inspect", str(kb), "--map", "heading=x"]) == 2
+    assert "unknown field 'heading'" in capsys.readouterr().err

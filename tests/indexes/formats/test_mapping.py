@@ -89,7 +89,7 @@ def test_json_arrays_and_json_lines_under_the_name_json(tmp_path: Path) -> None:
     [
         ("title", "expected FIELD=NAME, such as title=display_name, got 'title'"),
         ("title=", "expected FIELD=NAME"),
-        ("titel=name", "unknown field 'titel'; fields are id, title, url, image, text"),
+        ("heading=name", "unknown field 'heading'; fields are id, title, url, image, text"),
     ],
 )
 def test_bad_maps(pair: str, message: str) -> None:
