@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from indexes.formats.fields import Names, optional
@@ -75,7 +76,7 @@ def read_page(
         names: Names of `<meta>` tags to take title, image or URL from.
 
     Raises:
-        ValueError: selectolax is not installed.
+        ValueError: selectolax is not installed, or the page is nested too deeply.
     """
     source = decode(html)
     if not source.lstrip().startswith("<"):  # scripts are often served as text/html
@@ -105,7 +106,10 @@ def read_page(
     remove(boxes)
     for node in root.css("br"):
         node.replace_with("\n")
-    walk.through(root)
+    try:
+        walk.through(root)
+    except RecursionError as error:
+        raise ValueError("its elements are nested too deeply") from error
     walk.end_paragraph()
     sections = walk.articles()
     if rows:
@@ -125,7 +129,9 @@ def furniture_of(pages: list[tuple[bytes, str]]) -> Furniture:
     lines: Counter[str] = Counter()
     images: Counter[str] = Counter()
     for html, path in pages:
-        page = read_page(html, path, "", lambda name: (LARGE, LARGE))
+        page = None
+        with suppress(ValueError):  # reported when it is read
+            page = read_page(html, path, "", lambda name: (LARGE, LARGE))
         if page is not None:
             lines.update({page.title, *(line for _, text in page.sections for line in text.split("\n"))})
             images.update({image.url for image in page.images})

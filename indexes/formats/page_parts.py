@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from typing import Any
 
@@ -42,10 +41,9 @@ def decode(html: bytes) -> str:
         if name in ("iso-8859-1", "latin1", "us-ascii", "ascii"):  # HTML's standard says so
             name = "windows-1252"
         try:
-            codecs.lookup(name)
-        except LookupError:
-            name = "windows-1252"
-        return html.decode(name, errors="replace")
+            return html.decode(name, errors="replace")
+        except (LookupError, UnicodeError):  # no such character set, or a codec of another kind
+            return html.decode("windows-1252", errors="replace")
 
 
 def content(tree: Any) -> Any:

@@ -38,6 +38,9 @@ def read_website(path: Path, names: Names) -> Iterator[Entry]:
         except OSError as error:
             yield str(file), ValueError(f"{file}: cannot be read: {error.strerror}")
             continue
+        except ValueError as error:
+            yield str(file), error
+            continue
         if entity is not None:
             yield str(file), entity
 

@@ -51,7 +51,11 @@ def read_zim(path: Path, names: Names) -> Iterator[Entry]:
             yield where, ValueError(f"{where}: damaged ({error}); fetch the file again")
             continue
         if html is not None:
-            found = _entity(html, entry, measure, furniture, names)
+            try:
+                found = _entity(html, entry, measure, furniture, names)
+            except ValueError as error:
+                yield where, error
+                continue
             if found is not None:
                 yield where, found
 

@@ -209,6 +209,16 @@ def test_pages_that_share_a_canonical_link_are_articles_of_their_own(tmp_path: P
     assert found == {wiki: wiki, "Copy": wiki} and skipped.count == 0
 
 
+def test_a_page_nested_too_deeply_is_skipped(tmp_path: Path) -> None:
+    deep = "<div>" * 5000 + "text" + "</div>" * 5000
+    pages: dict[str, tuple[str, str | bytes]] = {"index": ("", ""), "a": ("A", "<p>A</p>"), "deep": ("D", deep)}
+    pages |= {f"b{number}": ("", f"<p>{number}</p>") for number in range(6)}
+    skipped = SkippedEntries(0.2)
+    found = read_knowledge_base(write_zim(tmp_path / "deep.zim", pages), skipped=skipped)
+    assert len(list(found)) == 7
+    assert skipped.listed == [{"place": "entry 'deep'", "reason": "its elements are nested too deeply"}]
+
+
 def test_other_character_sets(tmp_path: Path) -> None:
     declared = '<meta charset="iso-8859-2"><p>Łódź</p>'.encode("iso-8859-2")
     latin = '<meta http-equiv="Content-Type" content="text/html; charset=iso-8859-1"><p>“Café”</p>'.encode("cp1252")
@@ -218,9 +228,10 @@ def test_other_character_sets(tmp_path: Path) -> None:
         "b": ("B", latin),
         "c": ("C", "<p>Über</p>".encode("latin-1")),
         "d": ("D", b'<meta charset="nonsense"><p>\xe9t\xe9</p>'),
+        "e": ("E", b'<meta charset="base64"><p>\xe9t\xe9</p>'),
     }
     found = read_knowledge_base(write_zim(tmp_path / "latin.zim", pages))
-    assert [entity.sections[0].text for entity in found] == ["Łódź", "“Café”", "Über", "été"]
+    assert [entity.sections[0].text for entity in found] == ["Łódź", "“Café”", "Über", "été", "été"]
 
 
 @pytest.mark.parametrize(
