@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from evaluation.datasets import Question
 from evaluation.judge import Scores, judge
@@ -40,6 +41,7 @@ def make_record(
         timings_ms: Milliseconds of its batch.
         scores: The answer's scores if a model judged it (`judge.judge_all`); otherwise `judge.judge` does.
     """
+    question = _as_spelled(question, index)
     candidates = [] if result is None else result.candidates
     evidence = best_evidence(index, candidates)
     answer = None if generation is None else generation.answer
@@ -76,6 +78,12 @@ def make_record(
         answer_correct=next(iter(scores.values())) >= RIGHT if scores else None,
         timings_ms=timings_ms,
     )
+
+
+def _as_spelled(question: Question, index: EntityIndex) -> Question:
+    """Returns a question with the ids of its entities as the index spells them: `'` for `%27`."""
+    rows = [(id, index.row_of(id)) for id in question.entity_ids]
+    return replace(question, entity_ids=tuple(id if row is None else index.entity(row).id for id, row in rows))
 
 
 def _candidate(index: EntityIndex, candidate: Candidate) -> CandidateRecord:

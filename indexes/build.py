@@ -20,6 +20,8 @@ from indexes.formats import (
     name_of,
     read_knowledge_base,
 )
+from indexes.formats.fields import Names
+from indexes.formats.skipped import MAX_BAD, SkippedEntries
 from indexes.keys import IMAGE_WEIGHT, Keys, write_keys
 from indexes.lines import Articles, Lines, offsets_path, save_offsets
 from indexes.live.layout import current_files, is_live
@@ -38,7 +40,7 @@ from indexes.manifest import (
 )
 from indexes.recall import held_out_queries
 from indexes.reindex import change_search
-from indexes.report import log_problems, write_report
+from indexes.report import log_problems, read_skipped, write_report, write_skipped
 from indexes.search_kinds import SearchChoice, choose_kind, write_search
 from indexes.sources import ImageSource, find_main, open_images
 from indexes.stages import (
@@ -69,6 +71,8 @@ def build_index(
     fusion: FusionEncoder | None,
     kb_format: str | None = None,
     drop_sections: Sequence[str] | None = None,
+    names: Names | None = None,
+    max_bad: float = MAX_BAD,
     batch_size: int = 32,
     candidates: Candidates = "summary",
     tokens: str = "float16",
@@ -95,6 +99,8 @@ def build_index(
         fusion: Step 2's model; `None` leaves the token store empty, to measure step 1 alone.
         kb_format: See `read_knowledge_base`.
         drop_sections: Titles of sections to leave out, see `dropped_titles`.
+        names: The names that the fields of an entity have in the knowledge base, where they are not the usual ones.
+        max_bad: Share of bad entries, in 0..1, above which the build fails. They are skipped; `report.json` lists them.
         batch_size: Entities per batch; a kill loses at most one batch, and of summaries only those in the making.
         candidates: What step 1 searches. With `image`, an entity without a readable main image is never found.
         tokens: How step 2's tokens are stored, the name of a `TokenCodec`.
@@ -123,7 +129,7 @@ def build_index(
         raise ValueError(f"knowledge base format {kb_format!r} is unknown: use one of {', '.join(FORMATS)}")
     source = open_images(images, kb, kb_format)
     inputs = Inputs(
-        knowledge_base=hash_knowledge_base(kb, kb_format),
+        knowledge_base=hash_knowledge_base(kb, kb_format, names),
         kb_format=kb_format,
         drop_sections=dropped_titles(kb_format, drop_sections),
         pictures=UNKNOWN,
@@ -152,7 +158,9 @@ def build_index(
     with locked(out, "builds it"):
         parts = claim(out, inputs, overwrite)
         if not (parts / MANIFEST).exists():  # else it was killed while it was published
-            articles = _read_articles(read_knowledge_base(kb, kb_format, drop_sections), kb, parts, search)
+            skipped = SkippedEntries(max_bad)
+            entities = read_knowledge_base(kb, kb_format, drop_sections, names=names, skipped=skipped)
+            articles = _read_articles(_with_report(entities, skipped, parts), kb, parts, search)
             kind = choose_kind(search, len(articles))
             inputs = _with_images(inputs, articles, source).model_copy(update={"search": kind})
             claim(out, inputs, overwrite, keep=ARTICLE_FILES)
@@ -168,7 +176,7 @@ def build_index(
             )
             measured = _write_search(parts, keys, kind, candidates, image_weight, encoder, progress)
             offsets = store_tokens(articles, main_images, source, fusion, codec, parts, batch_size, progress)
-            write_report(parts / "report.json", articles, main_images)
+            write_report(parts / "report.json", articles, main_images, read_skipped(parts))
             manifest = Manifest(
                 name=name or name_of(kb),
                 created_with=_created_with(),
@@ -265,6 +273,12 @@ def _read_articles(entities: Iterator[Entity], kb: Path, parts: Path, search: Se
         shutil.rmtree(parts)
         raise
     return articles
+
+
+def _with_report(entities: Iterator[Entity], skipped: SkippedEntries, parts: Path) -> Iterator[Entity]:
+    """Yields entities and then writes which entries were skipped, before the articles count as complete."""
+    yield from entities
+    write_skipped(parts, skipped)
 
 
 def _count(articles: Articles, main_images: MainImages, rows: IntArray, offsets: IntArray) -> Counts:

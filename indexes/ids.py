@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
@@ -14,6 +15,26 @@ from indexes.growing import save_array
 def hash_id(entity_id: str) -> int:
     """Returns a signed 64-bit hash of an entity's id."""
     return int.from_bytes(hashlib.blake2b(entity_id.encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def canonical_url(url: str) -> str:
+    """Returns the one spelling of an article's URL: `https`, percent-decoded, with underscores.
+
+    >>> canonical_url("http://en.m.wikipedia.org/wiki/Say%27s%20phoebe?oldid=1#Song")
+    "https://en.wikipedia.org/wiki/Say's_phoebe"
+
+    A URL outside of a wiki keeps its query.
+    """
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError:  # brackets that are no IPv6 address
+        return url
+    if not parts.netloc:
+        return url
+    wiki = "/wiki/" in parts.path
+    host = parts.netloc.lower().replace(".m.", ".", 1) if wiki else parts.netloc.lower()
+    path = unquote(parts.path).replace(" ", "_")
+    return f"https://{host}{path}" + (f"?{parts.query}" if parts.query and not wiki else "")
 
 
 def save_ids(path: Path, hashes: Iterable[int]) -> None:

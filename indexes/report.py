@@ -1,4 +1,4 @@
-"""What a build says about the images that it could not use: `report.json`, and a few words of it for the screen."""
+"""What a build says about entries and images that it could not use: `report.json`, and a few words for the screen."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from indexes.formats.skipped import SkippedEntries
 from indexes.stages import MainImages
 from retriever.files import write_whole
 from retriever.types import Entity
 
 logger = logging.getLogger(__name__)
 
+Report = dict[str, Any]
+"""`skipped`: entries of the knowledge base, counted and listed; `missing` and `unreadable`: lists of images."""
+
 _REASONS = 3
+_SKIPPED = "skipped.json"
 
 
-def write_report(path: Path, articles: Sequence[Entity], main_images: MainImages) -> None:
-    """Writes `report.json`: each main image that is missing or unreadable, with the reason."""
-    report: dict[str, list[dict[str, object]]] = {"missing": [], "unreadable": []}
+def write_report(path: Path, articles: Sequence[Entity], main_images: MainImages, skipped: dict[str, Any]) -> None:
+    """Writes `report.json`: entries that were skipped, and main images that are missing or unreadable, with reasons."""
+    report: Report = {"skipped": skipped, "missing": [], "unreadable": []}
     for row, image in enumerate(main_images):
         if image.problem is not None:
             entity = articles[row]
@@ -29,10 +34,28 @@ def write_report(path: Path, articles: Sequence[Entity], main_images: MainImages
     write_whole(path, (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode())
 
 
-def read_report(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Returns the report of an index: its `missing` and its `unreadable` images."""
-    report: dict[str, list[dict[str, Any]]] = json.loads((folder / "report.json").read_bytes())
+def write_skipped(parts: Path, skipped: SkippedEntries) -> None:
+    """Writes which entries were skipped, for `write_report`; a build that is killed may come there in another run."""
+    found = {"count": skipped.count, "of": skipped.total, "entries": skipped.listed}
+    write_whole(parts / _SKIPPED, json.dumps(found, ensure_ascii=False).encode())
+
+
+def read_skipped(parts: Path) -> dict[str, Any]:
+    """Returns what `write_skipped` wrote."""
+    found: dict[str, Any] = json.loads((parts / _SKIPPED).read_bytes())
+    return found
+
+
+def read_report(folder: Path) -> Report:
+    """Returns the report of an index."""
+    report: Report = json.loads((folder / "report.json").read_bytes())
     return report
+
+
+def counts_of(report: Report) -> dict[str, int]:
+    """Returns how many entries were skipped and how many images are missing or unreadable, by their names in JSON."""
+    skipped = report.get("skipped", {"count": 0})["count"]
+    return {"entries_skipped": skipped, **{f"images_{name}": len(report[name]) for name in ("missing", "unreadable")}}
 
 
 def log_problems(main_images: MainImages) -> None:
@@ -44,13 +67,20 @@ def log_problems(main_images: MainImages) -> None:
         logger.warning("%d images missing, %d unreadable%s", problems["missing"], problems["unreadable"], example)
 
 
-def problem_lines(report: dict[str, list[dict[str, Any]]]) -> list[str]:
-    """Returns a line for the missing and one for the unreadable images of a report, if any, with their main reasons."""
+def problem_lines(report: Report) -> list[str]:
+    """Returns a line for the entries that were skipped, the missing and the unreadable images of a report, if any."""
     lines = []
-    for problem, entries in report.items():
-        reasons = Counter(entry.get("reason", "no reason recorded") for entry in entries)
-        named = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(_REASONS))
+    skipped = report.get("skipped", {"count": 0})
+    if skipped["count"]:
+        first = skipped["entries"][0]
+        share = 100 * skipped["count"] / skipped["of"]
+        reasons = f"the first: {first['place']}: {first['reason']}"
+        lines.append(f"{skipped['count']} of {skipped['of']} entries skipped ({share:.2g} %), {reasons}")
+    for problem in ("missing", "unreadable"):
+        entries = report[problem]
+        counted = Counter(entry.get("reason", "no reason recorded") for entry in entries)
+        named = "; ".join(f"{count} x {reason}" for reason, count in counted.most_common(_REASONS))
         if entries:
-            more = "; …" if len(reasons) > _REASONS else ""
+            more = "; …" if len(counted) > _REASONS else ""
             lines.append(f"{len(entries)} images {problem}, the first of {entries[0]['id']}: {named}{more}")
     return lines

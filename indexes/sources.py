@@ -10,7 +10,7 @@ from typing import Protocol
 from PIL import Image
 
 from indexes.formats import OWN_IMAGES
-from indexes.formats.zim import open_zim
+from indexes.formats.zim import is_zim, open_zim
 from indexes.images import find_image
 from retriever.images import ImageError, load_image
 from retriever.types import Entity
@@ -117,9 +117,14 @@ def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | 
         images = kb
     if images.is_dir():
         return FolderImages(images)
-    if images.is_file() and images.suffix.lower() == ".zim":
+    if is_zim(images):
         return ZimImages(images)
     raise ValueError(f"images: {images} is neither a folder nor a ZIM file")
+
+
+def images_beside(kb: Path, kb_format: str) -> Path | None:
+    """Returns the folder that a knowledge base is in, where its images may be; `None` if it holds them itself."""
+    return None if kb_format in OWN_IMAGES else kb.resolve().parent
 
 
 def find_main(source: ImageSource, entity: Entity) -> str | None:

@@ -31,8 +31,8 @@ from retriever.texts import blip_caption, section_passage
 from retriever.token_codec import TokenCodec
 from retriever.types import Entity, IntArray
 
-ARTICLE_FILES = ("entities.jsonl", "entities.offsets.npy", "entity_ids.npy")
-"""What `write_articles` writes."""
+ARTICLE_FILES = ("entities.jsonl", "entities.offsets.npy", "entity_ids.npy", "skipped.json")
+"""What reading the knowledge base writes."""
 
 
 class MainImage(NamedTuple):

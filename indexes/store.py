@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from indexes.ids import hash_id
+from indexes.ids import canonical_url, hash_id
 from indexes.keys import IMAGE_WEIGHT, as_query
 from indexes.lines import Articles, Lines
 from indexes.live.layout import settled_files
@@ -212,7 +212,16 @@ class Index:
         return str(self._summaries.read(row)["summary"])
 
     def row_of(self, entity_id: str) -> int | None:
-        """Returns the row of an entity, or `None` if the index does not hold it."""
+        """Returns the row of an entity, or `None` if the index does not hold it.
+
+        Of a URL, the canonical spelling is looked up too: `%27` finds `'`.
+        """
+        row = self._row_of(entity_id)
+        if row is None and "://" in entity_id and (canonical := canonical_url(entity_id)) != entity_id:
+            row = self._row_of(canonical)
+        return row
+
+    def _row_of(self, entity_id: str) -> int | None:
         hashes, rows = self._ids
         key = np.int64(hash_id(entity_id))
         equal = slice(np.searchsorted(hashes, key), np.searchsorted(hashes, key, side="right"))

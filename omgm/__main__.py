@@ -16,6 +16,7 @@ COMMANDS = (
     "download",
     "push",
     "images",
+    "kb",
     "build-index",
     "index",
     "train-encoder",

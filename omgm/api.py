@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from indexes.formats.skipped import MAX_BAD
 from indexes.store import Index
 from indexes.summarizers import Summarizer
 from llm.background import BackgroundLoop
@@ -90,6 +91,8 @@ class OMGM:
         *,
         images: str | Path | None = None,
         kb_format: str | None = None,
+        names: Mapping[str, str] | None = None,
+        max_bad: float = MAX_BAD,
         name: str | None = None,
         overwrite: bool = False,
         progress: bool = True,
@@ -110,6 +113,8 @@ class OMGM:
             profile: As in `open`.
             images: The folder with the knowledge base's images; Markdown and ZIM have their own.
             kb_format: The knowledge base's format, guessed by default.
+            names: What fields of an entity are called there, such as `{"title": "display_name"}`.
+            max_bad: Share of bad entries, in 0..1, above which the build fails; they are skipped.
             name: The index's name; by default the knowledge base's file name.
             overwrite: Whether to replace an index of something else.
             progress: Whether to show progress bars.
@@ -131,6 +136,8 @@ class OMGM:
             Path(out),
             images=None if images is None else Path(images),
             kb_format=kb_format,
+            names=names,
+            max_bad=max_bad,
             name=name,
             overwrite=overwrite,
             progress=progress,

@@ -19,6 +19,8 @@ from generators.reader.reader import ExtractiveReader
 from indexes.build import build_index
 from indexes.estimate import SAMPLE, Estimate, estimate_build
 from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
+from indexes.formats.fields import Names
+from indexes.formats.skipped import MAX_BAD, SkippedEntries
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
 from indexes.live.layout import is_live
@@ -137,6 +139,8 @@ def build(
     *,
     images: Path | None = None,
     kb_format: str | None = None,
+    names: Names | None = None,
+    max_bad: float = MAX_BAD,
     name: str | None = None,
     overwrite: bool = False,
     progress: bool = True,
@@ -159,6 +163,8 @@ def build(
         fusion=fusion or build_fusion(profile),
         kb_format=kb_format,
         drop_sections=profile.index.drop_sections,
+        names=names,
+        max_bad=max_bad,
         candidates=profile.search.candidates,
         tokens=profile.fusion.tokens,
         search=profile.search.kind,
@@ -169,8 +175,16 @@ def build(
     )
 
 
-def estimate(profile: Profile, kb: Path, *, images: Path | None = None, kb_format: str | None = None) -> Estimate:
-    """Measures on a sample what building the index of a knowledge base would take.
+def estimate(
+    profile: Profile,
+    kb: Path,
+    *,
+    images: Path | None = None,
+    kb_format: str | None = None,
+    names: Names | None = None,
+    max_bad: float = MAX_BAD,
+) -> Estimate:
+    """Measures on a sample what building the index of a knowledge base would take; see `build` for the arguments.
 
     Raises:
         ValueError: Bad input; see `indexes.estimate.estimate_build`.
@@ -178,7 +192,7 @@ def estimate(profile: Profile, kb: Path, *, images: Path | None = None, kb_forma
     kb_format = _format_with_images(kb, images, kb_format)
     chat = profile.summarizer.kind == "openai"
     return estimate_build(
-        read_knowledge_base(kb, kb_format, profile.index.drop_sections),
+        read_knowledge_base(kb, kb_format, profile.index.drop_sections, names=names, skipped=SkippedEntries(max_bad)),
         open_images(images, kb, kb_format),
         summarizer=build_summarizer(profile),
         encoder=build_encoder(profile),

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from indexes.formats.evqa import read_evqa
+from indexes.formats.fields import Names
 from indexes.formats.jsonl import read_jsonl
 from indexes.formats.markdown import article_files, read_markdown
 from indexes.formats.parquet import read_parquet
-from indexes.formats.streams import inner_name, opened
+from indexes.formats.skipped import Entry, SeenHashes, SkippedEntries
+from indexes.formats.streams import inner_name, opened, starts_with
+from indexes.formats.table import read_table
+from indexes.formats.website import page_files, read_website
 from indexes.formats.wiki6m import read_wiki6m
-from indexes.formats.zim import read_zim
+from indexes.formats.zim import is_zim, read_zim, zim_parts
 from indexes.ids import hash_id
 from indexes.sections import DROPPED, DROPPED_BY_REFERENCE, title_rule, without_lists
 from retriever.files import as_line, sha256_of
 from retriever.types import Entity
 
-Reader = Callable[[Path], Iterator[tuple[str, Entity]]]
-"""Yields each entity with its place in the file, for error messages."""
+Reader = Callable[[Path, Names], Iterator[Entry]]
+"""Yields each entity with its place in the file; in the place of one that cannot be used, the reason."""
 
 FORMATS: dict[str, Reader] = {
     "evqa": read_evqa,
@@ -31,47 +32,64 @@ FORMATS: dict[str, Reader] = {
     "wiki6m": read_wiki6m,
     "jsonl": read_jsonl,
     "parquet": read_parquet,
+    "csv": read_table,
     "markdown": read_markdown,
     "zim": read_zim,
+    "website": read_website,
 }
-OWN_IMAGES = frozenset({"markdown", "zim"})
+OWN_IMAGES = frozenset({"markdown", "zim", "website"})
 """Formats that hold their images themselves."""
 
-_EXTENSIONS = {".json": "evqa", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".zim": "zim"}
+_EXTENSIONS = {".json": "evqa", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".zim": "zim"} | {
+    ".csv": "csv",
+    ".tsv": "csv",
+}
 _PACKED = (".gz", ".zip")
 
 
 def read_knowledge_base(
-    path: Path, format: str | None = None, drop_sections: Sequence[str] | None = None
+    path: Path,
+    format: str | None = None,
+    drop_sections: Sequence[str] | None = None,
+    *,
+    names: Names | None = None,
+    skipped: SkippedEntries | None = None,
 ) -> Iterator[Entity]:
     """Yields the entities of a knowledge base in the file's order, holding only a few of them in memory.
 
-    A duplicate id is found at the end: eight bytes per entity are kept to notice it.
+    Entries that cannot be used are skipped, among them any whose id an earlier one has.
 
     Args:
         path: The file, or the folder.
         format: A key of `FORMATS`; guessed when `None`.
         drop_sections: Titles of sections to drop, see `dropped_titles`.
+        names: The names that the fields of an entity have there, where they are not the usual ones.
+        skipped: Counts the entries that are skipped, and says how many may be; by default 1 %.
 
     Raises:
-        ValueError: The format is unknown, or an entry does not fit it. The message names file, entry and field.
+        ValueError: The format is unknown, the file is damaged, or too many entries cannot be used. The message names
+            file, entry and field.
         OSError: The file cannot be read.
     """
     format = format or guess_format(path)
     reader = FORMATS.get(format)
     if reader is None:
         raise ValueError(f"knowledge base format {format!r} is unknown: use one of {', '.join(FORMATS)}")
+    skipped = SkippedEntries() if skipped is None else skipped
     dropped = title_rule(dropped_titles(format, drop_sections))
-    hashes = array("q")
-    for where, entity in reader(path):
-        if not entity.id:
-            raise ValueError(f"{where}: field 'id' is empty")
-        hashes.append(hash_id(entity.id))
-        yield without_lists(entity, dropped)
-    ordered = np.sort(np.array(hashes, dtype=np.int64))
-    twice = ordered[1:][ordered[1:] == ordered[:-1]]
-    if twice.size:
-        _name_duplicates(reader, path, frozenset(twice.tolist()))
+    seen = SeenHashes()
+    for where, entry in reader(path, names or {}):
+        skipped.total += 1
+        if isinstance(entry, ValueError):
+            skipped.add(path, where, entry)
+        elif not entry.id:
+            skipped.add(path, where, ValueError(f"{where}: field 'id' is empty"))
+        elif not seen.add(hash_id(entry.id)):
+            reason = f"field 'id': {entry.id!r} occurs a second time; every entity needs its own"
+            skipped.add(path, where, ValueError(f"{where}: {reason}"))
+        else:
+            yield without_lists(entry, dropped)
+    skipped.close(path)
 
 
 def dropped_titles(format: str, given: Sequence[str] | None = None) -> tuple[str, ...]:
@@ -86,21 +104,29 @@ def dropped_titles(format: str, given: Sequence[str] | None = None) -> tuple[str
 
 
 def guess_format(path: Path) -> str:
-    """Returns the format of a knowledge base: a folder is Markdown; of a file, the extension tells.
+    """Returns the format of a knowledge base: a folder is Markdown or a website; of a file, extension or content tells.
 
-    JSON lines whose first line has a `wikidata_id` are Wiki6M's. In `.gz` and `.zip` files the file inside counts.
+    JSON that is a list, or has one object per line, is read as JSON lines, and JSON lines whose first line has a
+    `wikidata_id` are Wiki6M's. In `.gz` and `.zip` files the file inside counts.
 
     Raises:
-        ValueError: The extension is unknown, or a ZIP archive holds several files.
+        ValueError: Neither extension nor content is known, or a ZIP archive holds several files.
     """
     if path.is_dir():
-        return "markdown"
+        return "markdown" if article_files(path) or not page_files(path) else "website"
     name = Path(inner_name(path)) if path.suffix == ".zip" else path.with_suffix("") if path.suffix == ".gz" else path
     found = _EXTENSIONS.get(name.suffix.lower())
     if found is None:
+        if is_zim(path):
+            return "zim"
         known = ", ".join(f"{extension} ({name})" for extension, name in _EXTENSIONS.items())
         raise ValueError(f"{path}: unknown extension; known are {known}; name the format with --kb-format")
-    return "wiki6m" if found == "jsonl" and _is_wiki6m(path) else found
+    if found not in ("evqa", "jsonl") or not path.is_file():
+        return found
+    row = _first_row(path)
+    if found == "evqa":
+        return "jsonl" if row is not None or starts_with(path, "[") else "evqa"
+    return "wiki6m" if row is not None and "wikidata_id" in row else "jsonl"
 
 
 def name_of(path: Path) -> str:
@@ -108,34 +134,39 @@ def name_of(path: Path) -> str:
     return Path(path.stem).stem if path.suffix in _PACKED else path.stem
 
 
-def hash_knowledge_base(path: Path, format: str) -> str:
-    """Returns the SHA-256 of a knowledge base's file, or for a folder of its articles' names and hashes."""
-    if format != "markdown":
+def hash_knowledge_base(path: Path, format: str, names: Names | None = None) -> str:
+    """Returns the SHA-256 of a knowledge base's file, or for a folder of its articles' names and hashes.
+
+    The names of fields that are given count too, because they change what is read.
+    """
+    if format == "markdown":
+        files = article_files(path)
+    elif format == "website":
+        files = page_files(path)
+    elif format == "zim":
+        files = zim_parts(path)
+    else:
+        files = [path]
+    if files == [path] and not names:
         return sha256_of(path)
     digest = hashlib.sha256()
-    for file in article_files(path):
-        digest.update(as_line([file.relative_to(path).as_posix(), sha256_of(file)]))
+    for file in files:
+        digest.update(as_line([file.relative_to(path if path.is_dir() else path.parent).as_posix(), sha256_of(file)]))
+    if names:
+        digest.update(as_line(dict(sorted(names.items()))))
     return digest.hexdigest()
 
 
-def _is_wiki6m(path: Path) -> bool:
-    if not path.is_file():
-        return False
+def _first_row(path: Path) -> dict[str, object] | None:
+    """Returns the object that the first line of a file is; `None` if it is none, or may be E-VQA's whole file."""
     with opened(path) as file:
         try:
-            row = json.loads(file.readline().decode("utf-8-sig"))
+            row = json.loads(file.readline(_LONGEST_ROW).decode("utf-8-sig"))
         except ValueError:  # the reader will say what is wrong with the file
-            return False
-    return isinstance(row, dict) and "wikidata_id" in row
+            return None
+    entries = isinstance(row, dict) and all(isinstance(value, dict) for value in row.values())
+    return row if isinstance(row, dict) and not entries else None
 
 
-def _name_duplicates(reader: Reader, path: Path, suspects: frozenset[int]) -> None:
-    first: dict[str, str] = {}
-    for where, entity in reader(path):  # read a second time, now that there is something to name
-        if hash_id(entity.id) in suspects:
-            if entity.id in first:
-                raise ValueError(
-                    f"{where}: field 'id': {entity.id!r} occurs a second time, after {first[entity.id]}; "
-                    "every entity needs its own"
-                )
-            first[entity.id] = where
+_LONGEST_ROW = 1 << 24
+"""Bytes of a first line that are read to guess the format: E-VQA's file is a single line of gigabytes."""

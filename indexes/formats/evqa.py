@@ -3,37 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from indexes.formats.fields import check_position, check_text, items, text, texts
+from indexes.formats.fields import Names, check_position, check_text, images_in, items, text, texts
+from indexes.formats.skipped import Entry, attempt
 from indexes.formats.streams import read_members
 from indexes.sections import split_article
 from retriever.types import ArticleImage, Entity
 
 
-def read_evqa(path: Path) -> Iterator[tuple[str, Entity]]:
+def read_evqa(path: Path, names: Names) -> Iterator[Entry]:
     """Yields the articles of a `.json`, `.json.gz` or `.zip` file with their places.
 
     Raises:
-        ValueError: The file is damaged, or an entry does not fit; the message names it.
+        ValueError: The file is damaged as a whole.
     """
     for number, url, entry in read_members(path):
         where = f"{path}: entry {number} ({url!r})"
-        check_text(url, where, "id")
-        titles = texts(entry, "section_titles", where)
-        contents = texts(entry, "section_texts", where)
-        if len(titles) != len(contents):
-            raise ValueError(f"{where}: {len(titles)} 'section_titles' but {len(contents)} 'section_texts'")
-        images = _images(entry, len(titles), where)
-        entity = Entity(
-            id=url,
-            title=text(entry, "title", where),
-            sections=split_article(zip(titles, contents, strict=True)),
-            image=images[0].url if images else None,
-            url=text(entry, "url", where, required=False) or url,
-            images=images,
-        )
-        yield where, entity
+        yield attempt(where, partial(_entity, url, entry, where, names))
+
+
+def _entity(key: str, entry: Any, where: str, names: Names) -> Entity:
+    check_text(key, where, "id")
+    titles = texts(entry, "section_titles", where)
+    contents = texts(entry, "section_texts", where)
+    if len(titles) != len(contents):
+        raise ValueError(f"{where}: {len(titles)} 'section_titles' but {len(contents)} 'section_texts'")
+    images = _images(entry, len(titles), where)
+    main = images_in(entry.get(names["image"]), where, names["image"])[:1] if "image" in names else []
+    return Entity(
+        id=text(entry, names["id"], where) if "id" in names else key,
+        title=text(entry, names.get("title", "title"), where),
+        sections=split_article(zip(titles, contents, strict=True)),
+        image=main[0] if main else images[0].url if images else None,
+        url=text(entry, names.get("url", "url"), where, required=False) or key,
+        images=images,
+    )
 
 
 def _images(entry: object, sections: int, where: str) -> tuple[ArticleImage, ...]:

@@ -3,7 +3,82 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+GUESSES: dict[str, tuple[str, ...]] = {
+    "id": ("id",),
+    "title": ("title", "name", "display_name", "label"),
+    "url": ("url",),
+    "image": ("image", "image_url", "logo", "cover", "thumbnail", "photo", "file_name", "filename"),
+    "text": ("text", "content", "body", "description"),
+}
+"""Names under which a field of an entity is looked up, in any case, unless `--map` names another."""
+
+Names = Mapping[str, str]
+"""The name that each field of an entity has in a knowledge base, as far as they are given; dots lead into objects."""
+
+
+def parse_names(pairs: Iterable[str]) -> dict[str, str]:
+    """Parses `field=name` pairs.
+
+    Raises:
+        ValueError: A pair has another form, or no entity has such a field.
+    """
+    names = {}
+    for pair in pairs:
+        field, equals, name = pair.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"--map: expected FIELD=NAME, such as title=display_name, got {pair!r}")
+        if field.strip() not in GUESSES:
+            raise ValueError(f"--map: unknown field {field.strip()!r}; fields are {', '.join(GUESSES)}")
+        names[field.strip()] = name.strip()
+    return names
+
+
+def field_of(row: Mapping[str, Any], field: str, names: Names) -> tuple[str, Any]:
+    """Returns the name that a field has in a row, and its value; `None` if the row has no such field.
+
+    It has the name given in `names`, or else the first of the usual ones (`GUESSES`) that has a value.
+    """
+    if field in names:
+        value: Any = row
+        for part in names[field].split(".") if names[field] not in row else [names[field]]:
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return names[field], value
+    folded = {key.lower(): key for key in row}
+    for guess in GUESSES[field]:
+        name = guess if guess in row else folded.get(guess, guess)
+        if row.get(name) not in (None, "", []):
+            return name, row[name]
+    return field, None
+
+
+def string_of(value: object, where: str, field: str) -> str:
+    """Returns a text or a whole number as text, "" for null.
+
+    Raises:
+        ValueError: It is of another type.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return check_text(value, where, field)
+
+
+def images_in(value: object, where: str, field: str) -> list[str]:
+    """Returns the URLs or paths in the value of an image field: text, an object with `url` or `path`, or a list.
+
+    Raises:
+        ValueError: It is of another type.
+    """
+    if isinstance(value, list | tuple):
+        return [name for one in value for name in images_in(one, where, field)]
+    if isinstance(value, Mapping):
+        value = next((value[key] for key in ("url", "src", "path", "image") if isinstance(value.get(key), str)), None)
+    name = "" if value is None else check_text(value, where, field).strip()
+    return [name] if name else []
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,149 +1,248 @@
-"""An HTML page as an article: sections by their second-level headings, and images that are not icons."""
+"""An HTML page as an article: sections by its headings, the facts of its infoboxes, and images that are not icons."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
-from indexes.formats.fields import optional
+from indexes.formats.fields import Names, optional
+from indexes.formats.images import ICON, LARGE, SMALLEST, image_path, sides_of, source_of
+from indexes.formats.infobox import INFOBOX, facts
+from indexes.formats.page_parts import (
+    INLINE,
+    NO_CONTENT,
+    attribute,
+    canonical,
+    content,
+    decode,
+    drop_license,
+    drop_links,
+    is_inside,
+    meta,
+    remove,
+)
+from indexes.sections import DROPPED, title_rule
 from retriever.types import ArticleImage
 
-SMALLEST = 64
-"""Pixels per side below which an image counts as an icon."""
+FACTS = "Facts"
+"""Title of the section of an infobox's rows; it comes last, so that the others keep their numbers."""
 
-_NO_CONTENT = (
-    "script, style, noscript, template, nav, footer, form, math, sup.reference, .reference, .reflist, ol.references, "
-    ".mw-editsection, .noprint, .navbox, .metadata, .ambox, .hatnote, .shortdescription, .toc, #toc, .mw-jump-link, "
-    ".external-autonumber, .mwe-math-element, .sistersitebox, .catlinks, .printfooter"
-)
-_INLINE = frozenset(
-    {"-text", "a", "abbr", "b", "bdi", "big", "cite", "code", "del", "em", "font", "i", "ins", "kbd", "mark", "q", "s"}
-    | {"samp", "small", "span", "strong", "sub", "sup", "time", "u", "var"}
-)
-_PARAGRAPHS = frozenset({"p", "li", "dt", "dd", "blockquote", "pre", "h3", "h4", "h5", "h6"})
-_FRAMES = frozenset({"figure", "table"})
+_WIKI = "#mw-content-text, body.mediawiki, .mw-parser-output, meta[name=generator][content^=MediaWiki]"
+_PARAGRAPHS = frozenset({"p", "li", "dt", "dd", "blockquote", "pre"})
+_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+_CITATION = re.compile(r"\[(?:\d{1,3}|[a-z]|(?:note|nb|n|fn) ?\d+|citation needed|clarification needed)\]")
+_LISTS = title_rule(DROPPED)
+
+
+class Furniture(NamedTuple):
+    """What many pages of a file share: lines of navigation and footers, and images such as badges."""
+
+    lines: frozenset[str] = frozenset()
+    images: frozenset[str] = frozenset()
 
 
 class Page(NamedTuple):
-    """The content of a page: (title, text) of each section, and images by their paths."""
+    """The content of a page: (title, text) of each section, images by their paths, and which is the main one."""
 
     title: str
     canonical: str
     sections: list[tuple[str, str]]
     images: tuple[ArticleImage, ...]
+    main: str | None
 
 
-def read_page(html: bytes, path: str, title: str, where: str) -> Page | None:
-    """Returns the article in a page, or `None` if the page only redirects to another one.
+Measure = Callable[[str], tuple[int, int]]
+"""Returns width and height of an image that the file contains, (0, 0) if it does not."""
 
-    Tables, references and navigation are left out, and so are icons: images that the page shows with less than
+
+def read_page(
+    html: bytes, path: str, title: str, measure: Measure, furniture: Furniture | None = None, names: Names | None = None
+) -> Page | None:
+    """Returns the article in a page, or `None` if the page has no text or only redirects to another one.
+
+    Tables of data, references and navigation are left out, and so are icons: images that the page shows with less than
     `SMALLEST` pixels on a side.
 
     Args:
-        html: The page, in UTF-8.
+        html: The page.
         path: The path of the page in its file, which the paths of its images are relative to.
         title: Its title, "" if unknown.
-        where: The place to name in error messages.
+        measure: Tells how large an image is whose size the page does not say.
+        furniture: What to leave out because many pages have it.
+        names: Names of `<meta>` tags to take title, image or URL from.
 
     Raises:
-        ValueError: selectolax is not installed, or the page is not UTF-8.
+        ValueError: selectolax is not installed, or the page is nested too deeply.
     """
-    try:
-        source = html.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{where}: byte {error.start}: not UTF-8 ({error.reason})") from error
-    tree = optional("selectolax.lexbor", "zim").LexborHTMLParser(source)
-    if any(one.attributes.get("http-equiv", "").lower() == "refresh" for one in tree.css("meta[http-equiv]")):
+    source = decode(html)
+    if not source.lstrip().startswith("<"):  # scripts are often served as text/html
         return None
-    link, heading, head = tree.css_first('link[rel="canonical"]'), tree.css_first("h1"), tree.css_first("title")
-    names = (title, *(_words(node.text()) for node in (heading, head) if node is not None), path)
-    for node in tree.css(_NO_CONTENT):
-        node.decompose()
-    for node in tree.css("br"):
+    tree = optional("selectolax.lexbor", "zim").LexborHTMLParser(source)
+    if tree.body is None or any(attribute(one, "http-equiv").lower() == "refresh" for one in tree.css("meta")):
+        return None
+    furniture = furniture or Furniture()
+    given = {field: meta(tree, name) for field, name in (names or {}).items()}
+    url = given.get("url") or canonical(tree)
+    shared = meta(tree, "og:image")
+    wiki = tree.css_first(_WIKI) is not None
+    remove(tree.css(NO_CONTENT))
+    drop_license(tree)
+    root = content(tree)
+    titles = (_words(node.text()) for node in (*root.css("h1"), *tree.css("h1"), *tree.css("title")))
+    own_titles = (name for name in titles if name and name not in furniture.lines)  # not the name of the whole site
+    title = given.get("title") or title or next(own_titles, path)
+    if not wiki:
+        drop_links(root)
+    walk = _Walk(path, title, measure, furniture, wiki)
+    boxes = [box for box in root.css(INFOBOX) if not is_inside(box, "infobox")]
+    for box in boxes:
+        walk.take_images(box)
+    own = next((image.url for image in walk.images), None)
+    rows = [line for box in boxes for line in facts(box)]
+    remove(boxes)
+    for node in root.css("br"):
         node.replace_with("\n")
-    walk = _Walk(path, next(filter(None, names)))
-    if tree.body is not None:
-        walk.through(tree.body)
+    try:
+        walk.through(root)
+    except RecursionError as error:
+        raise ValueError("its elements are nested too deeply") from error
     walk.end_paragraph()
-    sections = [(name, "\n".join(lines)) for name, lines in walk.sections]
-    canonical = (link.attributes.get("href") or "") if link is not None else ""
-    return Page(walk.sections[0][0], canonical, sections, tuple(walk.images))
+    sections = walk.articles()
+    if rows:
+        sections.append((FACTS, "\n".join(rows)))
+    if not any(text for _, text in sections):
+        return None
+    named = (image_path(src, path) for src in (given.get("image"), shared) if src)
+    large = (name for name in named if name not in furniture.images and min(measure(name)) >= SMALLEST)
+    main = own if "image" not in given else None
+    return Page(title, url, sections, tuple(walk.images), main or next(large, None) or walk.first_large())
+
+
+def furniture_of(pages: list[tuple[bytes, str]]) -> Furniture:
+    """Returns what at least half of some pages share, given as (content, path); nothing if they are fewer than six."""
+    if len(pages) < _FEWEST:
+        return Furniture()
+    lines: Counter[str] = Counter()
+    images: Counter[str] = Counter()
+    for html, path in pages:
+        page = None
+        with suppress(ValueError):  # reported when it is read
+            page = read_page(html, path, "", lambda name: (LARGE, LARGE))
+        if page is not None:
+            lines.update({page.title, *(line for _, text in page.sections for line in text.split("\n"))})
+            images.update({image.url for image in page.images})
+    least = len(pages) / 2
+    return Furniture(
+        frozenset(line for line, count in lines.items() if count >= least),
+        frozenset(image for image, count in images.items() if count >= least),
+    )
 
 
 class _Walk:
     """Collects sections and images in the order of the page."""
 
-    def __init__(self, path: str, title: str) -> None:
-        self.sections: list[tuple[str, list[str]]] = [(title, [])]
+    def __init__(self, path: str, title: str, measure: Measure, furniture: Furniture, wiki: bool) -> None:
         self.images: list[ArticleImage] = []
-        self._path = path
+        self._sections: list[tuple[int, str, list[str]]] = [(1, title, [])]
+        self._path, self._measure, self._furniture, self._wiki = path, measure, furniture, wiki
         self._paragraph: list[str] = []
+        self._sizes: dict[str, int] = {}
+
+    def articles(self) -> list[tuple[str, str]]:
+        """Returns (title, text) of each section; those below a list such as "References" are empty as it will be."""
+        found, inside = [], 0
+        for level, title, lines in self._sections:
+            if inside and level > inside:
+                found.append((title, ""))
+                continue
+            inside = level if level > 1 and _LISTS(title) else 0
+            found.append((title, "\n".join(lines)))
+        return found
+
+    def first_large(self) -> str | None:
+        """Returns the first image that is large, or else the first."""
+        names = [one.url for one in self.images]
+        return next((name for name in names if self._sizes[name] >= LARGE), names[0] if names else None)
 
     def through(self, parent: Any) -> None:
+        """Reads the children of a node."""
         for node in parent.iter(include_text=True):
             tag = node.tag
-            if tag in _INLINE:
+            if tag in INLINE and (tag == "-text" or node.css_first("p, div, h2, h3, ul, table") is None):
                 self._paragraph.append(node.text())
-                self._take_images(node)
+                self.take_images(node)
                 continue
             self.end_paragraph()
-            if tag == "h2":
-                self.sections.append((_words(node.text()), []))
-            elif tag in _PARAGRAPHS:
+            if tag in _HEADINGS:
+                self._begin(int(tag[1]), _words(node.text()))
+            elif tag in _PARAGRAPHS and node.css_first("p, ul, ol, h2, h3, table") is None:
                 self._paragraph.append(node.text())
-                self._take_images(node)
+                self.take_images(node)
                 self.end_paragraph()
-            elif tag == "img" or tag in _FRAMES or _is_frame(node):
-                self._take_images(node)
-            elif tag != "h1":
+            elif tag == "img" or (tag == "table" and not _is_layout(node)) or _is_frame(node):
+                self.take_images(node)
+            else:
                 self.through(node)
                 self.end_paragraph()
 
     def end_paragraph(self) -> None:
-        line = _words("".join(self._paragraph))
+        """Adds the words since the last paragraph as a line of the section."""
+        text = "".join(self._paragraph)
+        line = _words(_CITATION.sub("", text) if self._wiki else text)
         self._paragraph = []
-        if line:
-            self.sections[-1][1].append(line)
+        if line and line not in self._furniture.lines:
+            self._sections[-1][2].append(line)
 
-    def _take_images(self, node: Any) -> None:
+    def take_images(self, node: Any) -> None:
+        """Adds the images in a node that are no icons."""
         if node.tag == "-text":
             return
-        nodes = [node] if node.tag == "img" else node.css("img")
+        nodes = [node] if node.tag == "img" else node.css("img, .lazy-image-placeholder")
         if not nodes:
             return
         caption = node.css_first("figcaption, .thumbcaption, .gallerytext")
-        said = _words(caption.text()) if caption is not None else ""
+        said = _CITATION.sub("", _words(caption.text())) if caption is not None else ""
         for image in nodes:
-            if name := _image_path(image.attributes, self._path):
-                self.images.append(
-                    ArticleImage(name, len(self.sections) - 1, said or _words(image.attributes.get("alt") or ""))
-                )
+            attributes = image.attributes
+            name = image_path(source_of(attributes), self._path)
+            if not name or ICON.search(posixpath.basename(name)) or name in self._furniture.images:
+                continue
+            if name in self._sizes:
+                continue
+            sides = list(sides_of(attributes))
+            if len(sides) < 2:
+                sides += self._measure(name)
+            if min(sides) >= (SMALLEST if self._wiki else LARGE):
+                self._sizes[name] = int(min(sides))
+                words = said or _words(attributes.get("alt") or "")
+                self.images.append(ArticleImage(name, len(self._sections) - 1, words))
+
+    def _begin(self, level: int, title: str) -> None:
+        first = len(self._sections) == 1 and not self._sections[0][2]
+        if level == 1 and (first or title == self._sections[0][1]):
+            return  # the article's title
+        if title and title not in self._furniture.lines:
+            self._sections.append((level, title, []))
 
 
-def _is_frame(node: Any) -> bool:
-    classes = (node.attributes.get("class") or "").split()
-    return "thumb" in classes or "gallerybox" in classes or "infobox" in classes
+_FEWEST = 6
+"""Pages that tell what is common to all."""
 
 
-def _image_path(attributes: dict[str, str | None], page: str) -> str:
-    """Returns the path of an image in the page's file, "" for icons, SVG drawings and images outside of the file."""
-    source = attributes.get("src") or attributes.get("data-src") or ""
-    if not source or re.match(r"[a-z][a-z0-9+.-]*:|//", source, re.I) or source.lower().endswith(".svg"):
-        return ""
-    if any(side < SMALLEST for side in _sides(attributes)):
-        return ""
-    relative = unquote(re.split(r"[?#]", source)[0])
-    return posixpath.normpath(posixpath.join("/", posixpath.dirname(page), relative)).lstrip("/")
-
-
-def _sides(attributes: dict[str, str | None]) -> Iterator[float]:
-    for name in ("width", "height"):
-        if number := re.match(r"\d+", attributes.get(name) or ""):
-            yield float(number[0])
+def _is_layout(table: Any) -> bool:
+    """Returns whether a table places parts of the page rather than holding data."""
+    classes = attribute(table, "class")
+    return "wikitable" not in classes and table.css_first("p, h2, h3") is not None
 
 
 def _words(text: str) -> str:
     return " ".join(text.split())
+
+
+def _is_frame(node: Any) -> bool:
+    classes = attribute(node, "class").split()
+    return node.tag == "figure" or "thumb" in classes or "gallerybox" in classes

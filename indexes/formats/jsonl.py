@@ -1,4 +1,4 @@
-"""The project's own format: one article per line of JSON."""
+"""Rows of JSON: the project's own format and its likes, one article per line or per item of an array."""
 
 from __future__ import annotations
 
@@ -7,27 +7,48 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from indexes.formats.fields import check_position, items, text, unique_keys
-from indexes.formats.streams import opened
-from indexes.sections import split_article
+from indexes.formats.fields import (
+    Names,
+    check_position,
+    field_of,
+    images_in,
+    items,
+    kind,
+    string_of,
+    text,
+    unique_keys,
+)
+from indexes.formats.skipped import Entry, attempt
+from indexes.formats.streams import opened, read_items, starts_with
+from indexes.sections import split_article, split_text
 from retriever.types import ArticleImage, Entity
 
 
-def read_jsonl(path: Path) -> Iterator[tuple[str, Entity]]:
-    """Yields the articles of a `.jsonl` file, also compressed, with their places.
+def read_jsonl(path: Path, names: Names) -> Iterator[Entry]:
+    """Yields the articles of a `.jsonl` file, or of a JSON array, also compressed, with their places.
 
     Raises:
-        ValueError: A line does not fit; the message names it.
+        ValueError: The file is damaged as a whole.
     """
-    return (entity_of(row, where) for where, row in read_lines(path))
+    for where, row in read_rows(path):
+        if isinstance(row, ValueError):
+            yield where, row
+        else:
+            yield entry_of(row, where, names)
 
 
-def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yields the values of JSON lines with their places; blank lines are skipped.
+def read_rows(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yields the values of JSON lines, or of a JSON array, with their places; blank lines are skipped.
+
+    A line that is not JSON in UTF-8 yields a `ValueError`.
 
     Raises:
-        ValueError: A line is not JSON in UTF-8.
+        ValueError: The file is damaged as a whole.
     """
+    if starts_with(path, "["):
+        for number, value in read_items(path):
+            yield f"{path}: item {number}", value
+        return
     with opened(path) as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
@@ -36,35 +57,61 @@ def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
             try:
                 yield where, json.loads(line.decode("utf-8-sig"), object_pairs_hook=unique_keys)
             except (ValueError, RecursionError) as error:
-                raise ValueError(f"{where}: {error}") from error
+                yield where, ValueError(f"{where}: {error}")
 
 
-def entity_of(row: Any, where: str) -> tuple[str, Entity]:
-    """Returns the article in a row of the project's own format, with its place.
+def entry_of(row: Any, where: str, names: Names) -> Entry:
+    """Returns the entry of a row with the fields of an entity, with its place; the fields' names are those of `names`.
 
-    Raises:
-        ValueError: A field is missing or wrong.
+    Its sections are those of `sections`, or else the parts of `text`.
     """
-    id = text(row, "id", where)
-    where = f"{where} ({id!r})"
-    pairs = []
-    for position, section in enumerate(items(row, "sections", where)):
-        place = f"{where}: section {position}"
-        pairs.append((text(section, "title", place), text(section, "text", place)))
+    found = field_of(row, "id", names)[1] if isinstance(row, dict) else None
+    if isinstance(found, str | int) and not isinstance(found, bool):
+        where = f"{where} ({str(found)!r})"
+    return attempt(where, lambda: _entity(row, where, names))
+
+
+def _entity(row: Any, where: str, names: Names) -> Entity:
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: expected an object, but found {kind(row)}")
+    id, title = _required(row, "id", where, names), _required(row, "title", where, names)
+    pairs = list(_sections(row, title, where, names))
     images = []
     for number, image in enumerate(items(row, "images", where, required=False)):
         place = f"{where}: image {number}"
+        if isinstance(image, str):
+            image = {"url": image}
         section_number = check_position(image.get("section") if isinstance(image, dict) else None, place, "section")
         if section_number is not None and not 0 <= section_number < len(pairs):
             raise ValueError(f"{place}: field 'section': {section_number}, but the article has {len(pairs)} sections")
         url, caption = text(image, "url", place), text(image, "caption", place, required=False)
         images.append(ArticleImage(url, section_number, caption))
-    main = text(row, "image", where, required=False) or (images[0].url if images else None)
-    return where, Entity(
+    name, value = field_of(row, "image", names)
+    given = images_in(value, where, name)
+    images += map(ArticleImage, given[1:])
+    name, url = field_of(row, "url", names)
+    return Entity(
         id=id,
-        title=text(row, "title", where),
+        title=title,
         sections=split_article(pairs),
-        image=main,
-        url=text(row, "url", where, required=False),
+        image=given[0] if given else images[0].url if images else None,
+        url=string_of(url, where, name),
         images=tuple(images),
     )
+
+
+def _required(row: dict[str, Any], field: str, where: str, names: Names) -> str:
+    name, value = field_of(row, field, names)
+    if value is None and row.get(name) != "":
+        raise ValueError(f"{where}: field {name!r} is missing; if it has another name, pass --map {field}=NAME")
+    return string_of("" if value is None else value, where, name)
+
+
+def _sections(row: dict[str, Any], title: str, where: str, names: Names) -> Iterator[tuple[str, str]]:
+    name, value = field_of(row, "text", names)
+    if row.get("sections") is None and value is not None:
+        yield from split_text(title, string_of(value, where, name))
+        return
+    for position, section in enumerate(items(row, "sections", where, required="text" not in names)):
+        place = f"{where}: section {position}"
+        yield text(section, "title", place), text(section, "text", place)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from indexes.formats.fields import optional
-from indexes.formats.jsonl import entity_of
-from retriever.types import Entity
+from indexes.formats.fields import Names, optional
+from indexes.formats.jsonl import entry_of
+from indexes.formats.skipped import Entry
 
 _BATCH = 256
 
 
-def read_parquet(path: Path) -> Iterator[tuple[str, Entity]]:
+def read_parquet(path: Path, names: Names) -> Iterator[Entry]:
     """Yields the articles of a `.parquet` file, with their places, holding one batch of rows in memory.
 
     Raises:
-        ValueError: pyarrow is not installed, the file is damaged, or a row does not fit.
+        ValueError: pyarrow is not installed, the file is damaged.
     """
     pyarrow, parquet = optional("pyarrow", "parquet"), optional("pyarrow.parquet", "parquet")
     number = 0
@@ -25,7 +25,7 @@ def read_parquet(path: Path) -> Iterator[tuple[str, Entity]]:
             for batch in file.iter_batches(batch_size=_BATCH):
                 for row in batch.to_pylist():
                     number += 1
-                    yield entity_of(row, f"{path}: row {number}")
+                    yield entry_of(row, f"{path}: row {number}", names)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: after row {number}: not UTF-8 ({error.reason})") from error
     except (pyarrow.ArrowInvalid, pyarrow.ArrowException, OSError) as error:

@@ -85,11 +85,38 @@ def read_members(path: Path) -> Iterator[tuple[int, str, Any]]:
             more = window.peek() == ","
             if more:
                 window.take()
-        if window.peek() != "}":
-            raise window.error(f"expected ',' or '}}', but found {window.describe()}")
+        window.end("}")
+
+
+def read_items(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yields the items of a file that is one JSON array, numbered from 1.
+
+    Raises:
+        ValueError: The file is not an array, is cut short or is not UTF-8. The message names item and byte.
+    """
+    with opened(path) as file:
+        window = _Window(path, file)
+        if window.peek() != "[":
+            raise window.error(f"expected a list, but found {window.describe()}")
         window.take()
-        if window.peek():
-            raise window.error(f"expected nothing after the object, but found {window.describe()}")
+        more = window.peek() != "]"
+        number = 0
+        while more:
+            number += 1
+            window.place = f"item {number}: "
+            yield number, window.value()
+            window.place = f"after item {number}: "
+            more = window.peek() == ","
+            if more:
+                window.take()
+        window.end("]")
+
+
+def starts_with(path: Path, character: str) -> bool:
+    """Returns whether a text file's first character that is not white space is `character`."""
+    with opened(path) as file:
+        start = file.read(256).removeprefix(codecs.BOM_UTF8).decode("utf-8", errors="replace")
+    return start.lstrip(_SPACE).startswith(character)
 
 
 class _Window:
@@ -118,6 +145,15 @@ class _Window:
     def take(self) -> None:
         """Consumes the character that `peek` returned."""
         self._at += 1
+
+    def end(self, bracket: str) -> None:
+        """Consumes the bracket that ends the value, after which nothing may follow."""
+        if self.peek() != bracket:
+            raise self.error(f"expected ',' or {bracket!r}, but found {self.describe()}")
+        self.take()
+        if self.peek():
+            what = "object" if bracket == "}" else "list"
+            raise self.error(f"expected nothing after the {what}, but found {self.describe()}")
 
     def value(self) -> Any:
         """Consumes the next JSON value and returns it."""

@@ -3,42 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from indexes.formats.fields import text
-from indexes.formats.jsonl import read_lines
+from indexes.formats.fields import Names, text
+from indexes.formats.jsonl import read_rows
+from indexes.formats.skipped import Entry, attempt
 from indexes.sections import split_article, split_text
 from retriever.types import ArticleImage, Entity
 
 
-def read_wiki6m(path: Path) -> Iterator[tuple[str, Entity]]:
+def read_wiki6m(path: Path, names: Names) -> Iterator[Entry]:
     """Yields the pages of `Wiki6M_ver_1_0.jsonl`, also compressed, with their places; ids are Wikidata's.
 
     The summary is the first section, under the page's title. The rest of the content follows, divided at headings
     (`== Title ==`) if it has any, otherwise into groups of paragraphs of up to `indexes.sections.WORDS` words.
 
     Raises:
-        ValueError: A line does not fit; the message names it.
+        ValueError: The file is damaged as a whole.
     """
-    for where, row in read_lines(path):
-        id = text(row, "wikidata_id", where)
-        where = f"{where} ({id!r})"
-        title = text(row, "wikipedia_title", where)
-        image = text(row, "wikipedia_image_url", where, required=False) or None
-        summary = text(row, "wikipedia_summary", where, required=False).strip()
-        content = text(row, "wikipedia_content", where, required=False).strip()
-        rest = content.removeprefix(summary)
-        lead = [(title, summary)] if summary and (rest != content or not content) else []
-        entity = Entity(
-            id=id,
-            title=title,
-            sections=split_article([*lead, *split_text(title, rest if lead else content)]),
-            image=image,
-            url=f"https://en.wikipedia.org/wiki/{quote(title.replace(' ', '_'), safe=_SAFE)}",
-            images=() if image is None else (ArticleImage(image, 0 if lead or content else None),),
-        )
-        yield where, entity
+    for where, row in read_rows(path):
+        if isinstance(row, ValueError):
+            yield where, row
+            continue
+        id = row.get("wikidata_id") if isinstance(row, dict) else None
+        place = f"{where} ({id!r})" if isinstance(id, str) else where
+        yield attempt(place, partial(_entity, row, place, names))
+
+
+def _entity(row: Any, where: str, names: Names) -> Entity:
+    id = text(row, names.get("id", "wikidata_id"), where)
+    title = text(row, names.get("title", "wikipedia_title"), where)
+    image = text(row, names.get("image", "wikipedia_image_url"), where, required=False) or None
+    summary = text(row, "wikipedia_summary", where, required=False).strip()
+    content = text(row, names.get("text", "wikipedia_content"), where, required=False).strip()
+    rest = content.removeprefix(summary)
+    lead = [(title, summary)] if summary and (rest != content or not content) else []
+    url = text(row, names["url"], where, required=False) if "url" in names else ""
+    return Entity(
+        id=id,
+        title=title,
+        sections=split_article([*lead, *split_text(title, rest if lead else content)]),
+        image=image,
+        url=url or f"https://en.wikipedia.org/wiki/{quote(title.replace(' ', '_'), safe=_SAFE)}",
+        images=() if image is None else (ArticleImage(image, 0 if lead or content else None),),
+    )
 
 
 _SAFE = "/:;@!$*(),~"

@@ -1,69 +1,168 @@
-"""Kiwix ZIM files: an encyclopedia's pages and images in one file."""
+"""Kiwix ZIM files: an encyclopedia's pages and images in one file, or in one that is split."""
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
-from indexes.formats.fields import optional
-from indexes.formats.html import read_page
+from indexes.formats.fields import Names, optional
+from indexes.formats.html import Furniture, Measure, furniture_of, read_page
+from indexes.formats.skipped import Entry
 from indexes.sections import split_article
+from retriever.images import ImageError, open_image
 from retriever.types import Entity
 
+MAGIC = b"ZIM\x04"
+SAMPLE = 60
+"""Pages that are compared to find what all of them share."""
+_LOOKED_AT = 3000
+"""Entries that are looked at to find that many pages."""
 
-def read_zim(path: Path) -> Iterator[tuple[str, Entity]]:
-    """Yields the articles of a `.zim` file in the file's order, with their places.
 
-    Every HTML page is an article, except the main page and redirects. Its id and URL are its canonical link, which
-    files of Wikipedia have; otherwise its id is its path. Images are named by their paths in the file.
+def read_zim(path: Path, names: Names) -> Iterator[Entry]:
+    """Yields the articles of a ZIM file in the file's order, with their places.
+
+    Every HTML page with text is an article, except the main page and redirects. Its URL is its canonical link, or the
+    one in Kiwix's note on the license. That is its id too if it is the link of this page and not of another that this
+    one resembles; otherwise its id is its path. Images are named by their paths in the file.
 
     Raises:
-        ValueError: libzim or selectolax is not installed, or the file or a page is damaged; the message names it.
+        ValueError: libzim or selectolax is not installed, or the file is damaged as a whole.
     """
     archive = open_zim(path)
+    optional("selectolax.lexbor", "zim")
     main = _target(archive.main_entry) if archive.has_main_entry else ""
+    furniture = furniture_of(list(_sample(archive, main)))
+    measure = _measuring(archive)
     for number in range(archive.entry_count):
-        entry = archive._get_entry_by_id(number)  # the only way to walk through a file
-        if entry.is_redirect or entry.path == main:
-            continue
-        where = f"{path}: entry {entry.path!r}"
+        where = f"{path}: entry number {number}"
         try:
-            item = entry.get_item()
-            if not item.mimetype.startswith("text/html"):
+            entry = archive._get_entry_by_id(number)  # the only way to walk through a file
+            where = f"{path}: entry {entry.path!r}"
+            html = None if entry.path == main else _html(entry)
+        except (RuntimeError, UnicodeDecodeError) as error:  # libzim's error for damage
+            yield where, ValueError(f"{where}: damaged ({error}); fetch the file again")
+            continue
+        if html is not None:
+            try:
+                found = _entity(html, entry, measure, furniture, names)
+            except ValueError as error:
+                yield where, error
                 continue
-            html = bytes(item.content)
-        except RuntimeError as error:  # libzim's error for damage
-            raise ValueError(f"{where}: damaged ({error}); fetch the file again") from error
-        page = read_page(html, entry.path, entry.title, where)
-        if page is not None:
-            yield (
-                where,
-                Entity(
-                    id=page.canonical or entry.path,
-                    title=page.title,
-                    sections=split_article(page.sections),
-                    image=page.images[0].url if page.images else None,
-                    url=page.canonical,
-                    images=page.images,
-                ),
-            )
+            if found is not None:
+                yield where, found
 
 
 def open_zim(path: Path) -> Any:
-    """Opens a ZIM file with libzim.
+    """Opens a ZIM file with libzim; of a split one, any part may be named.
 
     Raises:
         ValueError: libzim is not installed, or the file is not a ZIM file.
         FileNotFoundError: There is no such file.
     """
     reader = optional("libzim.reader", "zim")
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist")
+    first = zim_parts(path)[0]
     try:
-        return reader.Archive(path)
+        return reader.Archive(first)
     except RuntimeError as error:
         raise ValueError(f"{path}: not a ZIM file, damaged or cut short ({error}); fetch it again") from error
+
+
+def zim_parts(path: Path) -> list[Path]:
+    """Returns the files of an archive in order: itself, or all parts of a split one (`.zimaa`, `.zimab`, …).
+
+    Raises:
+        FileNotFoundError: There is no such file.
+    """
+    split = re.fullmatch(r"\.zim[a-z]{2}", path.suffix)
+    if path.is_file() and not split:
+        return [path]
+    whole = path.with_suffix(".zim")
+    parts = (whole.with_name(f"{whole.name}{a}{b}") for a in ascii_lowercase for b in ascii_lowercase)
+    found = list(takewhile(Path.is_file, parts))
+    if not found:
+        raise FileNotFoundError(f"{path} does not exist")
+    return found
+
+
+def is_zim(path: Path) -> bool:
+    """Returns whether a file is a ZIM file by its first bytes, or part of a split one by its name."""
+    try:
+        first = zim_parts(path)[0]
+    except OSError:
+        return False
+    with first.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def _entity(html: bytes, entry: Any, measure: Measure, furniture: Furniture, names: Names) -> Entity | None:
+    page = read_page(html, entry.path, entry.title, measure, furniture, names)
+    if page is None:
+        return None
+    return Entity(
+        id=page.canonical if _is_its_own(page.canonical, entry.path) else entry.path,
+        title=page.title,
+        sections=split_article(page.sections),
+        image=page.main,
+        url=page.canonical,
+        images=page.images,
+    )
+
+
+def _is_its_own(canonical: str, path: str) -> bool:
+    """Returns whether a canonical link is that of the page at `path`, and not of another page that it repeats."""
+    name = posixpath.splitext(path)[0] if path.endswith((".html", ".htm")) else path
+    name = name.removeprefix("A/").strip("/").replace(" ", "_")
+    _, wiki, title = canonical.partition("/wiki/")
+    if wiki:
+        return title.replace("/", "_") == name.replace("/", "_")  # as old archives name subpages
+    return bool(name) and canonical.rstrip("/").endswith(f"/{name}")
+
+
+def _html(entry: Any) -> bytes | None:
+    """Returns the content of an entry that is a page, `None` of any other."""
+    if entry.is_redirect:
+        return None
+    item = entry.get_item()
+    return bytes(item.content) if item.mimetype.startswith(("text/html", "application/xhtml")) else None
+
+
+def _sample(archive: Any, main: str) -> Iterator[tuple[bytes, str]]:
+    """Yields the content and path of pages from all over the archive, always the same ones."""
+    count = archive.entry_count
+    numbers = range(0, count, max(count // _LOOKED_AT, 1))
+    found = []
+    for number in numbers:
+        with suppress(RuntimeError, UnicodeDecodeError):  # damaged; reported when it is read
+            entry = archive._get_entry_by_id(number)
+            if not entry.is_redirect and entry.path != main and entry.get_item().mimetype.startswith("text/html"):
+                found.append(entry)
+    for entry in found[:: max(len(found) // SAMPLE, 1)]:
+        with suppress(RuntimeError, UnicodeDecodeError):
+            if (html := _html(entry)) is not None:
+                yield html, entry.path
+
+
+def _measuring(archive: Any) -> Measure:
+    """Returns a function that measures an image of an archive by its header, `(0, 0)` if that is not possible."""
+
+    @lru_cache(maxsize=4096)
+    def measure(name: str) -> tuple[int, int]:
+        try:
+            content = bytes(archive.get_entry_by_path(name).get_item().content)
+            with open_image(content, name) as image:
+                return image.size
+        except (RuntimeError, KeyError, ImageError):
+            return 0, 0
+
+    return measure
 
 
 def _target(entry: Any) -> str:

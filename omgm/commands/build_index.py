@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 from omgm.commands.common import (
     add_json,
-    add_kb_format,
     add_knowledge_base,
+    add_max_bad,
     add_profile,
+    add_reading,
     describe,
     existing,
     images_of,
     print_json,
     profile_of,
+    reading_of,
 )
 
 if TYPE_CHECKING:
@@ -27,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     add_knowledge_base(parser, own_images=True)
-    add_kb_format(parser)
+    add_reading(parser)
+    add_max_bad(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="INDEX", help="the index's folder")
     parser.add_argument("--name", help="the index's name; by default the file's")
     parser.add_argument("--overwrite", action="store_true", help="replace another index")
@@ -40,16 +43,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Builds the index and prints what it holds and which images it could not use."""
+    """Builds the index and prints what it holds and what it could not use."""
     profile = profile_of(args)
     kb = existing(args.kb, "--kb")
     images = images_of(args)
 
-    from indexes.report import problem_lines, read_report
+    from indexes.report import counts_of, problem_lines, read_report
     from omgm import parts
 
     if args.dry_run:
-        estimate = parts.estimate(profile, kb, images=images, kb_format=args.kb_format)
+        estimate = parts.estimate(profile, kb, images=images, **reading_of(args))
         if args.json:
             print_json(asdict(estimate))
         else:
@@ -60,13 +63,13 @@ def run(args: argparse.Namespace) -> None:
         kb,
         args.out,
         images=images,
-        kb_format=args.kb_format,
         name=args.name,
         overwrite=args.overwrite,
+        **reading_of(args),
     )
     report = read_report(index.folder)
     if args.json:
-        print_json(describe(index) | {f"images_{problem}": len(entries) for problem, entries in report.items()})
+        print_json(describe(index) | counts_of(report))
         return
     counts = index.manifest.counts
     print(
@@ -75,9 +78,10 @@ def run(args: argparse.Namespace) -> None:
     )
     if index.manifest.search is not None:
         print(f"entity index: {index.manifest.search}")
-    for line in problem_lines(report):
+    lines = problem_lines(report)
+    for line in lines:
         print(line)
-    if any(report.values()):
+    if lines:
         print(f"each with its reason: {index.folder / 'report.json'}")
 
 

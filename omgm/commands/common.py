@@ -34,14 +34,44 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
 def add_knowledge_base(parser: argparse.ArgumentParser, *, own_images: bool = False) -> None:
     """Adds `--kb` and `--images`; the latter is optional for a knowledge base that can hold its `own_images`."""
     parser.add_argument("--kb", type=Path, required=True, metavar="FILE", help="the knowledge base")
-    about = "the folder with its images" + ("; Markdown and ZIM hold their own" if own_images else "")
+    about = "the folder with its images" + ("; Markdown, websites and ZIM hold their own" if own_images else "")
     parser.add_argument("--images", type=Path, required=not own_images, metavar="DIR", help=about)
 
 
 def add_kb_format(parser: argparse.ArgumentParser) -> None:
     """Adds `--kb-format`."""
-    known = "evqa, infoseek, wiki6m, jsonl, parquet, markdown or zim; guessed by default"
+    known = "evqa, infoseek, wiki6m, jsonl, parquet, csv, markdown, website or zim; guessed by default"
     parser.add_argument("--kb-format", metavar="NAME", help=known)
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """Adds `--kb-format` and `--map`."""
+    add_kb_format(parser)
+    parser.add_argument(
+        "--map",
+        action="append",
+        default=[],
+        dest="names",
+        metavar="FIELD=NAME",
+        help="what a field (id, title, url, image, text) is called in the knowledge base; may be repeated",
+    )
+
+
+def add_max_bad(parser: argparse.ArgumentParser) -> None:
+    """Adds `--max-bad` and `--strict`, which is the same as 0."""
+    how = parser.add_mutually_exclusive_group()
+    help = "share of bad entries that is accepted, in 0..1 (0.01); they are skipped and listed in report.json"
+    how.add_argument("--max-bad", type=float, metavar="SHARE", help=help)
+    how.add_argument("--strict", action="store_const", const=0.0, dest="max_bad", help="stop at the first bad entry")
+
+
+def reading_of(args: argparse.Namespace) -> dict[str, Any]:
+    """Returns how the knowledge base is to be read: its format and the names of its fields, and what may be bad."""
+    from indexes.formats.fields import parse_names
+
+    given = {"kb_format": args.kb_format, "names": parse_names(args.names)}
+    max_bad = getattr(args, "max_bad", None)
+    return given if max_bad is None else given | {"max_bad": max_bad}
 
 
 def add_questions(parser: argparse.ArgumentParser, *, required: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Serve an index over HTTP, with a page at /."""
+"""Serve an index, or a knowledge base whose index is built first, over HTTP, with a page at /."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import logging
 import math
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omgm.commands.common import add_profile, profile_of
+from omgm.commands.common import add_max_bad, add_profile, add_reading, existing, images_of, profile_of, reading_of
 
 if TYPE_CHECKING:
     from indexes.live.editor import Editor
@@ -26,10 +27,40 @@ logger = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the folder that build-index wrote")
+    parser.add_argument(
+        "--index", type=Path, metavar="INDEX", help="the folder that build-index wrote; with --kb, by default KB-index"
+    )
+    add_kept_index(parser)
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (%(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="the port to listen on (%(default)s)")
     parser.add_argument("--examples", type=Path, metavar="DIR", help="a folder of example images for the page")
+
+
+def add_kept_index(parser: argparse.ArgumentParser) -> None:
+    """Adds `--kb` and how it is read."""
+    parser.add_argument("--kb", type=Path, metavar="FILE", help="a knowledge base; its index is built if it is missing")
+    parser.add_argument("--images", type=Path, metavar="DIR", help="its images; by default in it or beside it")
+    add_reading(parser)
+    add_max_bad(parser)
+
+
+def kept_index(args: argparse.Namespace, profile: Profile) -> Path:
+    """Returns the index to serve, which is built first if `--kb` names a knowledge base.
+
+    Raises:
+        ValueError: Neither is named, or the index cannot be built.
+    """
+    if args.kb is None:
+        if args.index is None:
+            raise ValueError("name an index with --index, or a knowledge base with --kb")
+        return Path(args.index)
+    kb, images = existing(args.kb, "--kb"), images_of(args)
+
+    from omgm.kept_index import index_beside, keep_index
+
+    index = args.index or index_beside(kb)
+    keep_index(profile, kb, index, images, say=partial(print, flush=True), **reading_of(args))
+    return Path(index)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -49,13 +80,14 @@ def run(args: argparse.Namespace) -> None:
     settings = profile.serving
     if args.examples is not None:
         settings = settings.model_copy(update={"examples_dir": args.examples})
+    index = kept_index(args, profile)
     cache = ImageCache(settings.cache_mib * 2**20)
-    retriever, editor = open_service(profile, args.index, cache if settings.cache_mib else None)
+    retriever, editor = open_service(profile, index, cache if settings.cache_mib else None)
     app = create_app(retriever, build_generator(profile), settings, editor, cache)
     retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
     host = f"[{args.host}]" if ":" in args.host else args.host
     warn_if_open(args.host, settings)
-    print(f"Serving {args.index} at http://{host}:{args.port}/ (Ctrl-C stops it)", flush=True)
+    print(f"Serving {index} at http://{host}:{args.port}/ (Ctrl-C stops it)", flush=True)
     if settings.log_format == "json":
         log_json()
     try:

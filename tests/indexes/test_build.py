@@ -97,6 +97,7 @@ def test_what_an_index_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     report = json.loads((tmp_path / "index" / "report.json").read_text())
     known = ", ".join(FORMATS)
     assert report == {
+        "skipped": {"count": 0, "of": 7, "entries": []},
         "missing": [
             {
                 "row": 4,
@@ -445,6 +446,22 @@ def test_killed_while_reading_articles(tmp_path: Path) -> None:
     (folder / "c.md").write_text("# Changed\n")
     with pytest.raises(ValueError, match=r"other inputs \(knowledge_base"):
         build(folder, None, tmp_path / "whole")
+
+
+def test_skipped_entries_survive_a_kill(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    articles = json.loads(kb.read_text())
+    articles["broken"] = {"title": 3}
+    kb.write_text(json.dumps(articles))
+    fusion = FusedFusion()
+    fusion.fuse = Fuse(2)
+    with pytest.raises(RuntimeError, match=KILLED):
+        build(kb, images, tmp_path / "resumed", fusion=fusion, max_bad=0.2)
+    build(kb, images, tmp_path / "resumed", max_bad=0.2)
+    build(kb, images, tmp_path / "whole", max_bad=0.2)
+    assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
+    skipped = json.loads((tmp_path / "resumed" / "report.json").read_text())["skipped"]
+    assert (skipped["count"], skipped["of"], skipped["entries"][0]["place"]) == (1, 8, "entry 8 ('broken')")
 
 
 def test_values_that_are_not_finite_stop_the_build(tmp_path: Path) -> None:

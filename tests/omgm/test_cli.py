@@ -19,7 +19,8 @@ FLAGS = {
     "download": "--profile --set --dry-run --json",
     "push": "FOLDER ORG/NAME --private --message --license",
     "images": "fetch --kb --kb-format --images --all --contact --per-host --max-bytes --max-side --thumbnails --json",
-    "build-index": "--profile --set --kb --kb-format --images --out --overwrite --json",
+    "kb": "inspect",
+    "build-index": "--profile --set --kb --kb-format --map --images --out --overwrite --max-bad --strict --json",
     "train-encoder": "--kb --kb-format --images --dataset --queries --query-images --out --steps --minutes --seed",
     "mine-negatives": "--profile --set --index --dataset --queries --query-images --images --out",
     "train-reranker": "--kb --kb-format --images --dataset --queries --query-images --negatives --out --steps "
@@ -40,7 +41,7 @@ FLAGS = {
     "tables": "--profile --set --kb --images --index --dataset --queries --query-images --tuned-on --runs --out",
     "ask": "--profile --set --index --mode --planner-url --model --region --searxng --contact --corpus --record "
     "--trail --json IMAGE QUESTION",
-    "serve": "--profile --set --index --host --port --examples",
+    "serve": "--profile --set --index --kb --kb-format --map --images --max-bad --strict --host --port --examples",
     "key": "--json",
     "mcp": "--profile --set --index --http --host --port",
 }

@@ -105,3 +105,24 @@ def test_a_dry_run_says_what_it_would_take_and_builds_nothing(
 def test_durations_are_readable() -> None:
     assert [duration(seconds) for seconds in (0.2, 119, 120, 3599, 3600, 54000)] == [
         "0 s", "119 s", "2 min", "60 min", "1.0 h", "15.0 h"]  # fmt: skip
+
+
+def test_bad_entries_are_counted_listed_and_limited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [json.dumps({"key": number, "name": f"Fox {number}", "text": "Red."}) for number in range(3)]
+    kb, out = tmp_path / "kb.jsonl", tmp_path / "index"
+    kb.write_text("\n".join([*rows, "{broken", ""]))
+    arguments = ("--map", "id=key", "--map", "title=name")
+    assert build(kb, tmp_path, out, *arguments) == 2
+    assert "1 of 4 entries cannot be used, more than 1 %" in capsys.readouterr().err
+    assert build(kb, tmp_path, out, *arguments, "--strict") == 2
+    assert f"{kb}: line 4: Expecting" in capsys.readouterr().err
+    assert not out.exists()
+    assert build(kb, tmp_path, out, *arguments, "--max-bad", "0.25") == 0
+    shown = capsys.readouterr().out
+    assert "1 of 4 entries skipped (25 %), the first: line 4: Expecting" in shown and "report.json" in shown
+    report = json.loads((out / "report.json").read_text())["skipped"]
+    assert (report["count"], report["of"], report["entries"][0]["place"]) == (1, 4, "line 4")
+    assert build(kb, tmp_path, out, *arguments, "--max-bad", "0.25", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["entries_skipped"] == 1
+    assert build(kb, tmp_path, out, "--map", "id=key", "--map", "title=text", "--max-bad", "0.25") == 2
+    assert "other inputs" in capsys.readouterr().err

@@ -1,0 +1,213 @@
+"""Markdown as plain text: headings, paragraphs and images, by markdown-it-py, with what Obsidian adds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from html.parser import HTMLParser
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+
+from indexes.formats.images import SMALLEST
+
+Link = tuple[str, str]
+"""The target of an image, and its caption."""
+
+_IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".heif", ".jxl", ".svg")
+_WIKI_LINK = re.compile(r"(!?)\[\[([^\[\]|\n]+)(?:\\?\|([^\[\]\n]*))?\]\]")
+_COMMENT = re.compile(r"%%.*?%%", re.DOTALL)
+_FOOTNOTE = re.compile(r"\[\^[^\]\s]+\](:?)")
+_SIZE = re.compile(r"\d+(?:x\d+)?")
+_SPACED = re.compile(r"!\[([^\]\n]*)\]\(([^()\n]* [^()\n]*\.\w{3,4})\)")
+"""An image whose file name has spaces, which CommonMark does not allow but notes contain."""
+_MARKED = re.compile(r"==(\S(?:[^=\n]*\S)?)==")
+_CALLOUT = re.compile(r"^\[!\w+\][-+]?[ \t]*")
+_TEMPLATE = re.compile(r"\{%.*?%\}|\{\{[<%].*?[>%]\}\}", re.DOTALL)
+_ATTRIBUTES = re.compile(r"\{:?\s*[#.][^{}\n]*\}|\{:[^{}\n]*\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading: 1 is the highest level."""
+
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A paragraph, list item, table row or block of code: its text without markup, and its images."""
+
+    text: str
+    images: tuple[Link, ...] = ()
+
+
+def parse(text: str) -> list[Piece | Heading]:
+    """Returns what a Markdown text consists of, in order."""
+    pieces: list[Piece | Heading] = []
+    level, row = 0, -1
+    cells: list[str] = []
+    for token in _parser().parse(text):
+        if token.type == "heading_open":
+            level = int(token.tag[1])
+        elif token.type == "heading_close":
+            level = 0
+        elif token.type in ("fence", "code_block"):
+            pieces.append(Piece(token.content.strip("\n")))
+        elif token.type == "html_block":
+            pieces += _html(token.content)
+        elif token.type == "tr_open":
+            cells, row = [], len(pieces)
+        elif token.type == "tr_close":
+            pieces.insert(row, Piece(" | ".join(filter(None, cells))))
+            row = -1
+        elif token.type == "inline":
+            words, images = _inline(token.children or ())
+            if row >= 0:
+                cells.append(words)
+                pieces += [Piece("", images)] if images else []
+            elif level:
+                pieces.append(Heading(level, " ".join(words.split())))
+                pieces += [Piece("", images)] if images else []
+            elif words or images:
+                pieces.append(Piece(words, images))
+    return [piece for piece in pieces if piece.text or (isinstance(piece, Piece) and piece.images)]
+
+
+def _inline(tokens: Iterable[Token]) -> tuple[str, tuple[Link, ...]]:
+    """Returns the words of a paragraph, and its images."""
+    html = _Html()
+    for token in tokens:
+        if token.type == "image":
+            html.images.append((str(token.attrs["src"]), " ".join(_words(token.children or ()).split())))
+        elif token.type == "embed":
+            html.images.append((token.content, token.info))
+        elif token.type == "html_inline":
+            html.feed(token.content)
+        elif token.type in ("softbreak", "hardbreak"):
+            html.handle_data("\n" if token.type == "hardbreak" else " ")
+        else:
+            html.handle_data(token.content)
+    html.end_piece()
+    text = "\n".join(piece.text for piece in html.pieces)
+    images = [image for piece in html.pieces if isinstance(piece, Piece) for image in piece.images]
+    if (note := _FOOTNOTE.match(text)) and note[1]:  # the footnote itself
+        return "", tuple(images)
+    images += [(target.strip(), caption) for caption, target in _SPACED.findall(text)]
+    for pattern in (_SPACED, _FOOTNOTE, _TEMPLATE, _ATTRIBUTES, _CALLOUT):
+        text = pattern.sub("", text)
+    lines = (" ".join(line.split()) for line in _MARKED.sub(r"\1", text).splitlines())
+    return "\n".join(filter(None, lines)), tuple(images)
+
+
+def _words(tokens: Iterable[Token]) -> str:
+    return "".join("\n" if token.type.endswith("break") else token.content for token in tokens)
+
+
+def _html(content: str) -> list[Piece | Heading]:
+    html = _Html()
+    html.feed(content)
+    html.close()
+    html.end_piece()
+    return html.pieces
+
+
+class _Html(HTMLParser):
+    """Collects the words and images of HTML in Markdown; tags, comments, scripts and styles are left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text: list[str] = []
+        self.images: list[Link] = []
+        self.pieces: list[Piece | Heading] = []
+        self._hidden = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "img":
+            source = given.get("src") or given.get("data-src")
+            if source and not _is_icon(given.get("width") or given.get("height") or ""):
+                self.images.append((source, " ".join((given.get("alt") or "").split())))
+        elif tag in ("script", "style"):
+            self._hidden = tag
+        elif tag == "br":
+            self.text.append("\n")
+        elif tag in _BLOCKS:
+            self.end_piece()
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self._hidden:
+            self._hidden = ""
+        elif re.fullmatch("h[1-6]", tag):
+            words = " ".join("".join(self.text).split())
+            self.text = []
+            images, self.images = self.images, []
+            self.pieces += [Heading(int(tag[1]), words)] if words else []
+            self.pieces += [Piece("", tuple(images))] if images else []
+        elif tag in _BLOCKS:
+            self.end_piece()
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.text.append(data)
+
+    def end_piece(self) -> None:
+        """Ends a paragraph."""
+        lines = (" ".join(line.split()) for line in "".join(self.text).splitlines())
+        words = "\n".join(filter(None, lines))
+        if words or self.images:
+            self.pieces.append(Piece(words, tuple(self.images)))
+        self.text, self.images = [], []
+
+
+_BLOCKS = frozenset(
+    {"p", "div", "li", "ul", "ol", "table", "tr", "td", "th", "section", "details", "summary", "blockquote", "figure"}
+    | {"figcaption", "center", "h1", "h2", "h3", "h4", "h5", "h6", "dl", "dt", "dd", "pre", "hr"}
+)
+
+
+@cache
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    parser.inline.ruler.before("link", "obsidian", _obsidian)
+    parser.inline.ruler.before("link", "comment", _comment)
+    parser.inline.add_terminator_char("%")
+    parser.normalizeLink = lambda url: url  # type: ignore[method-assign]  # targets are file names as they are written
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]  # nothing is opened
+    return parser
+
+
+def _obsidian(state: StateInline, silent: bool) -> bool:
+    """Reads `[[note|words]]` as its words and `![[image.jpg|caption]]` as an image; embedded notes are left out."""
+    found = _WIKI_LINK.match(state.src, state.pos)
+    if found is None:
+        return False
+    if not silent:
+        target, words = found[2].strip(), (found[3] or "").strip()
+        if not found[1]:
+            state.push("text", "", 0).content = words or target.split("#")[0].strip() or target.lstrip("#")
+        elif target.split("#")[0].strip().lower().endswith(_IMAGES) and not _is_icon(words):
+            token = state.push("embed", "", 0)
+            token.content = target.split("#")[0].strip()
+            token.info = "" if _SIZE.fullmatch(words) else words
+    state.pos = found.end()
+    return True
+
+
+def _is_icon(size: str) -> bool:
+    """Returns whether a size such as `20`, `20px` or `20x20` is that of an icon."""
+    found = re.match(r"\d+(?=$|px|x)", size)
+    return found is not None and int(found[0]) < SMALLEST
+
+
+def _comment(state: StateInline, silent: bool) -> bool:
+    """Skips Obsidian's `%%comments%%`."""
+    found = _COMMENT.match(state.src, state.pos)
+    if found is None:
+        return False
+    state.pos = found.end()
+    return True

@@ -1,0 +1,124 @@
+"""Entries of a knowledge base that cannot be used: counted, reported, and too many of them are an error."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retriever.types import Entity
+
+logger = logging.getLogger(__name__)
+
+MAX_BAD = 0.01
+"""Share of bad entries that is accepted by default."""
+LISTED = 1000
+"""Bad entries of which place and reason are kept; more are only counted."""
+_EXAMPLES = 3
+_HOPELESS = 100
+"""Bad entries after which reading stops if they are most of the file: it is of another format."""
+
+Entry = tuple[str, Entity | ValueError]
+"""An entry's place in its file, with the entity or with the reason why there is none."""
+
+
+class SkippedEntries:
+    """The bad entries of a knowledge base.
+
+    Args:
+        max_bad: Share of entries that may be bad, in 0..1. At 0 the first bad entry is an error at once.
+
+    Raises:
+        ValueError: `max_bad` is out of range.
+    """
+
+    def __init__(self, max_bad: float = MAX_BAD) -> None:
+        if not 0 <= max_bad <= 1:
+            raise ValueError(f"max_bad must be between 0 and 1, got {max_bad:g}")
+        self.max_bad = max_bad
+        self.total, self.count = 0, 0
+        self.listed: list[dict[str, str]] = []
+        self._examples: list[str] = []
+
+    def add(self, path: Path, where: str, error: ValueError) -> None:
+        """Counts a bad entry.
+
+        Args:
+            path: The knowledge base.
+            where: The place in it.
+            error: What is wrong there.
+
+        Raises:
+            ValueError: None may be bad, or the file is hopeless.
+        """
+        reason = str(error).removeprefix(where).removeprefix(": ")
+        if not self.max_bad:
+            raise ValueError(f"{where}: {reason}") from error
+        self.count += 1
+        if len(self.listed) < LISTED:
+            place = where.removeprefix(str(path)).lstrip(": /")  # equal wherever the knowledge base is
+            self.listed.append({"place": place, "reason": reason})
+            self._examples += [f"{where}: {reason}"] if len(self._examples) < _EXAMPLES else []
+        if self.count >= _HOPELESS and self.count > max(self.max_bad, 0.5) * self.total:
+            raise self._too_many(path, "of the first ")
+
+    def close(self, path: Path) -> None:
+        """Checks the share of bad entries at the end of the file, and logs them if there are any.
+
+        Raises:
+            ValueError: More than `max_bad` of all entries are bad.
+        """
+        if self.count > self.max_bad * self.total:
+            raise self._too_many(path, "of ")
+        if self.count:
+            share = 100 * self.count / self.total
+            logger.warning("%d of %d entries skipped (%.2g %%): %s", self.count, self.total, share, self._named())
+
+    def _named(self) -> str:
+        return "; ".join(self._examples) + ("; …" if self.count > len(self._examples) else "")
+
+    def _too_many(self, path: Path, of: str) -> ValueError:
+        return ValueError(
+            f"{path}: {self.count} {of}{self.total} entries cannot be used, more than {100 * self.max_bad:g} %: "
+            f"{self._named()}; fix them, or allow a larger share with --max-bad"
+        )
+
+
+def attempt(where: str, read: Callable[[], Entity]) -> Entry:
+    """Returns an entry: what `read` returns, or the `ValueError` that it raises."""
+    try:
+        return where, read()
+    except ValueError as error:
+        return where, error
+
+
+class SeenHashes:
+    """A set of 64-bit hashes in 16 to 32 bytes each, where Python's own would take a hundred."""
+
+    def __init__(self) -> None:
+        self._table = np.zeros(1 << 10, np.int64)  # 0 marks a free place
+        self._size = 0
+
+    def add(self, value: int) -> bool:
+        """Adds a hash and returns whether it is new."""
+        new = self._put(self._table, value or 1)
+        self._size += new
+        if 2 * self._size > len(self._table):
+            table = np.zeros(2 * len(self._table), np.int64)
+            for one in self._table[self._table != 0].tolist():
+                self._put(table, one)
+            self._table = table
+        return new
+
+    @staticmethod
+    def _put(table: NDArray[np.int64], value: int) -> bool:
+        place = value % len(table)
+        while (found := table[place]) != 0:
+            if found == value:
+                return False
+            place = (place + 1) % len(table)
+        table[place] = value
+        return True

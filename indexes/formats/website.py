@@ -1,0 +1,83 @@
+"""A folder of HTML pages with their images, such as a static website: one article per page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from indexes.formats.fields import Names, optional
+from indexes.formats.html import Furniture, Measure, furniture_of, read_page
+from indexes.formats.skipped import Entry
+from indexes.sections import split_article
+from retriever.images import ImageError, open_image
+from retriever.types import Entity
+
+_SUFFIXES = (".html", ".htm", ".xhtml")
+_SAMPLE = 60
+
+
+def read_website(path: Path, names: Names) -> Iterator[Entry]:
+    """Yields the pages under a folder that have text, sorted by their paths, which are their ids.
+
+    What at least half of a sample of pages share is left out, as in ZIM files.
+
+    Raises:
+        ValueError: selectolax is not installed, or the folder contains no page.
+    """
+    optional("selectolax.lexbor", "zim")
+    files = page_files(path)
+    if not files:
+        raise ValueError(f"{path}: no page (*.html) in this folder")
+    sample = files[:: max(len(files) // _SAMPLE, 1)]
+    furniture = furniture_of([(file.read_bytes(), file.relative_to(path).as_posix()) for file in sample])
+    measure = _measuring(path)
+    for file in files:
+        try:
+            entity = _entity(file, file.relative_to(path).as_posix(), measure, furniture, names)
+        except OSError as error:
+            yield str(file), ValueError(f"{file}: cannot be read: {error.strerror}")
+            continue
+        except ValueError as error:
+            yield str(file), error
+            continue
+        if entity is not None:
+            yield str(file), entity
+
+
+def page_files(path: Path) -> list[Path]:
+    """Returns the pages under a folder in order; hidden files and folders are left out."""
+    files = (file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
+    visible = (file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts))
+    return sorted(visible, key=lambda file: file.relative_to(path).as_posix())
+
+
+def _entity(file: Path, name: str, measure: Measure, furniture: Furniture, names: Names) -> Entity | None:
+    page = read_page(file.read_bytes(), name, "", measure, furniture, names)
+    if page is None:
+        return None
+    return Entity(
+        id=name,
+        title=page.title,
+        sections=split_article(page.sections),
+        image=page.main,
+        url=page.canonical,
+        images=page.images,
+    )
+
+
+def _measuring(folder: Path) -> Measure:
+    root = folder.resolve()
+
+    @lru_cache(maxsize=4096)
+    def measure(name: str) -> tuple[int, int]:
+        file = root / name
+        if not file.is_file() or not file.resolve().is_relative_to(root):
+            return 0, 0
+        try:
+            with open_image(file, name) as image:
+                return image.size
+        except ImageError:
+            return 0, 0
+
+    return measure

@@ -1,0 +1,205 @@
+"""What a knowledge base looks like once it is read: counts, problems, and some entities as an index would have them."""
+
+from __future__ import annotations
+
+import random
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from indexes.formats import guess_format, read_knowledge_base
+from indexes.formats.fields import Names
+from indexes.formats.skipped import SeenHashes, SkippedEntries
+from indexes.ids import hash_id
+from indexes.images import thumbnail
+from indexes.progress import progress_bar
+from indexes.sources import ImageSource, find_main, images_beside, main_candidates, open_images
+from retriever.images import ImageError
+from retriever.types import Entity
+
+LISTED = 5
+"""Examples of each problem."""
+_START, _PAGE_START = 160, 1200
+
+
+@dataclass(frozen=True, slots=True)
+class Specimen:
+    """An entity as it was read, with its main image: where it was found, how large it is, or what is wrong with it."""
+
+    entity: Entity
+    image: str | None = None
+    size: tuple[int, int] | None = None
+    problem: str | None = None
+    thumbnail: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(slots=True)
+class Inspection:
+    """Counts and problems of a knowledge base, with some of its entities."""
+
+    path: Path
+    format: str
+    entities: int = 0
+    sections: int = 0
+    without_text: int = 0
+    named: int = 0
+    found: int = 0
+    repeated_titles: int = 0
+    seconds: float = 0.0
+    skipped: SkippedEntries = field(default_factory=lambda: SkippedEntries(1))
+    missing: list[str] = field(default_factory=list)
+    specimens: list[Specimen] = field(default_factory=list)
+
+    def counts(self) -> dict[str, Any]:
+        """Returns the counts and the problems, for JSON."""
+        return {
+            "format": self.format,
+            "entities": self.entities,
+            "sections": self.sections,
+            "without_text": self.without_text,
+            "repeated_titles": self.repeated_titles,
+            "images_named": self.named,
+            "images_found": self.found,
+            "images_missing": self.missing,
+            "entries_skipped": self.skipped.count,
+            "skipped": self.skipped.listed[:LISTED],
+        }
+
+
+def inspect_knowledge_base(
+    path: Path,
+    images: Path | None = None,
+    *,
+    format: str | None = None,
+    names: Names | None = None,
+    count: int = 10,
+    seed: int = 0,
+    progress: bool = True,
+) -> Inspection:
+    """Reads a knowledge base as a build would and returns what it found; nothing is written.
+
+    Args:
+        path: The knowledge base.
+        images: The folder or ZIM file with its images; by default what it holds itself, or the folder it is in.
+        format: Its format; guessed by default.
+        names: The names that the fields of an entity have there, where they are not the usual ones.
+        count: Entities to return.
+        seed: Of the choice of entities.
+        progress: Whether to show a progress bar.
+
+    Raises:
+        ValueError: The file is damaged as a whole, or its format is unknown.
+    """
+    started = time.monotonic()
+    format = format or guess_format(path)
+    source = open_images(images or images_beside(path, format), path, format)
+    result = Inspection(path, format)
+    draw = random.Random(seed)
+    chosen: list[tuple[int, Entity]] = []
+    titles = SeenHashes()
+    entities = read_knowledge_base(path, format, names=names, skipped=result.skipped)
+    for entity in progress_bar(entities, desc="read", unit="entity", shown=progress):
+        result.entities += 1
+        result.sections += len(entity.sections)
+        result.without_text += not entity.sections
+        result.repeated_titles += not titles.add(hash_id(entity.title))
+        _look_up(entity, source, result)
+        if len(chosen) < count:
+            chosen.append((result.entities, entity))
+        elif (place := draw.randrange(result.entities)) < count:  # every entity is chosen with the same probability
+            chosen[place] = result.entities, entity
+    result.specimens = [_specimen(entity, source) for _, entity in sorted(chosen, key=lambda one: one[0])]
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def text_lines(result: Inspection) -> Iterator[str]:
+    """Yields what was found as lines for a terminal."""
+    for specimen in result.specimens:
+        entity = specimen.entity
+        yield f"{entity.title}  [{entity.id}]"
+        if entity.url and entity.url != entity.id:
+            yield f"  url    {entity.url}"
+        yield f"  image  {_image_words(specimen)}"
+        for section in entity.sections:
+            start, words = _start(section.text, _START), _words(section.text)
+            yield f"  {section.index:>5}  {section.title}: {start} ({words} words)"
+        yield ""
+    yield from summary_lines(result)
+
+
+def summary_lines(result: Inspection) -> Iterator[str]:
+    """Yields the counts and the problems, with examples."""
+    yield (
+        f"{result.path} ({result.format}): {result.entities} entities, {result.sections} sections, "
+        f"{result.named} with an image, {result.found} of them found ({result.seconds:.1f} s)"
+    )
+    if result.without_text:
+        yield f"{result.without_text} entities have no text"
+    if result.repeated_titles:
+        yield f"{result.repeated_titles} titles are those of an earlier entity; --map title=… names another field"
+    if result.missing:
+        yield f"{result.named - result.found} images missing, such as {'; '.join(result.missing)}"
+    if result.skipped.count:
+        listed = "; ".join(f"{one['place']}: {one['reason']}" for one in result.skipped.listed[:LISTED])
+        yield f"{result.skipped.count} of {result.skipped.total} entries cannot be used: {listed}"
+
+
+def html_page(result: Inspection) -> bytes:
+    """Returns what was found as an HTML page that holds its images itself."""
+    environment = Environment(loader=PackageLoader("indexes", "."), autoescape=True, undefined=StrictUndefined)
+    cards = [
+        {
+            "entity": specimen.entity,
+            "image": _image_words(specimen),
+            "data": None if specimen.thumbnail is None else b64encode(specimen.thumbnail).decode(),
+            "sections": [(one, _start(one.text, _PAGE_START), _words(one.text)) for one in specimen.entity.sections],
+        }
+        for specimen in result.specimens
+    ]
+    template = environment.get_template("inspection.html")
+    return template.render(name=result.path.name, summary=list(summary_lines(result)), cards=cards).encode()
+
+
+def _look_up(entity: Entity, source: ImageSource | None, result: Inspection) -> None:
+    first = next(iter(main_candidates(entity)), None)
+    if first is None:
+        return
+    result.named += 1
+    if source is not None and find_main(source, entity) is not None:
+        result.found += 1
+    elif len(result.missing) < LISTED:
+        result.missing.append(f"{first} of {entity.id}")
+
+
+def _specimen(entity: Entity, source: ImageSource | None) -> Specimen:
+    first = next(iter(main_candidates(entity)), None)
+    name = None if source is None else find_main(source, entity)
+    if first is None or source is None or name is None:
+        return Specimen(entity, first, problem=None if first is None else "missing")
+    try:
+        image = source.load(name)
+    except ImageError as error:
+        return Specimen(entity, name, problem=error.reason)
+    return Specimen(entity, name, image.size, thumbnail=thumbnail(image))
+
+
+def _image_words(specimen: Specimen) -> str:
+    if specimen.image is None:
+        return "none"
+    size = "" if specimen.size is None else f" ({specimen.size[0]} x {specimen.size[1]})"
+    return f"{specimen.image}{size}" + ("" if specimen.problem is None else f": {specimen.problem}")
+
+
+def _start(text: str, length: int) -> str:
+    text = " ".join(text.split()) if length == _START else text
+    return text if len(text) <= length else f"{text[:length].rsplit(' ', 1)[0]} …"
+
+
+def _words(text: str) -> int:
+    return len(text.split())

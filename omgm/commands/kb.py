@@ -1,0 +1,49 @@
+"""Show how a knowledge base is read: `omgm kb inspect`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from omgm.commands.common import add_json, add_reading, existing, images_of, positive, print_json, reading_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds `inspect` with its arguments."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    about = "Show some entities of a knowledge base as they are read, with counts and problems; nothing is built."
+    inspect = actions.add_parser("inspect", help=about.rstrip("."), description=about)
+    inspect.add_argument("kb", type=Path, metavar="FILE", help="the knowledge base, a file or a folder")
+    inspect.add_argument("--images", type=Path, metavar="DIR", help="its images; by default in it or beside it")
+    add_reading(inspect)
+    inspect.add_argument("--count", type=positive, default=10, metavar="N", help="entities to show (%(default)s)")
+    inspect.add_argument("--seed", type=int, default=0, metavar="N", help="of their choice (%(default)s)")
+    inspect.add_argument("--html", type=Path, metavar="FILE", help="write a page with their images too")
+    add_json(inspect)
+    inspect.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help="log more")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Reads the knowledge base and prints what it found."""
+    kb, images = existing(args.kb, "FILE"), images_of(args)
+
+    from indexes.inspection import html_page, inspect_knowledge_base, text_lines
+    from indexes.lines import to_row
+    from retriever.files import write_whole
+
+    given = reading_of(args)
+    result = inspect_knowledge_base(
+        kb, images, format=given["kb_format"], names=given["names"], count=args.count, seed=args.seed
+    )
+    if args.html is not None:
+        write_whole(args.html, html_page(result))
+    if args.json:
+        shown = [
+            {"image_found": one.image, "image_problem": one.problem, **to_row(one.entity)} for one in result.specimens
+        ]
+        print_json(result.counts() | {"examples": shown})
+        return
+    for line in text_lines(result):
+        print(line)
+    if args.html is not None:
+        print(f"with images: {args.html}")

@@ -1,0 +1,105 @@
+"""The index of a knowledge base, kept in a folder beside it: built when it is missing or the knowledge base changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from indexes.formats import guess_format, name_of
+from indexes.formats.zim import zim_parts
+from indexes.manifest import MANIFEST
+from indexes.report import problem_lines, read_report
+from indexes.sources import images_beside
+from indexes.store import Index
+from omgm import parts
+from omgm.profile import Profile
+from retriever.files import write_whole
+
+NOTE = "built_from.json"
+"""What an index was built from, in its folder: compared in place of hashes, which take long for large files."""
+_EXAMPLES = 5
+_SETTINGS: Any = {
+    "encoder": {"model"},
+    "fusion": {"model", "tokens"},
+    "search": {"candidates"},
+    "index": {"drop_sections"},
+    "summarizer": {"kind", "model", "max_words"},
+}
+"""Settings that decide what an index holds; none of them is secret."""
+
+
+def index_beside(kb: Path) -> Path:
+    """Returns the folder for the index of a knowledge base: `fox-index` for `fox.zim`."""
+    kb = kb.resolve()
+    return kb.with_name(f"{kb.name if kb.is_dir() else name_of(kb)}-index")
+
+
+def keep_index(
+    profile: Profile,
+    kb: Path,
+    index: Path,
+    images: Path | None = None,
+    *,
+    say: Callable[[str], object] = print,
+    **reading: Any,
+) -> None:
+    """Builds the index of a knowledge base unless it is there, and says what it holds.
+
+    An index that this function built is built again when the knowledge base has changed; any other is not replaced.
+
+    Args:
+        profile: The models.
+        kb: The knowledge base.
+        index: The index's folder.
+        images: Its images; by default what it holds itself, or the folder it is in.
+        say: Takes the lines that say what is done and found.
+        **reading: `kb_format`, `names` and `max_bad` of `omgm.parts.build`.
+
+    Raises:
+        ValueError: Bad input, or the folder holds something else.
+    """
+    format = reading.get("kb_format") or guess_format(kb)
+    images = images or images_beside(kb, format)
+    note = {
+        "kb": str(kb.resolve()),
+        "format": format,
+        "images": None if images is None else str(images.resolve()),
+        "names": dict(reading.get("names") or {}),
+        "settings": profile.model_dump(mode="json", include=_SETTINGS),
+        "files": _state(kb, format),
+    }
+    path = index / NOTE
+    known = json.loads(path.read_bytes()) if path.is_file() else None
+    if known == json.loads(json.dumps(note)) and (index / MANIFEST).is_file():
+        return
+    say(f"Building the index of {kb} in {index}")
+    built = parts.build(
+        profile, kb, index, images=images, overwrite=known is not None, **reading | {"kb_format": format}
+    )
+    write_whole(path, json.dumps(note).encode())
+    for line in found_lines(built):
+        say(line)
+
+
+def found_lines(index: Index) -> Iterator[str]:
+    """Yields what an index holds: counts, examples and problems."""
+    counts = index.manifest.counts
+    yield f"{counts.entities} entities, {counts.sections} sections, {counts.with_image} with an image"
+    rows = islice((row for row in range(len(index)) if index.image_path(row) is not None), _EXAMPLES)
+    titles = [index.entity(row).title for row in rows]
+    if titles:
+        yield f"with an image: {', '.join(titles)}{', …' if counts.with_image > len(titles) else ''}"
+    lines = problem_lines(read_report(index.folder))
+    yield from lines
+    if lines:
+        yield f"each with its reason: {index.folder / 'report.json'}"
+
+
+def _state(kb: Path, format: str) -> list[int]:
+    """Returns how many files a knowledge base has, their size in bytes, and when the latest was changed, in ns."""
+    files = list(kb.rglob("*")) if kb.is_dir() else zim_parts(kb) if format == "zim" else [kb]
+    states = [file.stat() for file in files if not file.is_symlink() or file.exists()]
+    return [len(states), sum(one.st_size for one in states), max((one.st_mtime_ns for one in states), default=0)]

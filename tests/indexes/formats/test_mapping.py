@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
+from indexes.formats.fields import parse_names
+from indexes.formats.skipped import SkippedEntries
+from retriever.types import ArticleImage, Entity, Section
+
+WIKIPEDIA = {"id": "12", "url": "https://en.wikipedia.org/wiki/Fox", "title": "Fox", "text": "A fox.\n\nIt is red."}
+
+
+def read(path: Path, **names: str) -> list[Entity]:
+    return list(read_knowledge_base(path, names=names, skipped=SkippedEntries(0)))
+
+
+def lines(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def parquet(path: Path, *rows: dict[str, Any]) -> Path:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path)
+    return path
+
+
+@pytest.mark.parametrize("write", [lines, parquet])
+def test_the_columns_of_wikimedia_wikipedia(tmp_path: Path, write: Any) -> None:
+    (fox,) = read(write(tmp_path / ("kb.jsonl" if write is lines else "kb.parquet"), WIKIPEDIA))
+    assert (fox.id, fox.title, fox.url) == ("12", "Fox", "https://en.wikipedia.org/wiki/Fox")
+    assert fox.sections == (Section("Fox", "A fox.\nIt is red.", 0),)
+
+
+@pytest.mark.parametrize("write", [lines, parquet])
+def test_whole_numbers_as_ids_and_usual_names(tmp_path: Path, write: Any) -> None:
+    rows = [
+        {"id": 7, "Label": "Fox", "text": "Red.", "logo": {"path": "fox.png", "bytes": None}},
+        {"id": 8, "Label": "Hen", "text": "White.", "logo": {"path": "hen.png", "bytes": None}},
+    ]
+    fox, hen = read(write(tmp_path / ("kb.jsonl" if write is lines else "kb.parquet"), *rows))
+    assert (fox.id, fox.title, fox.image, hen.id) == ("7", "Fox", "fox.png", "8")
+
+
+def test_names_of_ones_own(tmp_path: Path) -> None:
+    row = {"key": 3, "title": "wrong", "names": {"en": "Fox"}, "pics": ["a.png", "b.png"], "about": "== Diet ==\nMice."}
+    path = lines(tmp_path / "kb.jsonl", row)
+    (fox,) = read(path, id="key", title="names.en", image="pics", text="about")
+    assert (fox.id, fox.title, fox.image) == ("3", "Fox", "a.png")
+    assert fox.images == (ArticleImage("b.png"),) and fox.sections == (Section("Diet", "Mice.", 0),)
+    with pytest.raises(ValueError, match=r"line 1: field 'id' is missing; if it has another name, pass --map id=NAME"):
+        read(path)
+    with pytest.raises(ValueError, match=r"line 1 \('3'\): field 'nme' is missing"):
+        read(path, id="key", title="nme")
+
+
+def test_names_in_the_formats_of_the_data_sets(tmp_path: Path) -> None:
+    entry = {"title": "T", "label": "L", "section_titles": [], "section_texts": [], "thumb": "t.png"}
+    (tmp_path / "kb.json").write_text(json.dumps({"a": entry}))
+    (entity,) = read(tmp_path / "kb.json", title="label", image="thumb")
+    assert (entity.id, entity.title, entity.image) == ("a", "L", "t.png")
+    page = {"wikidata_id": "Q1", "wikipedia_title": "T", "label": "L", "wikipedia_content": "Text."}
+    (entity,) = read(lines(tmp_path / "wiki.jsonl", page), title="label")
+    assert (entity.id, entity.title) == ("Q1", "L")
+
+
+def test_json_arrays_and_json_lines_under_the_name_json(tmp_path: Path) -> None:
+    path = tmp_path / "kb.json"
+    path.write_text("\ufeff" + json.dumps([WIKIPEDIA, WIKIPEDIA | {"id": 13}], indent=1), encoding="utf-8")
+    assert guess_format(path) == "jsonl" and [entity.id for entity in read(path)] == ["12", "13"]
+    path.write_text(json.dumps([WIKIPEDIA, {"id": 13}]))
+    with pytest.raises(ValueError, match=r"kb\.json: item 2 \('13'\): field 'title' is missing"):
+        read(path)
+    path.write_text(json.dumps([WIKIPEDIA])[:-9])
+    with pytest.raises(ValueError, match=r"kb\.json: item 1: byte \d+: .*cut short"):
+        read(path)
+    assert guess_format(lines(path, WIKIPEDIA, WIKIPEDIA | {"id": "13"})) == "jsonl"
+    assert len(read(path)) == 2
+    path.write_text(json.dumps({"a": {"title": "T", "section_titles": [], "section_texts": []}}))
+    assert guess_format(path) == "evqa"
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        ("title", "expected FIELD=NAME, such as title=display_name, got 'title'"),
+        ("title=", "expected FIELD=NAME"),
+        ("heading=name", "unknown field 'heading'; fields are id, title, url, image, text"),
+    ],
+)
+def test_bad_maps(pair: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_names([pair])
+    assert parse_names(["title=display_name", "image=a.b=c"]) == {"title": "display_name", "image": "a.b=c"}
+
+
+def test_names_are_part_of_what_an_index_is_made_from(tmp_path: Path) -> None:
+    path = lines(tmp_path / "kb.jsonl", WIKIPEDIA)
+    plain = hash_knowledge_base(path, "jsonl")
+    assert hash_knowledge_base(path, "jsonl", {}) == plain
+    mapped = hash_knowledge_base(path, "jsonl", {"title": "id", "url": "id"})
+    assert mapped != plain and mapped == hash_knowledge_base(path, "jsonl", {"url": "id", "title": "id"})

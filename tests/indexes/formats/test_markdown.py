@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from indexes.formats import read_knowledge_base
+from indexes.formats.skipped import SkippedEntries
+from retriever.types import ArticleImage, Entity, Section
+
+
+def read(folder: Path, files: dict[str, str], **names: str) -> dict[str, Entity]:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    skipped = SkippedEntries(0)
+    return {entity.id: entity for entity in read_knowledge_base(folder, names=names, skipped=skipped)}
+
+
+def texts(entity: Entity) -> list[tuple[str, str]]:
+    return [(section.title, section.text) for section in entity.sections]
+
+
+def test_a_catalog_with_a_folder_per_topic(tmp_path: Path) -> None:
+    # the shape of github/explore
+    topic = (
+        "---\naliases: three-d, 3d-models\ndisplay_name: 3D\nlogo: 3d.png\nurl: https://e.example/3d\n---\nModels.\n"
+    )
+    found = read(tmp_path, {"topics/3d/index.md": topic, "topics/3d/3d.png": "", "topics/c/index.md": "Letters.\n"})
+    entity = found["topics/3d/index"]
+    assert (entity.title, entity.image, entity.url) == ("3D", "topics/3d/3d.png", "https://e.example/3d")
+    assert texts(entity) == [("3D", "Models.")]
+    assert found["topics/c/index"].title == "c"  # "index" says nothing
+
+
+def test_fields_of_ones_own(tmp_path: Path) -> None:
+    note = "---\ntitle: wrong\ninfo:\n  label: Right\nbild: a/b.png\n---\nText.\n"
+    (entity,) = read(tmp_path, {"x.md": note, "a/b.png": ""}, title="info.label", image="bild").values()
+    assert (entity.title, entity.image) == ("Right", "a/b.png")
+
+
+@pytest.mark.parametrize(
+    ("front", "title", "image"),
+    [
+        ("---\ntitle: >\n  Red\n  fox\ncover:\n  image: fox.png\n  alt: A fox\n---\n", "Red fox", "fox.png"),
+        ("+++\ntitle = 'Red fox'\n[params]\nx = 1\n+++\n", "Red fox", None),
+        ("+++\ntitle = 'Red fox'\nimage = ['fox.png', 'b.png']\n+++\n", "Red fox", "fox.png"),
+        ("---\nTitle: 1984\ntags: [a, b]\nphoto:\n  - fox.png\n---\n", "1984", "fox.png"),
+        ("---\ntitle: Foxes: a guide\nimage: fox.png\n---\n", "Foxes: a guide", "fox.png"),  # not valid YAML
+        ("---\nname: {{ title }}\nimage: fox.png\n---\n", "{{ title }}", "fox.png"),
+        ("---\ntitle:\n---\n", "note", None),
+        ("---\n---\n", "note", None),
+    ],
+)
+def test_front_matter(tmp_path: Path, front: str, title: str, image: str | None) -> None:
+    (entity,) = read(tmp_path, {"note.md": front + "Text.\n", "fox.png": "", "b.png": ""}).values()
+    assert (entity.title, entity.image) == (title, image)
+    assert texts(entity) == [(title, "Text.")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("---\nA note between rules.\n\n---\nMore.\n", [("note", "A note between rules.\nMore.")]),
+        ("---\n# Title\nOnly one rule.\n", [("Title", "Only one rule.")]),
+        ("+++\nNo TOML.\n+++\nMore.\n", [("note", "+++ No TOML. +++ More.")]),
+    ],
+)
+def test_a_rule_at_the_top_is_no_front_matter(tmp_path: Path, text: str, expected: list[tuple[str, str]]) -> None:
+    (entity,) = read(tmp_path, {"note.md": text}).values()
+    assert [(section.title, " ".join(section.text.split())) for section in entity.sections] == [
+        (title, " ".join(body.split())) for title, body in expected
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "sections"),
+    [
+        ("Fox\n===\n\nRed.\n\nDiet\n----\n\nMice.\n", "Fox", ["Fox", "Diet"]),
+        ("### Diet\nMice.\n### Range\nEurope.\n", "note", ["Diet", "Range"]),
+        ("## Fox\nRed.\n### Diet\nMice.\n#### Winter\nBerries.\n", "Fox", ["Fox", "Diet", "Winter"]),
+        ("![](a.png)\n# Fox #\nRed.\n# Diet\nMice.\n", "Fox", ["Fox", "Diet"]),
+        ("Intro.\n# Fox\nRed.\n## Diet\nMice.\n", "Fox", ["Fox", "Diet"]),
+        ("Intro.\n# Diet\nMice.\n# Range\nEurope.\n", "note", ["note", "Diet", "Range"]),
+        ('<h1 align="center">Fox</h1>\n<p>Red.</p>\n\n## Diet\nMice.\n', "Fox", ["Fox", "Diet"]),
+    ],
+)
+def test_headings_of_every_level(tmp_path: Path, text: str, title: str, sections: list[str]) -> None:
+    (entity,) = read(tmp_path, {"note.md": text}).values()
+    assert (entity.title, [section.title for section in entity.sections]) == (title, sections)
+
+
+def test_images_in_every_spelling(tmp_path: Path) -> None:
+    note = """![[kermit.jpg]] and ![[pics/Miss Piggy.PNG|Miss Piggy]] and ![[gonzo.png|300x200]] ![[dot.png|20]]
+![[Note]] <img src="fozzie.jpg" alt="Fozzie" width="300"> <img src="icon.png" width="20">
+
+![Rowlf][rowlf] ![](/assets/static%20file.jpg) ![Animal](the animal.png) ![far](https://e.example/far.png)
+<p><img src='block.png'></p>
+
+[rowlf]: ../rowlf.png "Rowlf the dog"
+"""
+    files = ["attachments/kermit.jpg", "pics/Miss Piggy.PNG", "notes/gonzo.png", "gonzo.png", "notes/fozzie.jpg"]
+    files += ["rowlf.png", "notes/the animal.png", "hugo/assets/static file.jpg", "notes/block.png"]
+    (entity,) = read(tmp_path, {"notes/frogs.md": note} | dict.fromkeys(files, "")).values()
+    assert entity.images == (
+        ArticleImage("attachments/kermit.jpg", 0, ""),  # the only file of this name
+        ArticleImage("pics/Miss Piggy.PNG", 0, "Miss Piggy"),
+        ArticleImage("notes/gonzo.png", 0, ""),
+        ArticleImage("notes/fozzie.jpg", 0, "Fozzie"),
+        ArticleImage("rowlf.png", 0, "Rowlf"),
+        ArticleImage("hugo/assets/static file.jpg", 0, ""),
+        ArticleImage("https://e.example/far.png", 0, "far"),
+        ArticleImage("notes/the animal.png", 0, "Animal"),
+        ArticleImage("notes/block.png", 0, ""),
+    )
+    assert entity.image == "attachments/kermit.jpg"
+
+
+def test_what_can_be_read_goes_before_drawings(tmp_path: Path) -> None:
+    (entity,) = read(tmp_path, {"a.md": "---\nlogo: a.svg\n---\n![](b.png)\n", "a.svg": "", "b.png": ""}).values()
+    assert entity.image == "b.png"
+    (entity,) = read(tmp_path, {"a.md": "---\nlogo: a.svg\n---\nText.\n"}).values()
+    assert entity.image == "a.svg"
+
+
+def test_evidence_is_plain_text(tmp_path: Path) -> None:
+    note = """A **bold** and _slanted_, ~~struck~~, ==marked== `code`, [link](a.md), [[Frog|the frog]], [[Toad]].
+It goes on<br>here<!-- not this --> <b>and</b> here.[^1] %%nor this%% 100 % sure &amp; more
+
+> [!info] Beware
+> of the frog
+
+- [one](x)
+  - two
+
+| Name | Age |
+|:-----|----:|
+| **Fox** | 3 |
+
+<details><summary>More</summary><p>inside</p><script>alert()</script></details>
+
+<!-- a
+comment -->
+
+```python
+x = **1
+```
+***
+[^1]: A footnote.
+"""
+    (entity,) = read(tmp_path, {"note.md": note}).values()
+    assert entity.sections == (
+        Section(
+            "note",
+            "A bold and slanted, struck, marked code, link, the frog, Toad. It goes on\n"
+            "here and here. 100 % sure & more\n"
+            "Beware of the frog\none\ntwo\nName | Age\nFox | 3\nMore\ninside\nx = **1",
+            0,
+        ),
+    )
+
+
+def test_files_that_cannot_be_read_are_skipped(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"{number}.md").write_text(f"# Note {number}\nText.\n")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "bad.md").write_bytes(b"# Caf\xe9\n")
+    (tmp_path / "wide.md").write_text("# Weit\nText.\n", encoding="utf-16")
+    skipped = SkippedEntries(0.2)
+    found = list(read_knowledge_base(tmp_path, skipped=skipped))
+    assert [entity.title for entity in found] == ["Note 0", "Note 1", "Note 2", "Weit"]
+    assert skipped.listed == [
+        {"place": "sub/bad.md", "reason": "byte 5: not UTF-8 (invalid continuation byte); convert the file"}
+    ]

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from indexes.formats import guess_format, read_knowledge_base
+from indexes.formats.skipped import SkippedEntries
+from retriever.types import ArticleImage, Entity, Section
+
+FOXES = (
+    "Name,photo,description,Height in cm,url\r\n"
+    'Red fox,a/red.jpg|b.jpg,"It is ""red"".\r\n\r\nIt runs.",40,\r\n'
+    "Hen,,,,x\r\n"
+)
+
+
+def read(path: Path, **names: str) -> list[Entity]:
+    return list(read_knowledge_base(path, names=names, skipped=SkippedEntries(0)))
+
+
+def test_a_table_of_images(tmp_path: Path) -> None:
+    path = tmp_path / "foxes.csv"
+    path.write_bytes(b"\xef\xbb\xbf" + FOXES.encode())
+    fox, hen = read(path)
+    assert guess_format(path) == "csv"
+    assert (fox.id, fox.title, fox.image, fox.images) == ("Red fox", "Red fox", "a/red.jpg", (ArticleImage("b.jpg"),))
+    assert fox.sections == (
+        Section("Red fox", 'It is "red".\nIt runs.', 0),
+        Section("Facts", "Height in cm: 40", 1),
+    )
+    assert (hen.id, hen.image, hen.url, hen.sections) == ("Hen", None, "x", ())
+    (tmp_path / "foxes.csv.gz").write_bytes(gzip.compress(FOXES.encode()))
+    assert read(tmp_path / "foxes.csv.gz") == [fox, hen]
+
+
+def test_other_separators_and_names(tmp_path: Path) -> None:
+    path = tmp_path / "foxes.tsv"
+    path.write_text("nr\tart\tfile_name\n7\tFuchs, rot\tf.png\n")
+    (fox,) = read(path, id="nr", title="art")
+    assert (fox.id, fox.title, fox.image, fox.sections) == ("7", "Fuchs, rot", "f.png", ())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", r"a\.csv: has no header"),
+        ("title,x\nFox,1\n,2\n", r"a\.csv: line 3: no title; .* --map title=NAME"),
+        ("title,x\nFox,1,2\n", r"a\.csv: line 2: 3 values, but the header has 2 columns"),
+        ("title,x\nFox,1\nFox,2\n", r"a\.csv: line 3: field 'id': 'Fox' occurs a second time"),
+        ('title,x\nFox,"1\n', r"a\.csv: after line 1: unexpected end of data"),
+    ],
+)
+def test_bad_tables(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "a.csv").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path / "a.csv")
+
+
+def test_another_encoding(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"title\nCaf\xe9\n")
+    with pytest.raises(ValueError, match=r"a\.csv: not UTF-8"):
+        read(tmp_path / "a.csv")

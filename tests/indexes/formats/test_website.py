@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
+from indexes.sources import find_main, open_images
+from retriever.types import Section
+
+pytest.importorskip("selectolax")
+
+
+def write_site(folder: Path, count: int) -> Path:
+    for number in range(count):
+        (folder / "pages").mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (120, 110), "red").save(folder / "pages" / f"{number}.png")
+        (folder / "pages" / f"{number}.html").write_text(
+            f"<html><head><title>Site: page {number}</title></head><body><h1>Our site</h1>"
+            "<ul><li><a href='/'>Home</a></li></ul>"
+            f"<img src='../logo.png'><h1>Page {number}</h1><p>Text {number}.</p><img src='{number}.png'>"
+            f"<h3>More</h3><p>Words {number}.</p><p>All rights reserved</p></body></html>"
+        )
+    Image.new("RGB", (120, 110), "blue").save(folder / "logo.png")
+    (folder / "frame.htm").write_text("<html><body></body></html>")
+    return folder
+
+
+def test_a_website(tmp_path: Path) -> None:
+    site = write_site(tmp_path / "site", 7)
+    assert guess_format(site) == "website"
+    found = list(read_knowledge_base(site))
+    assert [entity.id for entity in found] == [f"pages/{number}.html" for number in range(7)]
+    third = found[3]
+    assert third.title == "Page 3" and third.image == "pages/3.png" and len(third.images) == 1
+    assert third.sections == (Section("Page 3", "Text 3.", 0), Section("More", "Words 3.", 1))
+    source = open_images(None, site, "website")
+    assert source is not None and find_main(source, third) == "pages/3.png"
+    before = hash_knowledge_base(site, "website")
+    (site / "pages" / "0.html").write_text("<p>Changed</p>")
+    assert hash_knowledge_base(site, "website") != before
+
+
+def test_folders_with_markdown_are_notes(tmp_path: Path) -> None:
+    site = write_site(tmp_path / "site", 1)
+    (site / "note.md").write_text("# Note\n")
+    assert guess_format(site) == "markdown"
+    (tmp_path / "empty").mkdir()
+    assert guess_format(tmp_path / "empty") == "markdown"
+    with pytest.raises(ValueError, match=r"empty: no page \(\*\.html\) in this folder"):
+        list(read_knowledge_base(tmp_path / "empty", "website"))

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from indexes.store import Index
+from omgm import parts
+from omgm.__main__ import parser
+from omgm.commands.serve import kept_index
+from omgm.kept_index import index_beside, keep_index
+from omgm.profile import Profile, load_profile
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+
+
+@pytest.fixture(autouse=True)
+def builds(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    built: list[Path] = []
+    build = parts.build
+
+    def counted(profile: Profile, kb: Path, out: Path, **options: Any) -> Index:
+        built.append(out)
+        models: dict[str, Any] = {"encoder": FakeEncoder(), "fusion": FakeFusion(), "summarizer": FakeSummarizer()}
+        return build(profile, kb, out, progress=False, **options | models)
+
+    monkeypatch.setattr(parts, "build", counted)
+    return built
+
+
+def write_notes(folder: Path) -> Path:
+    folder.mkdir()
+    for name in ("fox", "hen"):
+        Image.new("RGB", (80, 60), "red").save(folder / f"{name}.png")
+        (folder / f"{name}.md").write_text(f"# The {name}\nRed.\n![]({name}.png)\n")
+    (folder / "cat.md").write_text("# The cat\n![](lost.png)\nBlack.\n")
+    return folder
+
+
+def test_the_index_of_a_folder_is_built_beside_it_once(tmp_path: Path, builds: list[Path]) -> None:
+    kb = write_notes(tmp_path / "my.notes")
+    profile, said = load_profile("embedded"), list[str]()
+    index = index_beside(kb)
+    assert index == tmp_path / "my.notes-index"
+    keep_index(profile, kb, index, say=said.append)
+    assert said == [
+        f"Building the index of {kb} in {index}",
+        "3 entities, 3 sections, 2 with an image",
+        "with an image: The fox, The hen",
+        "1 images missing, the first of cat: 1 x no file in the folder at any suffix of the URL's path",
+        f"each with its reason: {index / 'report.json'}",
+    ]
+    keep_index(profile, kb, index, say=said.append)
+    assert len(said) == 5 and builds == [index]  # neither built nor hashed
+
+
+def test_a_knowledge_base_that_changed_is_built_again(tmp_path: Path, builds: list[Path]) -> None:
+    kb, profile = write_notes(tmp_path / "notes"), load_profile("embedded")
+    index = index_beside(kb)
+    keep_index(profile, kb, index, say=str)
+    (kb / "dog.md").write_text("# The dog\nBrown.\n")
+    keep_index(profile, kb, index, say=str)
+    assert len(builds) == 2 and Index.open(index).row_of("dog") is not None
+    keep_index(profile, kb, index, say=str, names={"title": "name"})  # read in another way
+    assert len(builds) == 3
+    other = load_profile("embedded", {"fusion.tokens": "float16"})
+    keep_index(other, kb, index, say=str)
+    assert len(builds) == 4 and Index.open(index).manifest.inputs.tokens == "float16"
+
+
+def test_images_beside_a_file(tmp_path: Path) -> None:
+    (tmp_path / "pics").mkdir()
+    Image.new("RGB", (80, 60), "red").save(tmp_path / "pics" / "fox.png")
+    kb = tmp_path / "kb.jsonl"
+    kb.write_text(json.dumps({"id": 1, "name": "Fox", "text": "Red.", "logo": "pics/fox.png"}) + "\n")
+    index = index_beside(kb)
+    assert index == tmp_path / "kb-index"
+    keep_index(load_profile("embedded"), kb, index, say=str)
+    assert Index.open(index).image_path(0) is not None
+
+
+def test_an_index_of_something_else_is_not_replaced(tmp_path: Path) -> None:
+    first, second = write_notes(tmp_path / "a"), write_notes(tmp_path / "b")
+    (second / "dog.md").write_text("# The dog\nBrown.\n")
+    parts.build(load_profile("embedded"), first, tmp_path / "index")
+    with pytest.raises(ValueError, match="choose another folder"):
+        keep_index(load_profile("embedded"), second, tmp_path / "index", say=str)
+
+
+def test_serve_takes_an_index_or_a_knowledge_base(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profile = load_profile("embedded")
+    assert kept_index(parser().parse_args(["serve", "--index", "a"]), profile) == Path("a")
+    with pytest.raises(ValueError, match="name an index with --index, or a knowledge base with --kb"):
+        kept_index(parser().parse_args(["serve"]), profile)
+    with pytest.raises(ValueError, match="--kb: absent does not exist"):
+        kept_index(parser().parse_args(["serve", "--kb", "absent"]), profile)
+    kb = write_notes(tmp_path / "notes")
+    given = ["serve", "--kb", str(kb), "--index", str(tmp_path / "here"), "--map", "title=name"]
+    assert kept_index(parser().parse_args(given), profile) == tmp_path / "here"
+    assert "3 entities" in capsys.readouterr().out
