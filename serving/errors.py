@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import random
 import re
 import time
-import uuid
 from collections.abc import Mapping
 
 from fastapi import FastAPI, Request
@@ -130,7 +130,7 @@ class RequestIdMiddleware:
             await self.app(scope, receive, send)
             return
         given = Headers(scope=scope).get("x-request-id", "")
-        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        request_id = given if _REQUEST_ID.fullmatch(given) else f"{random.getrandbits(128):032x}"
         scope.setdefault("state", {})["request_id"] = request_id
         REQUEST_ID.set(request_id)
         began, status = time.perf_counter(), 0
