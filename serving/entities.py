@@ -12,7 +12,7 @@ import anyio.to_thread
 from fastapi import FastAPI, Request
 from starlette.datastructures import UploadFile
 
-from indexes.formats.jsonl import entity_of
+from indexes.formats.jsonl import entry_of
 from indexes.live.editor import Article, Editor
 from indexes.stages import MainImage
 from llm.chat import ChatError
@@ -169,10 +169,9 @@ async def _article(row: Any, uploaded: bytes | None, settings: ServingSettings, 
         row = row | {"image": _name_of(uploaded)}
     elif uploaded is not None and not given:
         row = row | {"image": _name_of(uploaded)}
-    try:
-        _, entity = entity_of(row | {"id": entity_id}, "the article")
-    except ValueError as error:
-        raise ApiError(422, "bad_article", str(error)) from error
+    _, entity = entry_of(row | {"id": entity_id}, "the article", {})
+    if isinstance(entity, ValueError):
+        raise ApiError(422, "bad_article", str(entity)) from entity
     if uploaded is None and entity.image is not None:
         uploaded = await image_bytes(entity.image, settings)
     if uploaded is None:

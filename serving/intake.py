@@ -20,7 +20,7 @@ from serving.service import PendingAnswer, Service
 from serving.settings import ServingSettings
 
 T = TypeVar("T")
-Read = Callable[[Request, ServingSettings], Awaitable[CheckedRequest]]
+Read = Callable[[Request, ServingSettings], Awaitable[T]]
 
 WORK = ("/answer", "/retrieve", "/v1/chat/completions")
 """The routes whose requests cost the models time."""
@@ -55,7 +55,9 @@ def add_overload_control(app: FastAPI, service: Service) -> None:
     app.add_middleware(OverloadMiddleware, service=service)
 
 
-async def take_in(service: Service, request: Request, read: Read) -> tuple[CheckedRequest, PendingAnswer]:
+async def take_in(
+    service: Service, request: Request, read: Read[CheckedRequest]
+) -> tuple[CheckedRequest, PendingAnswer]:
     """Returns a request, as `read` makes it of the upload, and what is retrieved for it.
 
     Raises:
@@ -65,7 +67,7 @@ async def take_in(service: Service, request: Request, read: Read) -> tuple[Check
     service.batcher.check()
     ticket = service.admission.enter()  # before the upload is read: a full service must not collect images
     try:
-        checked = await _upload(service, request, read, ticket)
+        checked = await _in_time(service, _with_image(service, request, read), ticket)
         service.admission.uploaded(ticket)
         work = service.retrieve(checked, request.state.request_id, request.scope.get("root_path", ""))
         try:
@@ -73,6 +75,20 @@ async def take_in(service: Service, request: Request, read: Read) -> tuple[Check
                 return checked, await while_connected(request, work)
         except TimeoutError as error:
             raise out_of_time(service.settings.timeout_s) from error
+    finally:
+        service.admission.leave(ticket)
+
+
+async def receive(service: Service, request: Request, read: Read[T]) -> T:
+    """Returns an upload as `read` makes it, without retrieval.
+
+    Raises:
+        ApiError: As from `take_in`.
+    """
+    service.batcher.check()
+    ticket = service.admission.enter()
+    try:
+        return await _in_time(service, read(request, service.settings), ticket)
     finally:
         service.admission.leave(ticket)
 
@@ -92,16 +108,21 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(task, watch, return_exceptions=True)
 
 
-async def _upload(service: Service, request: Request, read: Read, ticket: Ticket) -> CheckedRequest:
+async def _with_image(service: Service, request: Request, read: Read[CheckedRequest]) -> CheckedRequest:
     """Returns the request with its image's bytes, from wherever they come."""
+    checked = await read(request, service.settings)
+    if isinstance(checked.image, str):  # fetched by its URL at the pace of another server: an upload, too
+        data = await while_connected(request, image_bytes(checked.image, service.settings))
+        checked = replace(checked, image=data)
+    return checked
+
+
+async def _in_time(service: Service, upload: Awaitable[T], ticket: Ticket) -> T:
+    """Returns the upload, or raises 408 when its time is over."""
     seconds = service.settings.upload_timeout_s
     try:
         async with asyncio.timeout(seconds) as ticket.limit:
-            checked = await read(request, service.settings)
-            if isinstance(checked.image, str):  # fetched by its URL at the pace of another server: an upload, too
-                data = await while_connected(request, image_bytes(checked.image, service.settings))
-                checked = replace(checked, image=data)
-            return checked
+            return await upload
     except TimeoutError as error:
         raise ApiError(408, "upload_timeout", f"the upload took longer than {seconds:g} s") from error
     except ClientDisconnect as error:
