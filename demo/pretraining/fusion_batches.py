@@ -58,10 +58,12 @@ class FusionBatches(Dataset[FusionBatch]):
     Args:
         size: Side S of an image in pixels.
         seed: Seed of everything random.
+        mixed: Whether nonsense may be a question about sections that make sense, and the other way round. Else what
+            kind of text a question is tells a part of the entities apart, which no knowledge base repeats.
     """
 
-    def __init__(self, size: int, seed: int = 0):
-        self.size, self.seed = size, seed
+    def __init__(self, size: int, seed: int = 0, mixed: bool = False):
+        self.size, self.seed, self.mixed = size, seed, mixed
 
     @functools.cached_property
     def _sources(self) -> tuple[FlagBatches, DesignBatches]:
@@ -109,18 +111,41 @@ class FusionBatches(Dataset[FusionBatch]):
 
     def _texts(self, code: str | None, rng: random.Random) -> tuple[str, list[str]]:
         if rng.random() < NONSENSE:
-            words = self._words if rng.random() >= UNKNOWN_WORDS else [random_word(rng) for _ in range(60)]
+            if self.mixed:
+                return self._mixed_texts(rng)
+            words = self._words if rng.random() >= UNKNOWN_WORDS else _unknown_words(rng)
             return _some(words, rng, 4, 12), [_some(words, rng, 8, 80) for _ in range(SECTIONS)]
         country = code or rng.choice(sorted(self._rows))
         row, entry = rng.choice(self._rows[country]), self._articles[country]
         title = entry["title"] if code else made_up_name(rng)
         evidence = int(row["evidence_section_id"])
         others = [number for number in range(len(entry["section_texts"])) if number != evidence]
-        passages = [
-            blip_caption(section_passage(title, entry["section_titles"][number], entry["section_texts"][number]))
-            for number in (evidence, *rng.sample(others, SECTIONS - 1))
-        ]
+        passages = [self._passage(title, country, number) for number in (evidence, *rng.sample(others, SECTIONS - 1))]
         return blip_caption(row["question"]), passages
+
+    def _mixed_texts(self, rng: random.Random) -> tuple[str, list[str]]:
+        """Returns a question and sections that have nothing to do with each other, each nonsense or not.
+
+        What kind of text a question is says nothing about the sections then, nor the sections about the question.
+        """
+        countries = sorted(self._rows)
+        asked = blip_caption(rng.choice(self._rows[rng.choice(countries)])["question"])
+        sections = []
+        for _ in range(SECTIONS):
+            country = rng.choice(countries)
+            number = rng.randrange(len(self._articles[country]["section_texts"]))
+            sections.append(self._passage(made_up_name(rng), country, number))
+        kinds = [rng.choice(["sense", "known words", "unknown words"]) for _ in range(2)]
+        words = {"known words": self._words, "unknown words": _unknown_words(rng)}
+        if kinds[0] != "sense":
+            asked = _some(words[kinds[0]], rng, 4, 12)
+        if kinds[1] != "sense":
+            sections = [_some(words[kinds[1]], rng, 8, 80) for _ in range(SECTIONS)]
+        return asked, sections
+
+    def _passage(self, title: str, country: str, number: int) -> str:
+        entry = self._articles[country]
+        return blip_caption(section_passage(title, entry["section_titles"][number], entry["section_texts"][number]))
 
 
 def random_word(rng: random.Random) -> str:
@@ -130,6 +155,10 @@ def random_word(rng: random.Random) -> str:
         rng.choice(["", rng.choice(CONSONANTS)]) + rng.choice(VOWELS) + rng.choice(["", rng.choice(CONSONANTS)])
         for _ in range(syllables)
     )
+
+
+def _unknown_words(rng: random.Random) -> list[str]:
+    return [random_word(rng) for _ in range(60)]
 
 
 def _some(words: list[str], rng: random.Random, fewest: int, most: int) -> str:

@@ -99,6 +99,7 @@ class FusionStage:
         size: Side of an image in pixels.
         learning_rate: At its peak.
         trains_tower: Whether the image tower is trained too.
+        mixed: Whether nonsense may be a question about sections that make sense, see `FusionBatches`.
     """
 
     name: str
@@ -106,12 +107,13 @@ class FusionStage:
     size: int
     learning_rate: float
     trains_tower: bool
+    mixed: bool
 
 
 FUSION_STAGES = (
-    FusionStage(name="fusion-run", steps=500, size=128, learning_rate=1e-3, trains_tower=False),
+    FusionStage(name="fusion-run", steps=500, size=128, learning_rate=1e-3, trains_tower=False, mixed=False),
     # More pixels than step 1 has, because it looks at one image and not at millions.
-    FusionStage(name="fusion-tower-run", steps=300, size=144, learning_rate=3e-4, trains_tower=True),
+    FusionStage(name="fusion-tower-run", steps=300, size=144, learning_rate=3e-4, trains_tower=True, mixed=True),
 )
 
 
@@ -216,7 +218,7 @@ def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
         metrics = _train_fusion_stage(model, stage, out, steps or stage.steps, done, seed)
         (out / stage.name / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
         done += steps or stage.steps
-    unseen = FusionBatches(fusion.pixels.size, seed=-1)
+    unseen = FusionBatches(fusion.pixels.size, -1, FUSION_STAGES[-1].mixed)
     model.center([unseen[number] for number in range(2, 10)])
     fusion.save(out / "fusion")
     return out / "fusion"
@@ -226,8 +228,8 @@ def _train_fusion_stage(
     model: FusionPretraining, stage: FusionStage, out: Path, steps: int, done: int, seed: int
 ) -> dict[str, float]:
     """Trains `model` in place with the batches after the first `done`; returns the metrics of the run."""
-    batches = BatchStream(FusionBatches(stage.size, seed))
-    unseen = FusionBatches(stage.size, seed=-1)
+    batches = BatchStream(FusionBatches(stage.size, seed, stage.mixed))
+    unseen = FusionBatches(stage.size, -1, stage.mixed)
     held_out = [unseen[number] for number in range(2)]
     return train(
         model,
@@ -245,8 +247,8 @@ def publish(out: Path, weights: Path) -> None:
     """Copies the models trained in `out` to `weights`, in half precision (docs/log.md says what that costs)."""
     ClipEncoder.load(out / "encoder").save(weights / "encoder", torch.float16)
     QFormerFusion.load(out / "fusion").save(weights / "fusion", torch.float16)
-    for part in ("encoder", "fusion"):
-        shutil.copy(out / f"{part}-run" / "curve.png", weights / f"{part}-curve.png")
+    for part, stage in (("encoder", ENCODER_STAGES[-1].name), ("fusion", FUSION_STAGES[-1].name)):
+        shutil.copy(out / stage / "curve.png", weights / f"{part}-curve.png")
 
 
 def summaries(folder: Path) -> dict[str, str]:
