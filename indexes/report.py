@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from indexes.formats.skipped import SkippedEntries
-from indexes.stages import MainImages
+from indexes.stages import MainImage, MainImages
 from retriever.files import write_whole
 from retriever.types import Entity
 
@@ -19,19 +19,24 @@ logger = logging.getLogger(__name__)
 Report = dict[str, Any]
 """`skipped`: entries of the knowledge base, counted and listed; `missing` and `unreadable`: lists of images."""
 
+PROBLEMS = "missing", "unreadable"
+"""What may be wrong with a main image."""
 _REASONS = 3
 _SKIPPED = "skipped.json"
 
 
 def write_report(path: Path, articles: Sequence[Entity], main_images: MainImages, skipped: dict[str, Any]) -> None:
     """Writes `report.json`: entries that were skipped, and main images that are missing or unreadable, with reasons."""
-    report: Report = {"skipped": skipped, "missing": [], "unreadable": []}
+    report: Report = {"skipped": skipped, **{problem: [] for problem in PROBLEMS}}
     for row, image in enumerate(main_images):
         if image.problem is not None:
-            entity = articles[row]
-            entry = {"row": row, "id": entity.id, "image": entity.image, "path": image.path, "reason": image.reason}
-            report[image.problem].append(entry)
+            report[image.problem].append(image_problem(row, articles[row], image))
     write_whole(path, (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def image_problem(row: int, entity: Entity, image: MainImage) -> dict[str, Any]:
+    """Returns the report's entry about a main image."""
+    return {"row": row, "id": entity.id, "image": entity.image, "path": image.path, "reason": image.reason}
 
 
 def write_skipped(parts: Path, skipped: SkippedEntries) -> None:
@@ -55,7 +60,7 @@ def read_report(folder: Path) -> Report:
 def counts_of(report: Report) -> dict[str, int]:
     """Returns how many entries were skipped and how many images are missing or unreadable, by their names in JSON."""
     skipped = report.get("skipped", {"count": 0})["count"]
-    return {"entries_skipped": skipped, **{f"images_{name}": len(report[name]) for name in ("missing", "unreadable")}}
+    return {"entries_skipped": skipped, **{f"images_{name}": len(report[name]) for name in PROBLEMS}}
 
 
 def log_problems(main_images: MainImages) -> None:

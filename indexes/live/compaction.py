@@ -32,6 +32,7 @@ from indexes.manifest import (
 )
 from indexes.recall import held_out_queries
 from indexes.reindex import stored_keys
+from indexes.report import PROBLEMS, Report, image_problem, read_report
 from indexes.search_kinds import AT_LEAST, write_search
 from indexes.store import Index
 from retriever.files import as_line, replacing, write_whole
@@ -207,20 +208,20 @@ def _link(old: Path, new: Path) -> None:
     shutil.copyfile(old, new)
 
 
-def _report(base: Index, sources: Sequence[Source]) -> dict[str, list[dict[str, object]]]:
-    """Returns which main images are missing or unreadable, as `indexes.report.write_report` does."""
-    old: dict[str, list[dict[str, Any]]] = json.loads((base.folder / "report.json").read_bytes())
-    known = {entry["row"]: (problem, entry) for problem, entries in old.items() for entry in entries}
-    report: dict[str, list[dict[str, object]]] = {problem: [] for problem in old}
+def _report(base: Index, sources: Sequence[Source]) -> Report:
+    """Returns the report of the new files; entries that the build skipped stay in it."""
+    old = read_report(base.folder)
+    if "skipped" in old:  # not in indexes of older versions
+        old["skipped"] = old["skipped"] | {"of": len(sources) + old["skipped"]["count"]}
+    known = {entry["row"]: (problem, entry) for problem in PROBLEMS for entry in old[problem]}
+    report: Report = old | {problem: [] for problem in PROBLEMS}
     for row, source in enumerate(sources):
         if isinstance(source, int):
             if source in known:
                 problem, entry = known[source]
                 report[problem].append(entry | {"row": row})
         elif source.image.problem is not None:
-            entity, image = source.entity, source.image
-            entry = {"row": row, "id": entity.id, "image": entity.image, "path": image.path, "reason": image.reason}
-            report[source.image.problem].append(entry)
+            report[source.image.problem].append(image_problem(row, source.entity, source.image))
     return report
 
 

@@ -28,7 +28,18 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_contents(unpacked: Path) -> None:
     top = {path.name for path in unpacked.iterdir() if not path.name.endswith(".dist-info")}
-    packages = {"demo", "evaluation", "generators", "indexes", "llm", "omgm", "retriever", "serving", "training"}
+    packages = {
+        "agents",
+        "demo",
+        "evaluation",
+        "generators",
+        "indexes",
+        "llm",
+        "omgm",
+        "retriever",
+        "serving",
+        "training",
+    }
     assert top == packages
     for needed in (
         "omgm/configs/embedded.toml",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional
 
 from demo.pretraining.fusion_batches import FusionBatch
 from demo.pretraining.fusion_model import FusionPretraining
@@ -27,34 +30,41 @@ def fusion() -> QFormerFusion:
 
 
 @pytest.fixture
-def batch(encoder: ClipEncoder) -> FusionBatch:
+def first(encoder: ClipEncoder) -> Callable[[Tensor], Tensor]:
+    """Step 1's image encoder, for images of step 2's size."""
+    size = [encoder.pixels.size] * 2
+    return lambda pixels: encoder.model.get_image_features(functional.interpolate(pixels, size))
+
+
+@pytest.fixture
+def batch(fusion: QFormerFusion) -> FusionBatch:
     torch.manual_seed(1)
-    images = torch.rand(8, 3, encoder.pixels.size, encoder.pixels.size)
+    images = torch.rand(8, 3, fusion.pixels.size, fusion.pixels.size)
     texts = [f"what is number {number}?" for number in range(4)]
     return FusionBatch(images[:4], images[4:], texts, [*texts, *texts], torch.zeros(4, 4, dtype=torch.bool))
 
 
 def test_the_tower_is_trained_with_step_1_alone(
-    encoder: ClipEncoder, fusion: QFormerFusion, batch: FusionBatch
+    encoder: ClipEncoder, fusion: QFormerFusion, first: Callable[[Tensor], Tensor], batch: FusionBatch
 ) -> None:
-    for first in (None, encoder.model.get_image_features):
-        model = FusionPretraining(fusion, first).train()
+    for given in (None, first):
+        model = FusionPretraining(fusion, given).train()
         model.zero_grad()
         model.loss(batch, 0).backward()
-        assert (fusion.vision.positions.grad is not None) == (first is not None)
+        assert (fusion.vision.positions.grad is not None) == (given is not None)
         assert fusion.query_tokens.grad is not None
         assert not any(module.training for module in fusion.vision.modules())  # norms keep their means
     assert all(parameter.grad is None for parameter in encoder.model.parameters())
 
 
 def test_images_that_look_alike_are_no_negatives(
-    encoder: ClipEncoder, fusion: QFormerFusion, batch: FusionBatch
+    fusion: QFormerFusion, first: Callable[[Tensor], Tensor], batch: FusionBatch
 ) -> None:
     """With all others excluded there is nothing to tell apart but an entity's own sections."""
     alone = replace(
         batch, alike=~torch.eye(4, dtype=torch.bool), sections=[text for text in batch.questions for _ in (0, 1)]
     )
-    model = FusionPretraining(fusion, encoder.model.get_image_features).eval()
+    model = FusionPretraining(fusion, first).eval()
     contrast = float(model.loss(alone, 0).detach()) - 0.5 * _diversity(model, alone)
     # Both sections of an entity are the same text: cross entropy log 2; each evidence has one question left: 0.
     assert contrast == pytest.approx(0.6931, abs=2e-3)

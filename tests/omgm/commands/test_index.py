@@ -28,7 +28,7 @@ Capture = pytest.CaptureFixture[str]
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """An index of two articles, and a profile whose models are fakes."""
     for name, model in (("encoder", FakeEncoder), ("fusion", FakeFusion), ("summarizer", FakeSummarizer)):
-        monkeypatch.setattr(parts, f"build_{name}", lambda profile, model=model: model())
+        monkeypatch.setattr(parts, f"build_{name}", lambda profile, cache=None, model=model: model())
     yield World(tmp_path, [article("a"), article("b")])
 
 
