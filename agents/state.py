@@ -205,7 +205,7 @@ class AgentRun:
         return self._digests[name]
 
     def results(self, calls: Sequence[CallRecord]) -> str:
-        """Returns what calls found as text for the model, sources with their numbers."""
+        """Returns the results of calls as text for the model, sources with their numbers."""
         return "\n\n".join(self._result(record) for record in calls)
 
     def _result(self, record: CallRecord) -> str:

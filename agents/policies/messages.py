@@ -39,7 +39,7 @@ def _encoded(run: AgentRun) -> list[Message]:
 
 
 def results_message(run: AgentRun, one: Round, problem: str = "") -> Message:
-    """Returns what a round found, new images included, and what was wrong with the reply."""
+    """Returns the results of a round, new images included, and what was wrong with the reply."""
     images = [image for record in one.calls for image in record.observation.images.values()]
     texts = [text for text in (run.results(one.calls), problem) if text]
     return user("\n\n".join(texts) or "nothing found", images)

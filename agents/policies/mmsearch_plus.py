@@ -85,6 +85,6 @@ def written(reply: ChatReply, calls: tuple[Call, ...]) -> str:
 
 
 def _thought(text: str) -> str:
-    """Returns what stands before the first call or the answer."""
+    """Returns the text before the first call or the answer."""
     plain = without_thoughts(text) or text
     return plain.split("<tool_call>")[0].split("<answer>")[0].strip()[:2000]

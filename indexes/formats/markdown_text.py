@@ -47,7 +47,7 @@ class Piece:
 
 
 def parse(text: str) -> list[Piece | Heading]:
-    """Returns what a Markdown text consists of, in order."""
+    """Returns the parts of a Markdown text, in order."""
     pieces: list[Piece | Heading] = []
     level, row = 0, -1
     cells: list[str] = []
