@@ -123,7 +123,7 @@ def read_page(
 
 
 def furniture_of(pages: list[tuple[bytes, str]]) -> Furniture:
-    """Returns the blocks that at least half of the pages (content, path) share; none if the pages are fewer than six."""
+    """Returns the lines and images that at least half of the pages (content, path) share; none of fewer than six."""
     if len(pages) < _FEWEST:
         return Furniture()
     lines: Counter[str] = Counter()
