@@ -151,7 +151,7 @@ def summary_lines(result: Inspection) -> Iterator[str]:
 
 
 def html_page(result: Inspection) -> bytes:
-    """Returns what was found as an HTML page that holds its images itself."""
+    """Returns the findings as an HTML page with its images embedded."""
     environment = Environment(loader=PackageLoader("indexes", "."), autoescape=True, undefined=StrictUndefined)
     cards = [
         {

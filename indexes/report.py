@@ -46,7 +46,7 @@ def write_skipped(parts: Path, skipped: SkippedEntries) -> None:
 
 
 def read_skipped(parts: Path) -> dict[str, Any]:
-    """Returns what `write_skipped` wrote."""
+    """Returns the skipped entries that `write_skipped` wrote."""
     found: dict[str, Any] = json.loads((parts / _SKIPPED).read_bytes())
     return found
 

@@ -38,7 +38,7 @@ class ImageCache:
         return self._bytes
 
     def get(self, kind: str, content: str) -> Any:
-        """Returns what is kept of an image, `None` if nothing is."""
+        """Returns the cached value of an image, or `None`."""
         with self._lock:
             value, _ = self._values.get((kind, content), (None, 0))
             self.counts[kind, "miss" if value is None else "hit"] += 1

@@ -110,7 +110,7 @@ def to_bytes(change: Change | Origin) -> bytes:
 
 
 def from_bytes(content: bytes) -> Change | Origin:
-    """Returns what `to_bytes` wrote."""
+    """Returns the record that `to_bytes` serialized."""
     arrays = load(content)
     about = json.loads(arrays["change"].tobytes())
     if "origin" in about:

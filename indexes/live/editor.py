@@ -127,7 +127,7 @@ class Editor:
     def _keys(
         self, entities: Sequence[Entity], summaries: Sequence[str], images: Sequence[Image.Image | None]
     ) -> list[FloatArray]:
-        """Returns what step 1 searches of each entity, float32 [0 or 1, length of a key]; see `write_keys`."""
+        """Returns the keys of each entity, float32 [0 or 1, length of a key]; see `write_keys`."""
         candidates, parts = self.index.manifest.inputs.candidates, list[NDArray[Any]]()
         texts = np.empty((len(entities), self.encoder.dimension), np.float32)
         if candidates != "image":
