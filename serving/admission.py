@@ -36,7 +36,8 @@ class Admission:
 
     The estimate is the number of requests ahead times the median over the last batches of seconds per query, so it
     follows the size of the batches. Two full batches are let in whatever the estimate says: one that runs, and one that
-    keeps the models busy after it. All methods are called from one thread, that of the event loop.
+    keeps the models busy after it. No more are let in before the first batch has been measured. All methods are called
+    from one thread, that of the event loop.
 
     Args:
         settings: `max_batch`, `max_queue`, `max_wait_s` and `timeout_s` are read.
@@ -76,7 +77,8 @@ class Admission:
         if inside - self._running >= settings.max_queue:
             return self._refused(self.seconds_per_query())
         wait = self.wait()
-        if inside >= 2 * settings.max_batch and wait > settings.max_wait_s:
+        unknown = not self._per_query  # the first batch has yet to end: nobody knows how long more would wait
+        if inside >= 2 * settings.max_batch and (unknown or wait > settings.max_wait_s):
             return self._refused(wait - settings.max_wait_s)
         # As long as all that is being answered fits into one batch, the estimate may be of answers long ago.
         answer = _median(self._per_answer)

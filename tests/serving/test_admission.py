@@ -179,3 +179,13 @@ def test_a_slow_generator_turns_away_what_it_cannot_answer_in_time() -> None:
         assert door.admission.refusal() is None
         with door.admission.answering():
             assert door.refusal() == (429, "queue_full", "20")  # one of two answers every 20 s
+
+
+def test_before_the_first_batch_has_ended_two_batches_are_let_in() -> None:
+    door = Door()
+    door.enter(4)
+    assert door.refusal() == (429, "queue_full", "1")
+    door.admission.decoded(0.001)  # says how long images take, not batches
+    assert door.refusal() == (429, "queue_full", "1")
+    door.run_batch(2, 0.1)
+    assert door.admission.refusal() is None  # 4 * 0.05 s is less than 1 s
