@@ -162,6 +162,7 @@ def _filled(description: str, keys: Keys, progress: bool) -> Any:
         sample = _PER_LIST * inner.nlist if isinstance(inner, faiss.IndexIVF) else _TRAINED
         inner.train(_read_sample(keys, draw_rows(keys.rows, sample)))
         index.is_trained = True
+    _reserve(index, len(keys.rows))
     threads = faiss.omp_get_max_threads()
     if isinstance(inner, faiss.IndexHNSW):
         faiss.omp_set_num_threads(1)  # the graph depends on the order in which vectors come
@@ -173,6 +174,20 @@ def _filled(description: str, keys: Keys, progress: bool) -> Any:
     finally:
         faiss.omp_set_num_threads(threads)
     return index
+
+
+def _reserve(index: Any, count: int) -> None:
+    """Takes the memory for `count` codes at once: vectors that grow by doubling are in memory twice as they do.
+
+    Inverted lists grow one by one and need none of this.
+    """
+    inner = index.index
+    storage = faiss.downcast_index(inner.storage) if isinstance(inner, faiss.IndexHNSW) else inner
+    if isinstance(storage, faiss.IndexFlatCodes):
+        storage.codes.resize(count * storage.code_size)
+        storage.codes.resize(0)  # the capacity stays
+    index.id_map.resize(count)
+    index.id_map.resize(0)
 
 
 def _read_sample(keys: Keys, rows: IntArray) -> FloatArray:
