@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
+from indexes.article_images import ImageUse
 from indexes.sections import DROPPED_BY_REFERENCE
 from retriever.files import sha256_of
 from retriever.token_codec import TokenCodec
@@ -32,6 +33,8 @@ FILES = (
     "report.json",
 )
 """Every file of an index besides its manifest and the thumbnails in `images/`."""
+OWNERS = "key_owners.npy"
+"""One more file of an index with several keys for some entities: whose the further keys are."""
 
 SMALL = 1 << 20
 """Files of up to this many bytes have their checksum compared whenever the index is opened."""
@@ -55,6 +58,7 @@ class Inputs(_Model):
 
     `pictures` is a hash of which image belongs to which entity and how large it is, `tokens` the name of a codec.
     `search` is the kind of entity index; its parameters are tuned for the `image_weight` at build time.
+    `image_keys` and `section_images` say which images are used, see `indexes.article_images.ImageUse`.
     """
 
     knowledge_base: str
@@ -67,6 +71,13 @@ class Inputs(_Model):
     fusion: str | None
     tokens: str = "float16"
     search: SearchKind | Literal[""] = "flat"
+    image_keys: int = 1
+    section_images: bool = False
+
+    @property
+    def image_use(self) -> ImageUse:
+        """Which images of an article are used."""
+        return ImageUse(self.image_keys, self.section_images)
 
     @property
     def codec(self) -> TokenCodec:
@@ -80,13 +91,17 @@ class Inputs(_Model):
 
 
 class Counts(_Model):
-    """How much an index holds; `searchable` entities have a vector, `token_sections` have tokens."""
+    """How much an index holds.
+
+    Entities that are `searchable` have a key, `further_keys` are theirs beyond the first; `token_sections` have tokens.
+    """
 
     entities: int
     sections: int
     with_image: int
     searchable: int
     token_sections: int
+    further_keys: int = 0
 
 
 class SearchRecord(_Model):
@@ -188,7 +203,8 @@ def read_manifest(folder: Path) -> Manifest:
 
 def describe_files(folder: Path) -> dict[str, File]:
     """Returns size and checksum of every file of an index."""
-    return {name: describe_file(folder / name) for name in FILES}
+    names = (*FILES, OWNERS) if (folder / OWNERS).is_file() else FILES
+    return {name: describe_file(folder / name) for name in names}
 
 
 def describe_file(path: Path) -> File:
@@ -211,7 +227,8 @@ def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
     Raises:
         ValueError: A file is missing, of another size, or changed.
     """
-    if set(manifest.files) != set(FILES) - ({"vectors.npy"} if manifest.format_version == 2 else set()):
+    expected_files = {*FILES, OWNERS} if manifest.counts.further_keys else set(FILES)
+    if set(manifest.files) != expected_files - ({"vectors.npy"} if manifest.format_version == 2 else set()):
         raise ValueError(f"{folder / MANIFEST}: lists other files than those of an index; {REBUILD}")
     for name, expected in manifest.files.items():
         path = folder / name

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from indexes.claim import claim, publish
-from indexes.keys import Keys
-from indexes.manifest import FILES, FORMAT_VERSION, MANIFEST, SearchKind, describe_file, read_manifest
+from indexes.keys import Keys, load_owners
+from indexes.manifest import FILES, FORMAT_VERSION, MANIFEST, OWNERS, SearchKind, describe_file, read_manifest
 from indexes.recall import held_out_queries
 from indexes.search import SEARCH, VECTORS, StoredVectors, load_vectors
 from indexes.search_kinds import write_search, write_vectors
@@ -41,7 +41,7 @@ def change_search(out: Path, kind: SearchKind, image_weight: float, encoder: Dua
         "format_version": FORMAT_VERSION,
         "inputs": inputs,
         "search": record,
-        "files": {name: files[name] for name in FILES},
+        "files": {name: files[name] for name in (*FILES, OWNERS) if name in files},
     }
     write_whole(parts / MANIFEST, manifest.model_copy(update=changed).to_json())
     publish(out)
@@ -54,9 +54,10 @@ def stored_keys(folder: Path, scratch: Path) -> Keys:
     if manifest.search is None or not manifest.search.rescored:
         starts = range(0, len(stored.rows), _BLOCK)
         blocks = ((stored.rows[start : start + _BLOCK], stored.read(start, start + _BLOCK)) for start in starts)
-        write_vectors(scratch, (manifest.counts.entities, stored.dimension), blocks)
+        count = manifest.counts.entities + manifest.counts.further_keys
+        write_vectors(scratch, (count, stored.dimension), blocks)
         array = np.load(scratch, mmap_mode="r", allow_pickle=False)
     else:
         array = load_vectors(folder)
     halves = np.split(array, 2, axis=1) if manifest.inputs.candidates == "combined" else [array]
-    return Keys(tuple(halves), stored.rows)
+    return Keys(tuple(halves), stored.rows, load_owners(folder, manifest))

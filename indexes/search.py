@@ -132,6 +132,51 @@ class DeviceSearch:
         return best.values, best.indices + start
 
 
+class BestKeySearch:
+    """Search among several keys per entity, which finds each entity once, by its best key.
+
+    Args:
+        search: Finds keys, those of other numbers than rows included.
+        entities: Number of entities; keys from there on are further keys.
+        owners: The entity of each further key, ascending, int64.
+    """
+
+    def __init__(self, search: Search, entities: int, owners: IntArray) -> None:
+        self._search, self._entities, self._owners = search, entities, owners
+        self.shape: tuple[int, int] = search.shape
+
+    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        """Returns inner products and rows of entities, best first."""
+        asked = min(2 * k, self.shape[0])
+        while True:
+            scores, keys = self._search.search(vectors, max(asked, 1))
+            rows = keys.copy()
+            further = keys >= self._entities
+            rows[further] = self._owners[keys[further] - self._entities]
+            best = best_of_each(scores, rows, k)
+            if asked == self.shape[0] or (best[1] >= 0).all():
+                return best
+            asked = min(4 * asked, self.shape[0])
+
+
+def best_of_each(scores: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, IntArray]:
+    """Returns the `k` best scores of different rows, best first, padded with -inf and -1.
+
+    Args:
+        scores: [B, N], in any order.
+        rows: [B, N]; a row may occur several times, -1 stands for none.
+        k: Number of results.
+    """
+    best_scores, best_rows = np.full((len(rows), k), -np.inf, np.float32), np.full((len(rows), k), -1, np.int64)
+    for number, order in enumerate(np.argsort(-scores, axis=1, kind="stable")):
+        ordered = rows[number][order]
+        first = np.sort(np.unique(ordered, return_index=True)[1])
+        first = first[ordered[first] >= 0][:k]
+        best_rows[number, : len(first)] = ordered[first]
+        best_scores[number, : len(first)] = scores[number][order][first]
+    return best_scores, best_rows
+
+
 class StoredVectors:
     """The exact vectors of an entity index of any kind, read from its files on demand.
 

@@ -109,7 +109,7 @@ def write_search(
     index = _filled(description, keys, progress)
     exact = ((keys.rows[start : start + len(block)], block) for start, block in _blocks(keys))
     write_vectors(
-        folder / VECTORS, (0 if kind == "flat" else keys.entities, keys.length), () if kind == "flat" else exact
+        folder / VECTORS, (0 if kind == "flat" else len(keys.parts[0]), keys.length), () if kind == "flat" else exact
     )
     (parameters, factor), recall = _tune(kind, index, folder, ExactSearch(keys, queries.vectors, DEPTH))
     replace_with(folder / SEARCH, lambda partial: _write_faiss(index, partial))
