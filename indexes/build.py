@@ -81,6 +81,7 @@ def build_index(
     candidates: Candidates = "summary",
     tokens: str = "float16",
     search: SearchChoice = "auto",
+    search_uri: str = "",
     image_weight: float = IMAGE_WEIGHT,
     image_keys: int = 1,
     section_images: bool = False,
@@ -111,6 +112,7 @@ def build_index(
         candidates: What step 1 searches. With `image`, an entity without a readable main image is never found.
         tokens: How step 2's tokens are stored, the name of a `TokenCodec`.
         search: The kind of entity index, see `indexes.search_kinds`.
+        search_uri: Where Milvus is if `search` is "milvus", see `indexes.search_milvus.Collection`.
         image_weight: Weight of the main image in a combined key, for which an approximate kind is tuned.
         image_keys: Image keys of an entity, at most: its main image and the next ones of its article. Of no use where
             `candidates` are texts alone.
@@ -132,6 +134,8 @@ def build_index(
         raise ValueError(f"search must be one of {', '.join(get_args(SearchChoice))}, got {search!r}")
     if image_keys < 1:
         raise ValueError(f"image_keys must be at least 1, got {image_keys}")
+    if (search == "milvus") != bool(search_uri):
+        raise ValueError(f'search.uri is needed by search.kind = "milvus" and by no other, got {search_uri!r}')
     codec = TokenCodec.parse(tokens)
     if fusion is not None:
         codec.stored_shape(fusion.token_shape)  # fails now and not after the other stages
@@ -160,7 +164,8 @@ def build_index(
                 f"{out}: keeps its kind of entity index, since it was changed after it was built; build another index"
             )
         with locked(out, "builds it"):
-            change_search(out, choose_kind(search, index.manifest.counts.searchable), image_weight, encoder, progress)
+            kind = choose_kind(search, index.manifest.counts.searchable)
+            change_search(out, kind, image_weight, encoder, progress, search_uri)
         return Index.open(out, encoder=encoder, fusion=fusion)
     if index is not None:
         logger.info("%s is complete and built from the same inputs: nothing to do", out)
@@ -190,7 +195,7 @@ def build_index(
             )
             if len(keys.owners):
                 save_array(parts / OWNERS, keys.owners)
-            measured = _write_search(parts, keys, kind, candidates, image_weight, encoder, progress)
+            measured = _write_search(parts, keys, kind, inputs, search_uri, image_weight, encoder, progress)
             offsets = store_tokens(articles, main_images, source, fusion, codec, parts, batch_size, progress, further)
             write_report(parts / "report.json", articles, main_images, read_skipped(parts))
             manifest = Manifest(
@@ -260,7 +265,8 @@ def _write_search(
     parts: Path,
     keys: Keys,
     kind: SearchKind,
-    candidates: Candidates,
+    inputs: Inputs,
+    uri: str,
     image_weight: float,
     encoder: DualEncoder,
     progress: bool,
@@ -269,8 +275,14 @@ def _write_search(
     note = parts / "search.json"
     if note.exists():
         return SearchRecord.model_validate_json(note.read_bytes())
-    queries = held_out_queries(keys, kind, candidates, image_weight, parts, encoder)
-    record = write_search(parts, keys, kind, queries, progress=progress)
+    queries = held_out_queries(keys, kind, inputs.candidates, image_weight, parts, encoder)
+    if kind == "milvus":
+        from indexes.search_milvus import collection_name, key_ids, write_milvus  # which needs an extra
+
+        collection = collection_name(parts, inputs.model_dump_json())
+        record = write_milvus(parts, keys, key_ids(parts, keys), queries, uri, collection, progress=progress)
+    else:
+        record = write_search(parts, keys, kind, queries, progress=progress)
     write_whole(note, record.model_dump_json().encode())
     return record
 

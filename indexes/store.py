@@ -15,9 +15,18 @@ from indexes.ids import canonical_url, hash_id
 from indexes.keys import IMAGE_WEIGHT, as_query, load_owners
 from indexes.lines import Articles, Lines
 from indexes.live.layout import settled_files
-from indexes.manifest import REBUILD, THUMBNAILS, Manifest, check_files, check_thumbnails, read_manifest
+from indexes.manifest import (
+    KEY_IDS,
+    REBUILD,
+    SEARCH,
+    THUMBNAILS,
+    Manifest,
+    check_files,
+    check_thumbnails,
+    read_manifest,
+)
 from indexes.published import fetch_index, push_index, save_index
-from indexes.search import SEARCH, BestKeySearch, open_search
+from indexes.search import BestKeySearch, open_search
 from indexes.tokens import TokenStore
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.types import Entity, FloatArray, IntArray, StoredTokens
@@ -266,7 +275,11 @@ class Index:
             ("tokens.npy", self._stored_tokens[0], self.manifest.inputs.codec.dtype),
             ("tokens.npy", self._stored_tokens[1], self.manifest.stored_shape),
             ("token_scales.npy", self._stored_tokens[2], self.manifest.scales_shape),
-            (SEARCH, self._search.shape, (counts.searchable + counts.further_keys, self.manifest.key_length)),
+            (
+                SEARCH if SEARCH in self.manifest.files else KEY_IDS,
+                self._search.shape,
+                (counts.searchable + counts.further_keys, self.manifest.key_length),
+            ),
         ]:
             if found != expected:
                 raise ValueError(f"{self.folder / name}: {found}, but the manifest says {expected}; {REBUILD}")

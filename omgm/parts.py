@@ -169,6 +169,7 @@ def build(
         candidates=profile.search.candidates,
         tokens=profile.fusion.tokens,
         search=profile.search.kind,
+        search_uri=profile.search.uri,
         image_weight=profile.search.image_weight,
         image_keys=profile.search.image_keys,
         section_images=profile.fusion.section_images,

@@ -46,13 +46,15 @@ class SearchSettings(_Table):
         image_weight: Weight of the main image against the summary if the two are `combined`.
         image_keys: Images of an entity that are searched, at most, the main image first; the best one counts.
         kind: The kind of entity index, see `indexes.search_kinds`.
+        uri: For `milvus` the server's address, or a file that ends with `.db`.
     """
 
     k: int = Field(default=20, ge=1)
     candidates: Literal["summary", "title", "article", "image", "combined"] = "summary"
     image_weight: float = Field(default=0.5, ge=0, le=1)
     image_keys: int = Field(default=1, ge=1)
-    kind: Literal["auto", "flat", "sq8", "hnsw", "ivf-pq"] = "auto"
+    kind: Literal["auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus"] = "auto"
+    uri: str = ""
 
 
 class IndexSettings(_Table):

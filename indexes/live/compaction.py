@@ -153,9 +153,18 @@ def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[Keys
     written = Keys(tuple(halves), np.flatnonzero(found).astype(np.int64), owners)
     if len(owners):
         save_array(out / OWNERS, owners)
-    kind: SearchKind = "flat" if manifest.search is None or len(written.rows) < AT_LEAST else manifest.search.kind
-    queries = held_out_queries(written, kind, manifest.inputs.candidates, base.image_weight, out, encoder=None)
-    record = write_search(out, written, kind, queries)
+    if manifest.search is not None and manifest.search.kind == "milvus":
+        from indexes.search_milvus import key_ids, update_milvus  # which needs an extra
+
+        ids = key_ids(out, written)
+        changed = np.flatnonzero(found & (old < 0)).astype(np.int64)
+        gone = np.setdiff1d(key_ids(base.folder, stored)[stored.rows], ids[written.rows])
+        record = update_milvus(out, written, ids, changed, gone, manifest.search)
+    else:
+        few = manifest.search is None or len(written.rows) < AT_LEAST
+        kind: SearchKind = "flat" if few or manifest.search is None else manifest.search.kind
+        queries = held_out_queries(written, kind, manifest.inputs.candidates, base.image_weight, out, encoder=None)
+        record = write_search(out, written, kind, queries)
     path.unlink()
     scratch.unlink(missing_ok=True)
     return written, record
