@@ -152,7 +152,8 @@ class MilvusSearch:
     def _known(self, ids: IntArray) -> IntArray:
         """Returns the keys with these ids, without those that only other versions of the index have."""
         places = np.minimum(np.searchsorted(self._ids[0], ids), self.shape[0] - 1)
-        return self._ids[1][places[self._ids[0][places] == ids]]
+        found: IntArray = self._ids[1][places[self._ids[0][places] == ids]]
+        return found
 
 
 def open_milvus(folder: Path, record: SearchRecord) -> MilvusSearch:
