@@ -16,6 +16,7 @@ from transformers.utils import logging as transformers_logging
 from generators.chat import ChatGenerator
 from generators.guard import GuardedGenerator
 from generators.reader.reader import ExtractiveReader
+from indexes.article_images import ImageUse
 from indexes.build import build_index
 from indexes.estimate import SAMPLE, Estimate, estimate_build
 from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
@@ -168,7 +169,10 @@ def build(
         candidates=profile.search.candidates,
         tokens=profile.fusion.tokens,
         search=profile.search.kind,
+        search_uri=profile.search.uri,
         image_weight=profile.search.image_weight,
+        image_keys=profile.search.image_keys,
+        section_images=profile.fusion.section_images,
         name=name,
         overwrite=overwrite,
         progress=progress,
@@ -200,6 +204,7 @@ def estimate(
         candidates=profile.search.candidates,
         tokens=profile.fusion.tokens,
         search=profile.search.kind,
+        use=ImageUse(profile.search.image_keys, profile.fusion.section_images),
         sample=max(SAMPLE, 2 * profile.summarizer.concurrency if chat else 0),  # so that requests are in flight at once
     )
 

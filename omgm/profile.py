@@ -44,13 +44,17 @@ class SearchSettings(_Table):
 
     Attributes:
         image_weight: Weight of the main image against the summary if the two are `combined`.
+        image_keys: Images of an entity that are searched, at most, the main image first; the best one counts.
         kind: The kind of entity index, see `indexes.search_kinds`.
+        uri: For `milvus` the server's address, or a file that ends with `.db`.
     """
 
     k: int = Field(default=20, ge=1)
     candidates: Literal["summary", "title", "article", "image", "combined"] = "summary"
     image_weight: float = Field(default=0.5, ge=0, le=1)
-    kind: Literal["auto", "flat", "sq8", "hnsw", "ivf-pq"] = "auto"
+    image_keys: int = Field(default=1, ge=1)
+    kind: Literal["auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus"] = "auto"
+    uri: str = ""
 
 
 class IndexSettings(_Table):
@@ -65,10 +69,15 @@ class IndexSettings(_Table):
 
 
 class FusionSettings(_Table):
-    """Step 2: its model, how tokens are stored and compared, and the weight of step 1."""
+    """Step 2: its model, how tokens are stored and compared, and the weight of step 1.
+
+    Attributes:
+        section_images: Whether a section's tokens are made with its own image if it has one, else with the main image.
+    """
 
     model: str = Field(min_length=1)
     tokens: str = "float16"
+    section_images: bool = False
     score_mode: Literal["cosine", "paper", "compat"] = "cosine"
     alpha: float = Field(ge=0, le=1)
 

@@ -169,7 +169,9 @@ class ArticleFields(BaseModel):
     """The main image as base64, with or without the `data:image/jpeg;base64,` of a data URI, or its URL on an allowed
     host. In a form, the name of the file sent."""
     images: list[dict[str, str | int | None]] = []
-    """All images, each with `url` and optionally `section` and `caption`; without `image` the first is the main one."""
+    """All images, each with `url` and optionally `section` and `caption`; without `image` the first is the main one.
+    An index with several images per entity fetches the others from allowed hosts, too; those it cannot get are left
+    out."""
 
 
 class ArticleSectionOut(_Response):
