@@ -12,10 +12,12 @@ from omgm.commands.common import (
     add_knowledge_base,
     add_max_bad,
     add_profile,
+    add_questions,
     add_reading,
     describe,
     existing,
     images_of,
+    labeled_of,
     print_json,
     profile_of,
     reading_of,
@@ -31,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_knowledge_base(parser, own_images=True)
     add_reading(parser)
     add_max_bad(parser)
+    labeled = parser.add_argument_group("labeled images", "images of questions, further keys of the entities they show")
+    add_questions(labeled, required=False)
     parser.add_argument("--out", type=Path, required=True, metavar="INDEX", help="the index's folder")
     parser.add_argument("--name", help="the index's name; by default the file's")
     parser.add_argument("--overwrite", action="store_true", help="replace another index")
@@ -63,6 +67,7 @@ def run(args: argparse.Namespace) -> None:
         kb,
         args.out,
         images=images,
+        labeled=labeled_of(args),
         name=args.name,
         overwrite=args.overwrite,
         **reading_of(args),
