@@ -54,6 +54,13 @@ def run(args: argparse.Namespace) -> None:
 
     from indexes.report import counts_of, problem_lines, read_report
     from omgm import parts
+    from training.config import TrainingConfig
+    from training.questions import is_held_out
+
+    def held_out(image_id: str) -> bool:
+        """Returns whether trainings validate on an image: if it were a key, it would find itself."""
+        defaults = TrainingConfig()
+        return is_held_out(image_id, defaults.validation_share, defaults.seed)
 
     if args.dry_run:
         estimate = parts.estimate(profile, kb, images=images, **reading_of(args))
@@ -67,7 +74,7 @@ def run(args: argparse.Namespace) -> None:
         kb,
         args.out,
         images=images,
-        labeled=labeled_of(args),
+        labeled=[image for image in labeled_of(args) if not held_out(image.image_id)],
         name=args.name,
         overwrite=args.overwrite,
         **reading_of(args),

@@ -81,7 +81,10 @@ def test_labeled_images_stand_for_a_missing_main_image(kb: Path) -> None:
 
 
 def test_the_command_takes_the_images_of_questions(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    questions = [{"id": c, "image": f"{c}.png", "question": "?", "answers": ["x"], "entity": "b"} for c in COLORS[4:]]
+    names = [f"{color}.png" for color in COLORS[4:]] + ["photo-9.png", "photo-9"]  # trainings hold out "photo-9"
+    for name in names[2:]:
+        Image.new("RGB", (9, 9), "cyan").save(kb.parent / "photos" / name, "PNG")
+    questions = [{"id": n, "image": n, "question": "?", "answers": ["x"], "entity": "b"} for n in names]
     (kb.parent / "questions.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
     given = {"--kb": kb, "--images": kb.parent / "images", "--out": kb.parent / "index", "--dataset": "plain"}
     arguments = [str(word) for pair in given.items() for word in pair]
@@ -89,4 +92,4 @@ def test_the_command_takes_the_images_of_questions(kb: Path, capsys: pytest.Capt
     assert main(["build-index", *arguments, *queries]) == 2
     assert "--queries and --query-images must be given together" in capsys.readouterr().err
     assert main(["build-index", *arguments, *queries, "--query-images", str(kb.parent / "photos"), "--json"]) == 0
-    assert Index.open(kb.parent / "index").manifest.counts.further_keys == 2
+    assert Index.open(kb.parent / "index").manifest.counts.further_keys == 3
