@@ -11,17 +11,22 @@ import numpy as np
 from indexes.lines import Lines
 from retriever.types import IntArray
 
+LABELED = "labeled:"
+"""How the URLs of labeled images begin (`indexes.labeled_images`)."""
+
 
 class ImageUse(NamedTuple):
     """Which images of an entity are used.
 
     Attributes:
-        keys: Image keys of an entity, at most; 1 is the main image alone.
+        keys: Image keys of an entity, at most, labeled ones apart; 1 is the main image alone.
         sections: Whether a section's tokens are made with its own image if it has one, else with the main image.
+        labeled: Whether labeled images are keys as well, all of them.
     """
 
     keys: int = 1
     sections: bool = False
+    labeled: bool = False
 
 
 MAIN_ONLY = ImageUse()

@@ -26,6 +26,7 @@ from indexes.formats.skipped import MAX_BAD, SkippedEntries
 from indexes.further_images import read_further_images
 from indexes.growing import save_array
 from indexes.keys import IMAGE_WEIGHT, Keys, write_keys
+from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.lines import Articles, Lines, offsets_path, save_offsets
 from indexes.live.layout import current_files, is_live
 from indexes.lock import LockedError, locked
@@ -85,6 +86,7 @@ def build_index(
     image_weight: float = IMAGE_WEIGHT,
     image_keys: int = 1,
     section_images: bool = False,
+    labeled: Sequence[LabeledImage] = (),
     name: str | None = None,
     overwrite: bool = False,
     progress: bool = True,
@@ -117,6 +119,7 @@ def build_index(
         image_keys: Image keys of an entity, at most: its main image and the next ones of its article. Of no use where
             `candidates` are texts alone.
         section_images: Whether a section's tokens are made with its own image if it has one.
+        labeled: Images beyond those of the articles that show an entity; they are further image keys of it.
         name: The index's name; by default the knowledge base's file name without extension.
         overwrite: Whether to replace another index, or the unfinished build of one. If only `search` differs, the
             entity index is made again from the stored vectors, and everything else stays.
@@ -142,7 +145,10 @@ def build_index(
     kb_format = kb_format or guess_format(kb)
     if kb_format not in FORMATS:
         raise ValueError(f"knowledge base format {kb_format!r} is unknown: use one of {', '.join(FORMATS)}")
+    labeled = labeled if candidates in ("image", "combined") else ()
     source = open_images(images, kb, kb_format)
+    labels = LabeledSource(labeled, source) if labeled else None
+    source = labels or source
     inputs = Inputs(
         knowledge_base=hash_knowledge_base(kb, kb_format, names),
         kb_format=kb_format,
@@ -156,6 +162,7 @@ def build_index(
         search="" if search == "auto" else search,  # the number of entities decides
         image_keys=image_keys if candidates in ("image", "combined") else 1,
         section_images=section_images and fusion is not None,
+        labeled=labels.digest if labels else "none",
     )
     index = _complete(out, inputs, source, encoder, fusion, overwrite)
     if index is not None and inputs.search not in ("", index.manifest.inputs.search):
@@ -178,6 +185,7 @@ def build_index(
         if not (parts / MANIFEST).exists():  # else it was killed while it was published
             skipped = SkippedEntries(max_bad)
             entities = read_knowledge_base(kb, kb_format, drop_sections, names=names, skipped=skipped)
+            entities = labels.attach(entities) if labels else entities
             articles = _read_articles(_with_report(entities, skipped, parts), kb, parts, search)
             kind = choose_kind(search, len(articles))
             inputs = _with_images(inputs, articles, source).model_copy(update={"search": kind})

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from indexes.ahead import map_ahead
-from indexes.article_images import MAIN_ONLY, FurtherImages, FurtherTable, ImageUse
+from indexes.article_images import LABELED, MAIN_ONLY, FurtherImages, FurtherTable, ImageUse
 from indexes.growing import GrowingLines
 from indexes.lines import Articles, save_offsets
 from indexes.sources import ImageSource
@@ -78,13 +78,15 @@ def choose_further(
     """
     if not main.readable:
         return FurtherImages()
-    usable, keys = cache(usable), list[str]()
+    usable, keys, left = cache(usable), list[str](), use.keys - 1
     for image in entity.images:
-        if len(keys) + 1 >= use.keys:
-            break
+        labeled = image.url.startswith(LABELED)
+        if not (use.labeled if labeled else left):
+            continue
         name = usable(image.url)
         if name is not None and name != main.path and name not in keys:
             keys.append(name)
+            left -= not labeled
     sections = list[str | None]()
     for section in entity.sections if use.sections else ():
         own = (usable(image.url) for image in entity.images if image.section == section.index)

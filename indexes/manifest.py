@@ -63,7 +63,8 @@ class Inputs(_Model):
 
     `pictures` is a hash of which image belongs to which entity and how large it is, `tokens` the name of a codec.
     `search` is the kind of entity index; its parameters are tuned for the `image_weight` at build time.
-    `image_keys` and `section_images` say which images are used, see `indexes.article_images.ImageUse`.
+    `image_keys` and `section_images` say which images are used, see `indexes.article_images.ImageUse`; `labeled` is a
+    hash of which labeled images belong to which entity, "none" without them.
     """
 
     knowledge_base: str
@@ -78,11 +79,12 @@ class Inputs(_Model):
     search: SearchKind | Literal[""] = "flat"
     image_keys: int = 1
     section_images: bool = False
+    labeled: str = "none"
 
     @property
     def image_use(self) -> ImageUse:
         """Which images of an article are used."""
-        return ImageUse(self.image_keys, self.section_images)
+        return ImageUse(self.image_keys, self.section_images, self.labeled != "none")
 
     @property
     def codec(self) -> TokenCodec:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +23,7 @@ from indexes.estimate import SAMPLE, Estimate, estimate_build
 from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
 from indexes.formats.fields import Names
 from indexes.formats.skipped import MAX_BAD, SkippedEntries
+from indexes.labeled_images import LabeledImage
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
 from indexes.live.layout import is_live
@@ -142,6 +144,7 @@ def build(
     kb_format: str | None = None,
     names: Names | None = None,
     max_bad: float = MAX_BAD,
+    labeled: Sequence[LabeledImage] = (),
     name: str | None = None,
     overwrite: bool = False,
     progress: bool = True,
@@ -173,6 +176,7 @@ def build(
         image_weight=profile.search.image_weight,
         image_keys=profile.search.image_keys,
         section_images=profile.fusion.section_images,
+        labeled=labeled,
         name=name,
         overwrite=overwrite,
         progress=progress,
