@@ -94,7 +94,8 @@ def test_bad_input(omgm: OMGM, folder: Path) -> None:
             agent.ask(folder / "photo.jpg", QUESTION, boxes=[(9000, 0, 9999, 9)])
         unreachable = agent.ask(folder / "photo.jpg", QUESTION)
     assert unreachable.answer == "Tokyo"  # what the index says, with the reason why nobody inspected it
-    assert unreachable.stopped.startswith("the model failed: http://127.0.0.1:9/v1/chat/completions: no answer")
+    assert unreachable.stopped == "the model failed"
+    assert str(unreachable.failure).startswith("http://127.0.0.1:9/v1/chat/completions: no answer")
 
 
 def play(messages: list[dict[str, Any]]) -> str | ChatReply:

@@ -370,7 +370,7 @@ def test_lone_surrogate(client: httpx.Client) -> None:
 
 def test_unknown_options_name_the_known(client: httpx.Client) -> None:
     message = ask(client, kk=1).json()["error"]["message"]
-    assert message == "unknown field 'kk'; known fields are alpha, beta, k, on_generator_error, stream"
+    assert message == "unknown field 'kk'; known fields are alpha, beta, budget, k, mode, on_generator_error, stream"
     message = ask_json(client, kk=1).json()["error"]["message"]
     assert message == "unknown field 'kk'; known fields are alpha, beta, image, k, on_generator_error, question, stream"
     response = client.post("/answer", files={"image": image_bytes(RED)}, data={"question": WHEN, "k": "5"})
@@ -523,6 +523,8 @@ def test_info(client: httpx.Client) -> None:
         "index": {"name": "three lands", "entities": 3},
         "generator": "last number",
         "limits": {**limits, "timeout_s": 30.0},
+        "modes": ["retrieve"],
+        "agent_limits": None,
     }
 
 
