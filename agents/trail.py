@@ -196,8 +196,13 @@ def _source(number: int, source: Source) -> dict[str, Any]:
 
 
 def _arguments(record: CallRecord) -> str | dict[str, Any]:
+    """Returns the arguments of a call: a JSON object, or the text that should have been one."""
     arguments = record.call.arguments
-    return arguments if isinstance(arguments, str) else dict(arguments)
+    try:
+        values = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError):
+        return str(arguments)
+    return dict(values) if isinstance(values, Mapping) else str(arguments)
 
 
 def _round(one: Round) -> dict[str, Any]:
