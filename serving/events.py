@@ -14,7 +14,8 @@ from serving.errors import ApiError
 from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut
 from serving.service import PendingAnswer, Service
 
-_IN_DONE = {"timings_ms", "request_id"}  # fields of RetrieveOut in the last event; the first event has sent the rest
+_IN_DONE = {"timings_ms", "request_id", "evidence"}
+"""Fields of `RetrieveOut` in the last event, evidence for the answer's span; the first event has sent the rest."""
 
 
 def event_stream(events: AsyncIterator[str]) -> StreamingResponse:

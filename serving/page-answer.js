@@ -28,7 +28,7 @@ function cited(turn, reply) {
   const claims = reply.trail?.claims ?? [];
   if (!claims.some((claim) => claim.sources.length)) return reply.answer;
   return claims.flatMap((claim) => [
-    `${claim.text} `,
+    claim.text,
     ...claim.sources.map((number) =>
       make("sup", "", make("a", "", `[${number}]`, { href: `#${turn.element.id}-${number}`, ariaLabel: `Source ${number}` })),
     ),

@@ -124,15 +124,19 @@ const heading = ({ title, section }) => (section ? `${title}, ${section}` : titl
 const cropName = (name) => (name === "part" ? "The part of the image that is searched" : `New image ${name}`);
 
 function title(call, about = "") {
-  const queries = wanted(call.arguments).map((text) => make("q", "", text));
+  const queries = wanted(call.arguments);
   return make("p", "title", [make("strong", "", words(call), { title: call.tool }), ...queries, make("span", "spent", about)]);
 }
 
-/** Returns the values that a call looks for, as texts. */
+/** Returns what a call asks for: texts as quotes, other values with their names. */
 function wanted(values) {
-  if (typeof values === "string") return [values];
-  return Object.values(values)
-    .map((value) => (Array.isArray(value) ? value.map((one) => (typeof one === "number" ? Math.round(one) : one)) : [value]))
-    .flatMap((list) => (list.every((one) => typeof one === "string") ? list : [list.join(" ")]))
-    .filter((text) => text && text !== "image");
+  if (typeof values === "string") return [make("q", "", values)];
+  return Object.entries(values).flatMap(([name, value]) => {
+    const list = Array.isArray(value) ? value : [value];
+    if (list.every((one) => typeof one === "string")) {
+      return list.filter((text) => text && text !== "image").map((text) => make("q", "", text));
+    }
+    const shown = list.map((one) => (typeof one === "number" ? Math.round(one) : JSON.stringify(one)));
+    return value === null ? [] : [make("span", "", `${name} ${shown.join(", ")}`)];
+  });
 }

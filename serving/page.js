@@ -6,8 +6,8 @@ import { events, hasKey, keepKey, make, request, serviceImage } from "./page-ser
 import { Trail } from "./page-trail.js";
 
 const MODES = {
-  retrieve: "Retrieval, in three steps",
-  auto: "Retrieval, and an agent if that is not enough",
+  retrieve: "Retrieval",
+  auto: "Retrieval, then an agent",
   "mmsearch-plus": "Agent: MMSearch-Plus",
   omnisearch: "Agent: OmniSearch",
   mmsearch: "Agent: MMSearch",

@@ -190,6 +190,7 @@ def test_stream(client: httpx.Client) -> None:
     assert "".join(data["text"] for name, data in found if name == "answer") == "1848"
     assert found[-1][1]["answer"] == "1848" and found[-1][1]["abstained"] is False
     assert found[-1][1]["confidence"] == 0.75  # as without streaming
+    assert found[-1][1]["evidence"][0]["span"] == ask_json(client).json()["evidence"][0]["span"] is not None
     assert [name for name, _ in events(ask(client, path="/retrieve", stream=True))] == ["retrieval", "done"]
 
 
@@ -372,7 +373,8 @@ def test_unknown_options_name_the_known(client: httpx.Client) -> None:
     message = ask(client, kk=1).json()["error"]["message"]
     assert message == "unknown field 'kk'; known fields are alpha, beta, budget, k, mode, on_generator_error, stream"
     message = ask_json(client, kk=1).json()["error"]["message"]
-    assert message == "unknown field 'kk'; known fields are alpha, beta, image, k, on_generator_error, question, stream"
+    known = "alpha, beta, budget, image, k, mode, on_generator_error, question, stream"
+    assert message == f"unknown field 'kk'; known fields are {known}"
     response = client.post("/answer", files={"image": image_bytes(RED)}, data={"question": WHEN, "k": "5"})
     assert fault(response) == (422, "unknown_option", "k")
     assert response.json()["error"]["message"].endswith(
