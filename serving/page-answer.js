@@ -72,10 +72,10 @@ export function showEvidence(turn, evidence) {
 export function passage(heading, { text, span = null }) {
   const characters = [...text]; // the span counts Unicode characters, a string counts UTF-16 units
   const cut = (from, to) => characters.slice(from, to).join("");
-  const body = make("div", "text", [], { tabIndex: 0, role: "region", ariaLabel: heading });
+  const body = make("div", "text", [], { tabIndex: 0, role: "group", ariaLabel: heading });
   if (span) body.append(cut(0, span[0]), make("mark", "", cut(...span)), cut(span[1]));
   else body.append(text);
-  return make("article", "passage", [make("h4", "", heading), body]);
+  return make("article", "passage", [make("h3", "", heading), body]);
 }
 
 // Why
@@ -103,7 +103,7 @@ export function showWhy(turn, reply) {
 }
 
 function step(number, title, text, ...content) {
-  const heading = make("h4", "", [make("span", "number", number, { ariaHidden: "true" }), title]);
+  const heading = make("h3", "", [make("span", "number", number, { ariaHidden: "true" }), title]);
   return make("section", "step", [heading, make("p", "hint", text), ...content]);
 }
 
@@ -181,5 +181,5 @@ function times(timings) {
     list.append(entry);
   });
   list.append(make("div", "total", [make("dt", "", "total"), make("dd", "", duration(timings.total ?? 0))]));
-  return make("section", "times", [make("h4", "", "Time"), strip, list]);
+  return make("section", "times", [make("h3", "", "Time"), strip, list]);
 }

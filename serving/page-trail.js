@@ -91,8 +91,8 @@ class Round {
   decide({ thought, problem, calls }) {
     this.decided = true;
     if (!this.requests.length) this.spent.textContent = "";
-    this.thought.textContent = thought;
-    this.thought.hidden = !thought;
+    this.thought.textContent = thought || (calls.length || problem ? "" : "Answers.");
+    this.thought.hidden = !this.thought.textContent;
     this.problem.textContent = `The model's reply could not be read: ${problem}`;
     this.problem.hidden = !problem;
     this.calls.replaceChildren(...calls.map((call) => make("li", "call pending", [title(call), make("p", "none", "…")])));

@@ -138,7 +138,7 @@ function newTurn(asked, image, options) {
   stop.addEventListener("click", () => abort.abort());
   const photo = imageAddress() ? make("img", "", [], { src: imageAddress(), alt: "" }) : null;
   const heading = make("h2", "", asked, { id: `${id}-question` });
-  const part = (name, label) => make("section", name, [], { hidden: true, ariaLabel: label });
+  const part = (name, label) => make("div", name, [], { hidden: true, role: "group", ariaLabel: label });
   const why = make("details", "why", [make("summary", "", "Why this answer"), make("div", "steps")], { hidden: true, open: whyOpen });
   why.addEventListener("toggle", () => (whyOpen = why.open));
   const turn = {
