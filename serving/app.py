@@ -48,6 +48,7 @@ _IMAGE_HEADERS = {
     "Cache-Control": "max-age=300",
 }
 _FIELDS = RequestFields.model_json_schema()
+_FIELDS["properties"]["budget"]["anyOf"][0] = _FIELDS.pop("$defs")["AgentBudget"]  # OpenAPI has no `$defs` to refer to
 _MULTIPART = {
     "type": "object",
     "required": ["image", "question"],

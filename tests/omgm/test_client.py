@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from llm.replies import ChatReply
 from omgm.client import AnswerOut, AsyncClient, Client, RetrieveOut, ServiceError
 from omgm.profile import AgentSettings
 from omgm.served_agents import ServedAgents
@@ -37,7 +38,10 @@ WHEN = "When was the treaty?"
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     settings = ServingSettings(read_keys=(digest_of(KEY),))
-    script = [calling("text_search", '{"queries": "wave length green"}'), "<answer>530 nm [1]</answer>"]
+    script: list[str | ChatReply] = [
+        calling("text_search", '{"queries": "wave length green"}'),
+        "<answer>530 nm [1]</answer>",
+    ]
 
     def agents(searcher: Searcher) -> ServedAgents:
         return ServedAgents(searcher, ScriptedPlanner(lambda asked: script["text_search" in asked]), AgentSettings())

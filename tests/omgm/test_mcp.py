@@ -23,6 +23,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, ImageContent, TextContent
 
+from llm.replies import ChatReply
 from omgm.__main__ import main
 from omgm.agent import Agent, access_of
 from omgm.api import OMGM
@@ -199,7 +200,10 @@ def test_stdio(examples: Path, photo: bytes) -> None:
 
 def test_agents(omgm: OMGM, photo: bytes) -> None:
     """`answer` takes a mode, and the agents' own tools are offered."""
-    script = [calling("text_search", '{"queries": "capital of France"}'), "<answer>Paris [1]</answer>"]
+    script: list[str | ChatReply] = [
+        calling("text_search", '{"queries": "capital of France"}'),
+        "<answer>Paris [1]</answer>",
+    ]
     settings, image = ServingSettings(), data_uri(photo)
     limits = AgentSettings(searxng_url="http://127.0.0.1:9", runs=1)
     planner = ScriptedPlanner(lambda asked: script["text_search" in asked])

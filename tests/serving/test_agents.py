@@ -14,7 +14,9 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import BaseModel
 
+import serving.agents
 from llm.chat import ChatError, Message
 from llm.replies import ChatReply
 from omgm.profile import AgentSettings
@@ -131,9 +133,9 @@ def test_steps_come_as_events(client: httpx.Client) -> None:
         found = events(response)
     names = [name for name, _ in found]
     assert names == ["request", "round", "call", "request", "round", "call", "request", "round", "done"]
+    models: dict[str, type[BaseModel]] = {"request": RequestStep, "round": RoundStep, "call": CallStep}
     for name, values in found[:-1]:
-        model = {"request": RequestStep, "round": RoundStep, "call": CallStep}[name]
-        assert model.model_validate(values).model_dump(mode="json") == values
+        assert models[name].model_validate(values).model_dump(mode="json") == values
     decided, zoomed, searched = found[1][1], found[2][1], found[5][1]
     assert decided["calls"] == [{"tool": "zoom_in", "arguments": {"box": [40, 30, 140, 130]}}]
     assert (decided["round"], decided["thought"]) == (1, "I look closer.")
@@ -168,6 +170,9 @@ def test_a_request_may_lower_the_budget(client: httpx.Client) -> None:
         response = ask(client, mode="auto", budget={name: value})
         assert fault(response) == (422, "out_of_range", "budget")
         assert f"budget.{name} must be at most" in response.json()["error"]["message"]
+    schema = client.get("/openapi.json").json()["paths"]["/answer"]["post"]["requestBody"]["content"]
+    budget = schema["application/json"]["schema"]["properties"]["budget"]["anyOf"][0]
+    assert set(budget["properties"]) == {"rounds", "tokens", "seconds", "money"} and "$defs" not in str(schema)
     assert client.get("/info").json()["agent_limits"] == {
         "rounds": None, "tokens": 50_000, "seconds": 60.0, "money": 2.0,
     }  # fmt: skip
@@ -230,6 +235,17 @@ def _leave(url: str, content: dict[str, Any], planner: HeldPlanner) -> None:
     with socket.create_connection((host, int(port)), timeout=20) as connection:
         connection.sendall(head.encode() + body)
         wait_until(lambda: bool(planner.asked))
+
+
+def test_a_stream_shows_that_it_is_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving.agents, "_PING_S", 0.01)
+    planner = HeldPlanner()
+    content = {"image": data_uri(image_bytes("red")), "question": QUESTION, "mode": "mmsearch-plus", "stream": True}
+    with asking(tmp_path, agents(planner)) as (_, client), client.stream("POST", "/answer", json=content) as response:
+        lines = response.iter_lines()
+        assert next(lines) == ": waiting"
+        planner.gate.set()
+        assert [line for line in lines if line.startswith("event")][-1] == "event: done"
 
 
 def test_a_failed_model(tmp_path: Path) -> None:
