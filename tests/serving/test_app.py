@@ -440,7 +440,7 @@ def test_internal_errors_keep_their_internals(client: httpx.Client) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -457,7 +457,7 @@ def test_time_out(tmp_path: Path) -> None:
         wait_until(lambda: client.get("/health/ready").status_code == 503)
         world.retriever.gate.set()
         wait_until(lambda: client.get("/health/ready").status_code == 200)
-        assert ask(client).status_code == 200
+        wait_until(lambda: ask(client).status_code == 200)  # on a busy machine, half a second may be too short again
 
 
 def test_a_full_service_turns_away_and_forgets_who_left(tmp_path: Path) -> None:
