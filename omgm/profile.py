@@ -144,6 +144,34 @@ class GeneratorSettings(_ChatModelSettings):
     multimodal: bool = False
 
 
+class AgentSettings(_Table):
+    """Search agents: the limits of a run, and what it may search. The generator's `base_url` and `model` plan.
+
+    Attributes:
+        rounds: Decisions of a policy; by default its own number.
+        tokens: Prompt and completion tokens of all requests to the model.
+        seconds: Wall time.
+        money: Price of model and tools; by default unlimited.
+        prompt_price: Price of a million prompt tokens.
+        completion_price: Price of a million completion tokens.
+        context_tokens: The model's context.
+        runs: Runs at the same time in the service.
+        searxng_url: A SearXNG server for searches of the web.
+        contact: Who opens web pages, for the user agent; without it none are opened.
+    """
+
+    rounds: int | None = Field(default=None, ge=1)
+    tokens: int = Field(default=200_000, ge=1)
+    seconds: float = Field(default=300, gt=0)
+    money: float | None = Field(default=None, ge=0)
+    prompt_price: float = Field(default=0, ge=0)
+    completion_price: float = Field(default=0, ge=0)
+    context_tokens: int = Field(default=16_384, ge=1024)
+    runs: int = Field(default=4, ge=1)
+    searxng_url: str = ""
+    contact: str = ""
+
+
 class Profile(_Table):
     """The model of every step and its settings."""
 
@@ -159,6 +187,7 @@ class Profile(_Table):
     index: IndexSettings = IndexSettings()
     summarizer: SummarizerSettings = SummarizerSettings()
     generator: GeneratorSettings = GeneratorSettings()
+    agents: AgentSettings = AgentSettings()
     serving: ServingSettings = ServingSettings()
     _options: str = PrivateAttr("")
 
