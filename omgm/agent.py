@@ -7,25 +7,23 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-import httpx
-
 from agents.budget import Budget
 from agents.corpus import Corpus
 from agents.engine import Engine
 from agents.model import Planner
 from agents.policies import POLICIES
-from agents.regions import Box
+from agents.regions import Box, ProposeRegions
 from agents.tool import Tool
-from agents.tools.images import rotate, zoom_in
+from agents.tools.images import rotate, sharpen, zoom_in
 from agents.tools.index import IndexTools
+from agents.tools.ocr import has_ocr, ocr
 from agents.tools.page import Opener, open_page
-from agents.tools.web import searxng, web_pages, web_search
+from agents.tools.web import web_pages
 from agents.trail import AgentAnswer
 from llm.background import BackgroundLoop
 from omgm.api import OMGM
-from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.settings import DownloadSettings
-from omgm.downloads.images.web import Web
+from omgm.web_access import WebAccess, WebSettings
 from retriever.images import ImageInput, load_image
 from retriever.types import Query, RetrievalResult
 
@@ -41,6 +39,8 @@ class Agent:
         context_tokens: The model's context.
         searxng_url: A SearXNG server for searches of the web; without it only the index is searched.
         web_settings: How web pages are fetched; without it none are. Private networks are refused.
+        web: All that agents may use of the web, in place of `searxng_url` and `web_settings`.
+        propose: Proposes regions of an image that comes without any.
         corpus: Where searches, pages and the model's replies are recorded or replayed.
     """
 
@@ -52,14 +52,19 @@ class Agent:
         context_tokens: int = 16_384,
         searxng_url: str = "",
         web_settings: DownloadSettings | None = None,
+        web: WebSettings | None = None,
+        propose: ProposeRegions | None = None,
         corpus: Corpus | None = None,
     ) -> None:
         self._omgm, self._planner = omgm, planner
         self._context_tokens, self._corpus = context_tokens, corpus
-        self._searxng_url, self._web_settings = searxng_url, web_settings
+        self._web = web or WebSettings(
+            engine="searxng" if searxng_url else "", searxng_url=searxng_url, pages=web_settings
+        )
+        self._propose = propose
         self._loop = BackgroundLoop()
         self._engine: Engine | None = None
-        self._closing: list[httpx.AsyncClient | Planner] = [planner]
+        self._closing: list[WebAccess | Planner] = [planner]
 
     def ask(
         self,
@@ -91,6 +96,8 @@ class Agent:
 
         async def run() -> AgentAnswer:
             engine = self._opened()
+            if not regions and self._propose is not None:
+                regions.extend(await asyncio.to_thread(self._propose, loaded))
             return await engine.run(POLICIES[mode](), question, loaded, boxes=regions, budget=budget)
 
         return self._loop.submit(run()).result()
@@ -130,24 +137,16 @@ class Agent:
         if self._engine is None:
             index = IndexTools(self._omgm.index, self._retrieve, self._answer)
             openers: list[Opener] = [index.opener]
-            tools: list[Tool] = [*index.tools(), zoom_in(), rotate()]
-            if self._searxng_url:
-                client = httpx.AsyncClient(trust_env=False)
-                self._closing.append(client)
-                tools.append(web_search(searxng(self._searxng_url, client), self._searxng_url))
-            if self._web_settings is not None:
-                openers.append(web_pages(self._fetch))
-            tools.append(open_page(openers))
+            web = WebAccess(self._web)
+            self._closing.append(web)
+            tools: list[Tool] = [*index.tools(), zoom_in(), rotate(), sharpen(), *web.tools()]
+            if has_ocr():
+                tools.append(ocr())
+            if web.fetch is not None:
+                openers.append(web_pages(web.fetch))
+            tools.append(open_page(openers, web.screenshot))
             self._engine = Engine(self._planner, tools, context_tokens=self._context_tokens, corpus=self._corpus)
         return self._engine
-
-    async def _fetch(self, url: str, limit: int) -> bytes:
-        assert self._web_settings is not None
-        try:
-            async with Web(self._web_settings) as web:
-                return await web.get(url, limit)
-        except Failure as failure:
-            raise ValueError(f"{url[:200]} cannot be fetched: {failure}") from failure
 
     async def _retrieve(self, query: Query) -> RetrievalResult:
         [result] = await asyncio.to_thread(self._omgm.run_steps, [query])

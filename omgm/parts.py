@@ -13,6 +13,8 @@ from typing import Any, Literal
 import torch
 from transformers.utils import logging as transformers_logging
 
+from agents.proposals import grounding_regions, map_regions
+from agents.regions import ProposeRegions
 from generators.chat import ChatGenerator
 from generators.guard import GuardedGenerator
 from generators.reader.reader import ExtractiveReader
@@ -279,7 +281,7 @@ def _index_options(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder
     return {"encoder": encoder, "fusion": fusion, "device": device, "image_weight": weight}
 
 
-def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sections"]) -> Path:
+def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sections", "regions"]) -> Path:
     """Returns the folder of a step's model.
 
     Raises:
@@ -306,6 +308,26 @@ def placement(profile: Profile) -> tuple[str, torch.dtype]:
         raise ValueError(f"profile {profile.name}: device: {device!r}, but PyTorch sees no GPU; see `omgm doctor`")
     dtype = profile.dtype if profile.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
     return device, getattr(torch, dtype)
+
+
+def build_proposer(profile: Profile) -> ProposeRegions:
+    """Loads what proposes regions of images to agents.
+
+    Raises:
+        ValueError: The model is missing, or the encoder gives no feature map.
+    """
+    settings, (device, dtype) = profile.regions, placement(profile)
+    if not settings.model:
+        return map_regions(ClipEncoder.load(model_folder(profile, "encoder"), device, dtype), settings.most)
+    return grounding_regions(
+        model_folder(profile, "regions"),
+        settings.labels,
+        box_threshold=settings.box_threshold,
+        text_threshold=settings.text_threshold,
+        most=settings.most,
+        device=device,
+        dtype=dtype,
+    )
 
 
 def build_planner(profile: Profile) -> ChatClient:
