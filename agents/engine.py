@@ -178,12 +178,16 @@ class Engine:
             (record.observation, record.ms), record.cost = await make(), price
             return
         try:
-            (record.observation, record.ms), record.cached = await self._cache.get(key, make)
+            (record.observation, record.ms), record.cached = await self._cache.get(key, make, _works)
         except NotRecorded as error:
             record.observation = Observation(error=str(error))
         record.cost = 0.0 if record.cached else price
         if record.cached:
             run.spending.refund(price)
+
+
+def _works(result: tuple[Observation, float]) -> bool:
+    return not result[0].error
 
 
 def _reason(error: Exception) -> str:

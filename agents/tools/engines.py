@@ -93,9 +93,7 @@ def duckduckgo() -> WebSearch:
     def ask(query: str) -> list[dict[str, Any]]:
         try:
             return list(DDGS(timeout=int(SECONDS)).text(query, backend="duckduckgo", max_results=RESULTS))
-        except DDGSException as error:
-            if "No results" in str(error):
-                return []
+        except DDGSException as error:  # finding nothing and being refused are the same to this package
             raise ValueError(f"the search engine failed: {type(error).__name__} {error}"[:300]) from error
 
     async def search(query: str) -> list[Source]:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 from PIL import Image
 
 from agents.browsing.chromium import VIEWPORTS, View
-from agents.corpus import Corpus, decode_image, encode_image, timed
+from agents.corpus import Corpus, NotRecorded, decode_image, encode_image, timed
 from agents.state import Source, digest_of
 from agents.tools.engines import ImageWebSearch, WebSearch
 from agents.tools.page import Screenshot
@@ -51,6 +51,8 @@ async def frozen(
         async def attempt() -> dict[str, Any]:
             try:
                 return {"value": encode(await make())}
+            except NotRecorded:
+                raise
             except (ValueError, OSError) as error:
                 return {"error": str(error) or type(error).__name__}
 

@@ -115,11 +115,11 @@ async def _rotate(arguments: RotateArguments, run: AgentRun) -> Observation:
 async def _sharpen(arguments: PartArguments, run: AgentRun) -> Observation:
     box = box_of(arguments, run)
     part = "" if box is None else f"_{box.left}_{box.top}_{box.right}_{box.bottom}"
-    image = await asyncio.to_thread(_sharpened, part_of(arguments, run))
+    image = await asyncio.to_thread(sharpened, part_of(arguments, run))
     return Observation(images={f"{arguments.image}_sharp{part}": image})
 
 
-def _sharpened(image: Image.Image) -> Image.Image:
+def sharpened(image: Image.Image) -> Image.Image:
     """Returns an image with sharper edges; a small one is enlarged first, up to four times, so that details show."""
     factor = max(1, min(4, SHARP_SIDE // max(image.size)))
     image = image.convert("RGB").resize((image.width * factor, image.height * factor), Image.Resampling.LANCZOS)
