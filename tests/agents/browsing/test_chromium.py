@@ -39,7 +39,7 @@ class Shots:
     def __init__(self, web: FakeWeb) -> None:
         self.loop = BackgroundLoop()
         self.web = web
-        self.browser = Chromium(public_connect(frozenset({web.place})), "omgm-test", seconds=10)
+        self.browser = Chromium(public_connect(frozenset({web.place})), "omgm-test", seconds=30)
 
     def take(self, path: str, view: View = "top") -> Image.Image:
         url = path if "://" in path else self.web.url(path)
@@ -81,6 +81,30 @@ def test_a_whole_page_slimmed(shots: Shots) -> None:
     colors = set(map(tuple, np.asarray(slimmed).reshape(-1, 3).tolist()))
     assert colors == {(0, 0, 255), (255, 255, 255), (255, 0, 0)}
     assert len(slices(image)) == 6 and len(slices(slimmed)) == 1
+
+
+def test_many_pages_are_opened_by_one_browser_at_once(shots: Shots, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The published code of MMSearch starts a browser for every page, one after the other."""
+    waiting = shots.browser._proxy._connect
+    both, connections = asyncio.Event(), 0
+
+    async def meet(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        nonlocal connections
+        connections += 1
+        if connections == 2:
+            both.set()
+        await both.wait()
+        return await waiting(host, port)
+
+    async def take() -> list[Image.Image]:
+        pipe = await shots.browser._started()
+        url = shots.web.url("page/tall.html")
+        images = await asyncio.gather(*(shots.browser.screenshot(f"{url}?{number}", "top") for number in range(2)))
+        assert await shots.browser._started() is pipe
+        return images
+
+    monkeypatch.setattr(shots.browser._proxy, "_connect", meet)
+    assert [image.size for image in shots.loop.submit(take()).result(120)] == [(1024, 1024)] * 2
 
 
 def test_nothing_of_a_page_reaches_a_private_address(shots: Shots, secret: FakeWeb) -> None:
