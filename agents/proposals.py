@@ -1,4 +1,4 @@
-"""Regions proposed for images that come without any: conspicuous parts of an encoder's feature map, or Grounding DINO."""
+"""Regions proposed for images that come without any: what stands out of an encoder's feature map, or Grounding DINO."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def conspicuous(differs: _Map, most: int = MOST) -> list[_Cells]:
     """Returns the boxes (x1, y1, x2, y2 in cells) that stand out of a map in 0..1, best first.
 
     Candidates are the boxes of connected cells above several levels. A box counts by how much its mean exceeds that of
-    a frame of two cells around it, and a little by its size. Of two that overlap by more than half, the better one stays.
+    a frame of two cells around it, and a little by its size. Of two that overlap by more than half, the better one
+    stays.
     """
     height, width = differs.shape
     scored = []

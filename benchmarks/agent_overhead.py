@@ -117,8 +117,8 @@ def main() -> None:
         print(json.dumps(figures, indent=2))
         return
     print(
-        f"{args.searches} searches of {args.ms:g} ms: {figures['parallel_ms']} ms at once, {figures['serial_ms']} ms one "
-        f"after the other, {figures['speedup']} times as fast"
+        f"{args.searches} searches of {args.ms:g} ms: {figures['parallel_ms']} ms at once, {figures['serial_ms']} ms "
+        f"one after the other, {figures['speedup']} times as fast"
     )
     print(
         f"the engine's own time per round of {args.searches} searches: {figures['overhead_ms_per_round']} ms, "

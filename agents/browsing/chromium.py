@@ -26,12 +26,26 @@ VIEWPORTS: dict[View, tuple[int, int]] = {"top": (1024, 1024), "full": (512, 102
 MAX_HEIGHT = 10_240
 """The most pixels of a whole page from its top, more than any answer reads."""
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-_FLAGS = (
-    "--headless --disable-gpu --disable-quic --disable-extensions --disable-sync --disable-component-update "
-    "--disable-background-networking --disable-default-apps --disable-features=Translate,MediaRouter,WebRtcHideLocalIpsWithMdns "
-    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp --hide-scrollbars --mute-audio --no-first-run "
-    "--no-default-browser-check --no-pings --password-store=basic --disable-dev-shm-usage --remote-debugging-pipe"
-).split()
+_FLAGS = [
+    "--headless",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-extensions",
+    "--disable-sync",
+    "--disable-component-update",
+    "--disable-background-networking",
+    "--disable-default-apps",
+    "--disable-features=Translate,MediaRouter,WebRtcHideLocalIpsWithMdns",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--hide-scrollbars",
+    "--mute-audio",
+    "--no-first-run",
+    "--no-default-browser-check",
+    "--no-pings",
+    "--password-store=basic",
+    "--disable-dev-shm-usage",
+    "--remote-debugging-pipe",
+]
 _MESSAGE_BYTES = 256 << 20
 _START_S, _REPLY_S, _CLOSE_S = 60.0, 30.0, 5.0
 
@@ -254,10 +268,8 @@ class _Pipe:
         """Ends the browser, by force if it does not end by itself."""
         if self._process.returncode is None and not self.ended:
             self.tell("Browser.close")
-        try:
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), 0 if self.ended else _CLOSE_S)
-        except TimeoutError:
-            pass
         with contextlib.suppress(ProcessLookupError):  # it has gone, and so has its group
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 Connect = Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
-"""Takes a host and a port and opens a connection. It raises `ValueError` for a host that must not be reached, and it must
-connect to the very address that it checked, because a name may resolve differently the second time."""
+"""Takes a host and a port and opens a connection. It raises `ValueError` for a host that must not be reached, and it
+must connect to the very address that it checked, because a name may resolve differently the second time."""
 
 _HEAD_BYTES = 64 << 10
 _HEAD_S, _CONNECT_S = 10.0, 10.0

@@ -50,7 +50,7 @@ def _gradient(gray: _Gray) -> _Gray:
 
 
 def _kept(filled: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Returns which rows (or columns) remain: all that are filled, and of each blank run `GAP` around its middle cut."""
+    """Returns which rows (or columns) remain: all that are filled, and of each blank run `GAP` at its two ends."""
     kept = filled.copy()
     at = np.flatnonzero(filled)
     starts, ends = [0, *(at + 1)], [*at, len(filled)]

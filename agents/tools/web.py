@@ -122,4 +122,3 @@ def read_page(content: bytes, url: str, question: str) -> Observation:
 def _title(content: bytes) -> str:
     found = _TITLE.search(content[:100_000])
     return "" if found is None else " ".join(html.unescape(found[1].decode(errors="replace")).split())[:300]
-

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from agents.proposals import contrast, conspicuous, grounding_regions, map_regions
+from agents.proposals import conspicuous, contrast, grounding_regions, map_regions
 from agents.regions import Box
 from omgm.parts import build_proposer
 from omgm.profile import load_profile

@@ -189,7 +189,9 @@ def test_sharpening_enlarges_what_is_small(index: FakeIndex) -> None:
     blurred = Image.new("L", (40, 10), 100)
     for x in range(40):
         blurred.paste(100 + max(0, min(10, x - 15)) * 10, (x, 0, x + 1, 10))
-    before, after = (np.asarray(one.convert("L"), np.int16)[5] for one in (blurred.resize((160, 40)), sharpened(blurred)))
+    before, after = (
+        np.asarray(one.convert("L"), np.int16)[5] for one in (blurred.resize((160, 40)), sharpened(blurred))
+    )
     assert np.abs(np.diff(after[:, None], axis=0)).max() > np.abs(np.diff(before[:, None], axis=0)).max()
     assert "there is no region 2" in read[2]
 

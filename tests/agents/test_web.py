@@ -224,7 +224,9 @@ def test_text_or_screenshot_is_enough() -> None:
         call("open_page", page="https://web/empty", screenshot="top"),
         call("open_page", page="https://web/away/empty", screenshot="top"),
     )
-    assert "Niamey" in last_text(planner.asked[1]) and "No screenshot: the browser failed" in last_text(planner.asked[1])
+    assert "Niamey" in last_text(planner.asked[1]) and "No screenshot: the browser failed" in last_text(
+        planner.asked[1]
+    )
     assert "https://web/empty holds no text" in last_text(planner.asked[2])
     assert len(answer.rounds[1].calls[0].observation.images) == 1
     assert answer.rounds[2].calls[0].observation.error == "https://web/away/empty holds no text"
@@ -233,7 +235,10 @@ def test_text_or_screenshot_is_enough() -> None:
 def test_without_a_browser_calls_cannot_ask_for_screenshots() -> None:
     schema = open_page([]).schema()["function"]["parameters"]["properties"]
     assert sorted(schema) == ["page", "question"]
-    assert sorted(open_page([], shoot).schema()["function"]["parameters"]["properties"]) == [*sorted(schema), "screenshot"]
+    assert sorted(open_page([], shoot).schema()["function"]["parameters"]["properties"]) == [
+        *sorted(schema),
+        "screenshot",
+    ]
 
 
 def test_screenshots_are_replayed(tmp_path: Path) -> None:

@@ -101,7 +101,11 @@ def test_a_replay_asks_nobody(tmp_path: Path) -> None:
         async def ask() -> None:
             access = WebAccess(settings)
             assert access.search is not None and access.fetch is not None and access.screenshot is not None
-            for one in (access.search("a"), access.fetch(web.url("page/a.html"), 99), access.screenshot("http://a", "top")):
+            for one in (
+                access.search("a"),
+                access.fetch(web.url("page/a.html"), 99),
+                access.screenshot("http://a", "top"),
+            ):
                 with pytest.raises(NotRecorded):
                     await one
             await access.aclose()
@@ -120,7 +124,9 @@ def test_an_image_folder_names_by_content(tmp_path: Path) -> None:
     assert len(list((tmp_path / "new").iterdir())) == 2
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.0.0.1", "192.168.1.1", "::1", "fe80::1", "169.254.169.254"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "10.0.0.1", "192.168.1.1", "::1", "fe80::1", "169.254.169.254"]
+)
 def test_private_addresses_are_not_connected_to(host: str) -> None:
     with pytest.raises(ValueError, match="private_address"):
         asyncio.run(public_connect()(host, 80))

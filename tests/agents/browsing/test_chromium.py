@@ -148,6 +148,7 @@ async def _ended(pipe: object) -> None:
 
 def test_without_a_browser_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
     async def ask() -> None:
         browser = Chromium(public_connect(), "x", executable="/nonexistent/chromium")
         try:

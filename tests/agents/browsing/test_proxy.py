@@ -64,10 +64,14 @@ def test_a_tunnel(web: FakeWeb) -> None:
         return await spoken(port, (request + inner).encode())
 
     answer = through(public_connect(frozenset({web.place})), ask)
-    assert answer.startswith(b"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 200") and answer.endswith(b"<p>a</p>")
+    assert answer.startswith(b"HTTP/1.1 200 Connection established\r\n\r\nHTTP/1.1 200") and answer.endswith(
+        b"<p>a</p>"
+    )
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "169.254.169.254"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "0.0.0.0", "[::1]", "[::ffff:127.0.0.1]", "169.254.169.254"]
+)
 def test_private_addresses_are_refused(web: FakeWeb, host: str) -> None:
     async def ask(port: int) -> list[bytes]:
         place = f"{host}:{web.port}"

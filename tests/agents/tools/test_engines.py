@@ -23,7 +23,7 @@ GOOGLE = {
     "search_parameters": {"engine": "google", "q": "Niger"},
     "organic_results": [
         {"position": 1, "title": "Niger - Wikipedia", "link": "https://en.wikipedia.org/wiki/Niger",
-         "displayed_link": "https://en.wikipedia.org › wiki", "snippet": "Niger is a landlocked country."},
+         "displayed_link": "https://en.wikipedia.org/wiki", "snippet": "Niger is a landlocked country."},
         {"position": 2, "title": "Niger", "link": "https://example.org/niger"},
         {"position": 3, "title": "bad", "link": "javascript:alert(1)", "snippet": "x"},
     ],
@@ -38,7 +38,8 @@ LENS = {
 EMPTY = {"search_metadata": {"status": "Success"}, "error": "Google hasn't returned any results for this query."}
 DUCKDUCKGO = """<html><body><div id="links" class="results">
 <div class="result results_links results_links_deep web-result"><div class="links_main links_deep result__body">
-<h2 class="result__title"><a rel="nofollow" class="result__a" href="https://en.wikipedia.org/wiki/Niger">Niger - Wikipedia</a></h2>
+<h2 class="result__title">
+<a rel="nofollow" class="result__a" href="https://en.wikipedia.org/wiki/Niger">Niger - Wikipedia</a></h2>
 <a class="result__snippet" href="https://en.wikipedia.org/wiki/Niger">Niger is a <b>landlocked</b> country.</a>
 </div></div></div></body></html>"""
 
@@ -133,7 +134,7 @@ def test_an_engine_that_fails_is_told_without_the_key(answer: str, status: int, 
 
 
 def test_an_engine_that_is_away_is_told_without_the_key() -> None:
-    with pytest.raises(ValueError, match="the search engine failed: ConnectError$"):
+    with pytest.raises(ValueError, match=r"the search engine failed: ConnectError$"):
         searched(lambda client: serpapi(client, "sekret", "http://127.0.0.1:1"), "a")
 
 
@@ -149,7 +150,9 @@ def test_duckduckgo(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("status", "answer"), [(200, "<html></html>"), (202, "anomaly")])
-def test_duckduckgo_that_finds_nothing_or_refuses_has_failed(monkeypatch: pytest.MonkeyPatch, status: int, answer: str) -> None:
+def test_duckduckgo_that_finds_nothing_or_refuses_has_failed(
+    monkeypatch: pytest.MonkeyPatch, status: int, answer: str
+) -> None:
     ddgs = pytest.importorskip("ddgs.engines.duckduckgo", reason="needs the extra duckduckgo")
     with engine(answer, status) as (url, _):
         monkeypatch.setattr(ddgs.Duckduckgo, "search_url", f"{url}/html/")

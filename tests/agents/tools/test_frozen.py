@@ -26,7 +26,7 @@ from agents.tools.page import Screenshot
 from agents.tools.web import Fetch
 
 T = TypeVar("T")
-FOUND = [Source("Niger – “land”", "all\nabout it", "https://web/a"), Source("b", "", "https://web/b")]
+FOUND = [Source("Niger, «land»", "all\nabout it", "https://web/a"), Source("b", "", "https://web/b")]
 PAGE = bytes(range(256)) * 3
 SHOT = Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8))
 
@@ -117,7 +117,7 @@ def test_failures_are_replayed_and_recorded_again(tmp_path: Path) -> None:
     assert report == {
         "search": 1, "page": 1, "screenshot": 4, "failed": {"page https://web/b": "https://web/b is away"},
     }  # fmt: skip
-    with pytest.raises(ValueError, match="^https://web/b is away$"):
+    with pytest.raises(ValueError, match=r"^https://web/b is away$"):
         run(wrapped(Corpus(tmp_path), None)[1]("https://web/b", 10_000))
     world.away.clear()
     world.asked.clear()
@@ -136,7 +136,7 @@ def test_a_search_by_image(tmp_path: Path) -> None:
 
 
 def test_nothing_can_be_recorded_without_a_function(tmp_path: Path) -> None:
-    search, fetch, screenshot = wrapped(Corpus(tmp_path, record=True), None)
+    search, *_ = wrapped(Corpus(tmp_path, record=True), None)
     with pytest.raises(NotRecorded):
         run(search("a"))
 

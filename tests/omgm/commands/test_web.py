@@ -59,7 +59,11 @@ def test_a_recorded_web_is_replayed_bit_by_bit(
     assert record(web, folder, "--screenshots", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     private = web.url("page/niger.html").replace("127.0.0.1", "localhost")
-    assert {kind: report[kind] for kind in ("search", "page", "screenshot")} == {"search": 1, "page": 1, "screenshot": 2}
+    assert {kind: report[kind] for kind in ("search", "page", "screenshot")} == {
+        "search": 1,
+        "page": 1,
+        "screenshot": 2,
+    }
     assert sorted(report["failed"]) == [f"page {private}", f"screenshot full {private}", f"screenshot top {private}"]
     assert all("localhost" not in headers["host"] for _, headers in web.log)
     recorded = bits(folder)
