@@ -30,7 +30,8 @@ def slim(page: Image.Image) -> Image.Image:
         edges |= _gradient(pixels[..., channel].astype(np.int16)) >= EDGE
     if not edges.any():
         return page
-    return Image.fromarray(pixels[_kept(edges.any(1))][:, _kept(edges.any(0))])
+    rows, columns = (np.flatnonzero(_kept(np.asarray(edges.any(axis)))) for axis in (1, 0))
+    return Image.fromarray(pixels[np.ix_(rows, columns)])
 
 
 def slices(page: Image.Image) -> list[Image.Image]:

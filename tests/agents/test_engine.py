@@ -108,6 +108,36 @@ def test_runs_share_a_cache_that_expires() -> None:
     assert asked == [0.0, 10.0]
 
 
+def test_runs_at_once_join_identical_searches() -> None:
+    """Both runs search for the same while the first search is under way: one is asked, one pays."""
+    started, both = 0, asyncio.Event()
+
+    async def search(arguments: Words, state: AgentRun) -> Observation:
+        nonlocal started
+        started += 1
+        await both.wait()
+        return Observation((Source("a", "text", "a"),))
+
+    tool = Tool("text_search", "", Words, search, lambda arguments, state: "", cost=0.5)
+    asked = 0
+
+    def reply(text: str) -> ChatReply | str:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            asyncio.get_running_loop().call_later(0.01, both.set)  # after the second run has called the tool
+        return SEARCH if asked <= 2 else "<answer>x</answer>"
+
+    async def run_both() -> list[AgentAnswer]:
+        engine = Engine(ScriptedPlanner(reply), [tool])
+        return await asyncio.gather(*(engine.run(MMSearchPlus(), "What?", image()) for _ in range(2)))
+
+    answers = asyncio.run(run_both())
+    assert started == 1
+    assert sorted(answer.spent["money"] for answer in answers) == [0, 0.5]
+    assert [answer.sources[0].title for answer in answers] == ["a", "a"]
+
+
 def test_a_price_is_per_query() -> None:
     tool = replace(fake_tool("text_search", cost=0.25), units=lambda arguments: len(arguments.queries))
     three = calling("text_search", '{"queries": ["a", "b", "c"]}')

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from agents.browsing.chromium import BrowserError, Chromium, View, find_chromium
+from agents.browsing.chromium import Chromium, View, find_chromium
+from agents.browsing.devtools import BrowserError, DevTools
 from agents.browsing.slimming import slices, slim
 from llm.background import BackgroundLoop
 from omgm.web_access import public_connect
@@ -141,8 +142,8 @@ def test_a_killed_browser_is_started_again(shots: Shots) -> None:
     assert shots.take("page/tall.html").size == (1024, 1024)
 
 
-async def _ended(pipe: object) -> None:
-    while not pipe.ended:  # type: ignore[attr-defined]
+async def _ended(pipe: DevTools) -> None:
+    while not pipe.ended:
         await asyncio.sleep(0.01)
 
 
