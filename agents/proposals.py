@@ -73,8 +73,8 @@ def contrast(cells: _Map) -> _Map:
     scaled = (differs - differs.min()) / max(float(np.ptp(differs)), 1e-9)
     padded = np.pad(scaled, 1, mode="edge")
     height, width = scaled.shape
-    mean: _Map = sum(padded[y : y + height, x : x + width] for y in range(3) for x in range(3)) / 9
-    return mean
+    shifted = [padded[y : y + height, x : x + width] for y in range(3) for x in range(3)]
+    return np.mean(shifted, axis=0, dtype=np.float32)
 
 
 def conspicuous(differs: _Map, most: int = MOST) -> list[_Cells]:

@@ -33,7 +33,8 @@ _FLAGS = [
     "--disable-background-networking",
     "--disable-default-apps",
     "--disable-features=Translate,MediaRouter",
-    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",  # otherwise WebRTC sends datagrams past the proxy
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # its name in older versions
     "--hide-scrollbars",
     "--mute-audio",
     "--no-first-run",

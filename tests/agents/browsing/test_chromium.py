@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,8 @@ TALL = b"""<body style="margin:0;background:white"><div style="height:100vh;back
 REACHING = """<body style="margin:0;background:#0f0"><script>
 fetch("http://{0}/page/fetch"); new Image().src = "http://{0}/page/image"; new WebSocket("ws://{0}/page/socket");
 navigator.sendBeacon("http://{0}/page/beacon"); alert("hello"); open("http://{0}/page/window");
+var peer = new RTCPeerConnection({{iceServers: [{{urls: "stun:{1}"}}]}}); peer.createDataChannel("x");
+peer.createOffer().then(offer => peer.setLocalDescription(offer)); new WebTransport("https://{1}/x");
 </script><iframe src="http://{0}/page/frame"></iframe><link rel="stylesheet" href="http://{0}/page/style">
 <object data="file:///etc/passwd"></object></body>"""
 
@@ -54,8 +57,17 @@ def secret() -> Iterator[FakeWeb]:
 
 
 @pytest.fixture(scope="module")
-def shots(secret: FakeWeb) -> Iterator[Shots]:
-    files = {"tall.html": TALL, "reaching.html": REACHING.format(secret.place).encode(), "inner.html": b"<p>inner"}
+def datagrams() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.setblocking(False)
+        yield listening
+
+
+@pytest.fixture(scope="module")
+def shots(secret: FakeWeb, datagrams: socket.socket) -> Iterator[Shots]:
+    reaching = REACHING.format(secret.place, f"127.0.0.1:{datagrams.getsockname()[1]}").encode()
+    files = {"tall.html": TALL, "reaching.html": reaching, "inner.html": b"<p>inner"}
     with serve_web(files) as web:
         shots = Shots(web)
         yield shots
@@ -108,10 +120,12 @@ def test_many_pages_are_opened_by_one_browser_at_once(shots: Shots, monkeypatch:
     assert [image.size for image in shots.loop.submit(take()).result(120)] == [(1024, 1024)] * 2
 
 
-def test_nothing_of_a_page_reaches_a_private_address(shots: Shots, secret: FakeWeb) -> None:
+def test_nothing_of_a_page_reaches_a_private_address(shots: Shots, secret: FakeWeb, datagrams: socket.socket) -> None:
     image = shots.take("page/reaching.html")
     assert image.getpixel((1000, 1000)) == (0, 255, 0)  # the page itself is shown, its dialog is closed
     assert secret.log == []
+    with pytest.raises(BlockingIOError):  # no STUN, no QUIC
+        datagrams.recv(100)
 
 
 def test_a_private_address_is_refused_and_so_is_a_redirect_to_one(shots: Shots, secret: FakeWeb) -> None:
