@@ -1,67 +1,44 @@
-"""Regions proposed for images that come without any: what stands out of an encoder's feature map, or Grounding DINO."""
+"""Regions proposed for images that come without any: what stands out of a feature map, or what a detector finds."""
 
 from __future__ import annotations
 
-import copy
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
 
 from agents.regions import Box, ProposeRegions
-from retriever.models.encoder import ClipEncoder
-from retriever.models.small_clip import SmallCLIP
 
 MOST = 6
 """Regions at most, as many as `vsa` describes."""
 LEVELS = (0.15, 0.25, 0.35, 0.45, 0.55, 0.65)
 LEAST_CONTRAST, MOST_OVERLAP, LARGEST = 0.1, 0.5, 0.85
 
-_Map = np.ndarray[Any, np.dtype[np.float32]]
+Map = np.ndarray[Any, np.dtype[np.float32]]
 _Cells = tuple[int, int, int, int]
 
 
-def map_regions(encoder: ClipEncoder, most: int = MOST) -> ProposeRegions:
-    """Returns what proposes the parts of an image that differ from its border in an encoder's feature map.
+def map_regions(cells_of: Callable[[Image.Image], Map], most: int = MOST) -> ProposeRegions:
+    """Returns what proposes the parts of an image that differ from its border in a feature map.
 
-    It knows no classes and needs no weights but the encoder's. It finds what stands before a background; of many equal
-    things side by side, it finds none. The embedded encoder reads images at twice its size for this, which makes the
-    map finer.
+    It knows no classes. It finds what stands before a background; of many equal things side by side, it finds none.
 
     Args:
-        encoder: A CLIP-type encoder with an image tower of transformers' interface.
+        cells_of: Returns the feature map of an image, float32 [H, W, width].
         most: Regions at most.
-
-    Raises:
-        ValueError: The encoder's image tower gives no feature map.
     """
-    model, size = encoder.model, encoder.pixels.size
-    if not hasattr(model, "vision_model"):
-        raise ValueError("this encoder gives no feature map to propose regions from; set regions.model")
-    if isinstance(model, SmallCLIP):
-        model, size = copy.deepcopy(model), 2 * size
-        model.resize_images(size)
-    pixels = replace(encoder.pixels, size=size, crop=False, target_ratio=None)  # the whole image, squashed
 
     def propose(image: Image.Image) -> list[Box]:
-        given = pixels.normalize(pixels.to_uint8([image]).float() / 255)
-        with torch.inference_mode():
-            hidden = model.vision_model(given.to(model.device, model.dtype)).last_hidden_state[0].float().cpu().numpy()
-        side = math.isqrt(len(hidden))
-        cells = hidden[len(hidden) - side * side :].reshape(side, side, -1)  # without a pooling token before them
-        width, height = image.width / side, image.height / side
+        cells = cells_of(image)
+        width, height = image.width / cells.shape[1], image.height / cells.shape[0]
         found = conspicuous(contrast(cells), most)
         return [Box.of((x1 * width, y1 * height, x2 * width, y2 * height), image.size) for x1, y1, x2, y2 in found]
 
     return propose
 
 
-def contrast(cells: _Map) -> _Map:
+def contrast(cells: Map) -> Map:
     """Returns how much each cell of a feature map [H, W, width] differs from the most similar quarter of its border.
 
     The difference is 1 less the mean cosine, scaled to 0..1 and averaged over 3 x 3 cells, [H, W].
@@ -74,10 +51,10 @@ def contrast(cells: _Map) -> _Map:
     padded = np.pad(scaled, 1, mode="edge")
     height, width = scaled.shape
     shifted = [padded[y : y + height, x : x + width] for y in range(3) for x in range(3)]
-    return np.mean(shifted, axis=0, dtype=np.float32)
+    return np.asarray(np.mean(shifted, axis=0), np.float32)
 
 
-def conspicuous(differs: _Map, most: int = MOST) -> list[_Cells]:
+def conspicuous(differs: Map, most: int = MOST) -> list[_Cells]:
     """Returns the boxes (x1, y1, x2, y2 in cells) that stand out of a map in 0..1, best first.
 
     Candidates are the boxes of connected cells above several levels. A box counts by how much its mean exceeds that of
@@ -101,60 +78,21 @@ def conspicuous(differs: _Map, most: int = MOST) -> list[_Cells]:
     return kept[:most]
 
 
-def grounding_regions(
-    folder: Path,
-    labels: Sequence[str],
-    *,
-    box_threshold: float = 0.4,
-    text_threshold: float = 0.3,
-    most: int = MOST,
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
-) -> ProposeRegions:
-    """Returns what proposes the things of given kinds that Grounding DINO finds, as in Vision Search Assistant.
+def detected_regions(detect: Callable[[Image.Image], Sequence[Sequence[float]]], most: int = MOST) -> ProposeRegions:
+    """Returns what proposes the boxes of a detector, as Vision Search Assistant does with Grounding DINO.
 
     Args:
-        folder: The model's folder, as published for transformers.
-        labels: Kinds of things, such as "flag".
-        box_threshold: The least score of a region.
-        text_threshold: The least score of a word of its label.
-        most: Regions at most, best first.
-        device: Where the model runs.
-        dtype: Its weights' type.
-
-    Raises:
-        ValueError: The folder holds no such model.
+        detect: Returns boxes of an image, best first: x1, y1, x2, y2 in its pixels.
+        most: Regions at most.
     """
-    from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
-
-    if not (folder / "config.json").is_file():
-        raise ValueError(f"{folder}: has no config.json; a Grounding DINO for transformers is needed")
-    processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False)
-    model = AutoModelForZeroShotObjectDetection.from_pretrained(
-        folder, dtype=dtype, use_safetensors=True, trust_remote_code=False
-    )
-    model = model.to(device).eval()
-    text = " ".join(f"{label.strip().lower().rstrip('.')}." for label in labels)
 
     def propose(image: Image.Image) -> list[Box]:
-        given = processor(images=image.convert("RGB"), text=text, return_tensors="pt").to(device)
-        given["pixel_values"] = given["pixel_values"].to(dtype)
-        with torch.inference_mode():
-            found = model(**given)
-        [result] = processor.post_process_grounded_object_detection(
-            found,
-            given["input_ids"],
-            threshold=box_threshold,
-            text_threshold=text_threshold,
-            target_sizes=[(image.height, image.width)],
-        )
-        order = torch.argsort(result["scores"], descending=True, stable=True).tolist()
-        return list(_boxes((result["boxes"][at].tolist() for at in order), image.size))[:most]
+        return list(_boxes(detect(image), image.size))[:most]
 
     return propose
 
 
-def _boxes(corners: Iterator[list[float]], size: tuple[int, int]) -> Iterator[Box]:
+def _boxes(corners: Sequence[Sequence[float]], size: tuple[int, int]) -> Iterator[Box]:
     """Yields boxes, without those that have no pixel of the image or were there before."""
     seen = set()
     for one in corners:

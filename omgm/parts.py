@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from transformers.utils import logging as transformers_logging
 
-from agents.proposals import grounding_regions, map_regions
+from agents.proposals import detected_regions, map_regions
 from agents.regions import ProposeRegions
 from generators.chat import ChatGenerator
 from generators.guard import GuardedGenerator
@@ -37,6 +37,8 @@ from retriever.image_cache import ImageCache
 from retriever.models.bm25 import BM25
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
 from retriever.models.encoder import ClipEncoder
+from retriever.models.feature_map import feature_map
+from retriever.models.grounding import load_grounding
 from retriever.models.qformer import QFormerFusion
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, Step, TextReranker
@@ -318,16 +320,17 @@ def build_proposer(profile: Profile) -> ProposeRegions:
     """
     settings, (device, dtype) = profile.regions, placement(profile)
     if not settings.model:
-        return map_regions(ClipEncoder.load(model_folder(profile, "encoder"), device, dtype), settings.most)
-    return grounding_regions(
+        encoder = ClipEncoder.load(model_folder(profile, "encoder"), device, dtype)
+        return map_regions(feature_map(encoder), settings.most)
+    detect = load_grounding(
         model_folder(profile, "regions"),
         settings.labels,
         box_threshold=settings.box_threshold,
         text_threshold=settings.text_threshold,
-        most=settings.most,
         device=device,
         dtype=dtype,
     )
+    return detected_regions(detect, settings.most)
 
 
 def build_planner(profile: Profile) -> ChatClient:

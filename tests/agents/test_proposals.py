@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from agents.proposals import conspicuous, contrast, grounding_regions, map_regions
+from agents.proposals import conspicuous, contrast, detected_regions
 from agents.regions import Box
 from omgm.parts import build_proposer
 from omgm.profile import load_profile
+from retriever.models.feature_map import feature_map
+from retriever.models.grounding import load_grounding
 from retriever.models.pixels import PixelPreparation
 from tests.fakes.grounding_dino import write_grounding_dino
 
@@ -58,7 +60,7 @@ def test_an_encoder_without_a_feature_map_is_refused() -> None:
         model, pixels = object(), PixelPreparation(32)
 
     with pytest.raises(ValueError, match=r"no feature map to propose regions from; set regions\.model"):
-        map_regions(Encoder())  # type: ignore[arg-type]
+        feature_map(Encoder())  # type: ignore[arg-type]
 
 
 def test_grounding_dino(tmp_path: Path) -> None:
@@ -66,15 +68,22 @@ def test_grounding_dino(tmp_path: Path) -> None:
     folder = write_grounding_dino(tmp_path / "dino")
     settings = {"regions.model": folder, "regions.labels": ["flag", "logo"], "regions.box_threshold": 1}
     assert build_proposer(load_profile("embedded", settings))(Image.new("RGB", (120, 80), "red")) == []
-    propose = grounding_regions(folder, ["Flag", "logo."], box_threshold=0, text_threshold=0, most=4)
+    propose = detected_regions(load_grounding(folder, ["Flag", "logo."], box_threshold=0, text_threshold=0), most=4)
     boxes = propose(Image.new("L", (120, 80), 200))
     assert 0 < len(set(boxes)) == len(boxes) <= 4
     assert all(0 <= box.left < box.right <= 120 and 0 <= box.top < box.bottom <= 80 for box in boxes)
     assert boxes == propose(Image.new("L", (120, 80), 200))
 
 
+def test_boxes_of_a_detector_are_cut_and_told_apart() -> None:
+    found = [(-5.0, -5.0, 20.0, 20.0), (0.0, 0.0, 20.0, 20.0), (150.0, 0.0, 160.0, 9.0), (90.0, 40.0, 80.0, 30.0)]
+    assert detected_regions(lambda image: found)(Image.new("RGB", (100, 50))) == [
+        Box(0, 0, 20, 20), Box(80, 30, 90, 40),
+    ]  # fmt: skip
+
+
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"regions\.model"):
         build_proposer(load_profile("embedded", {"regions.model": tmp_path / "none"}))
     with pytest.raises(ValueError, match=r"has no config\.json; a Grounding DINO for transformers is needed"):
-        grounding_regions(tmp_path, ["flag"])
+        load_grounding(tmp_path, ["flag"])

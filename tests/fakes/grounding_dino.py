@@ -19,8 +19,8 @@ def write_grounding_dino(folder: Path) -> Path:
     torch.manual_seed(0)
     swin = SwinConfig(
         image_size=32, patch_size=4, embed_dim=8, depths=[1, 1, 1, 1], num_heads=[1, 1, 2, 2], window_size=2,
-        out_indices=[2, 3, 4],
     )  # fmt: skip
+    swin.out_indices = [2, 3, 4]
     bert = BertConfig(
         vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
         max_position_embeddings=64,

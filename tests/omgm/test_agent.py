@@ -94,7 +94,7 @@ def test_auto_falls_back_on_the_index_only_if_nobody_distrusts_it(omgm: OMGM, fo
 
 def test_regions_are_proposed_if_none_is_given(omgm: OMGM, folder: Path) -> None:
     proposed = [Box(1, 2, 30, 40)]
-    script = [calling("zoom_in", '{"region": 1}'), "<answer>x</answer>"]
+    script: list[str | ChatReply] = [calling("zoom_in", '{"region": 1}'), "<answer>x</answer>"]
     with (
         ScriptedServer(script * 2) as server,
         Agent(omgm, ChatPlanner(ChatClient(server.url, "scripted")), propose=lambda image: proposed) as agent,
@@ -111,8 +111,14 @@ def test_the_command_asks_a_frozen_web(folder: Path, tmp_path: Path, capsys: pyt
     async def search(query: str) -> list[Source]:
         return [Source("Niger", "a country", "https://web/niger")]
 
-    asyncio.run(frozen_search(Corpus(tmp_path / "web", record=True), "duckduckgo", search)("Niger"))
-    script = [calling("web_search", '{"queries": ["Niger", "Mali"]}'), "<answer>Niamey [1]</answer>"]
+    async def record() -> None:
+        await frozen_search(Corpus(tmp_path / "web", record=True), "duckduckgo", search)("Niger")
+
+    asyncio.run(record())
+    script: list[str | ChatReply] = [
+        calling("web_search", '{"queries": ["Niger", "Mali"]}'),
+        "<answer>Niamey [1]</answer>",
+    ]
     command = ["ask", "--index", str(folder / "index"), "--mode", "mmsearch-plus", "--search-engine", "duckduckgo"]
     command += ["--web-corpus", str(tmp_path / "web"), "--propose-regions", "--screenshots", "--search-price", "0.01"]
     with ScriptedServer(script) as server:

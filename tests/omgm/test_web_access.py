@@ -128,8 +128,11 @@ def test_an_image_folder_names_by_content(tmp_path: Path) -> None:
     "host", ["127.0.0.1", "localhost", "10.0.0.1", "192.168.1.1", "::1", "fe80::1", "169.254.169.254"]
 )
 def test_private_addresses_are_not_connected_to(host: str) -> None:
+    async def connect() -> None:
+        await public_connect()(host, 80)
+
     with pytest.raises(ValueError, match="private_address"):
-        asyncio.run(public_connect()(host, 80))
+        asyncio.run(connect())
 
 
 def test_a_name_is_resolved_once_and_its_address_is_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,9 +70,9 @@ def bits(folder: Path) -> dict[str, bytes]:
 
 def wrapped(corpus: Corpus, world: World | None) -> tuple[WebSearch, Fetch, Screenshot]:
     return (
-        frozen_search(corpus, "searxng", world and world.search),
-        frozen_fetch(corpus, world and world.fetch),
-        frozen_screenshot(corpus, world and world.screenshot),
+        frozen_search(corpus, "searxng", None if world is None else world.search),
+        frozen_fetch(corpus, None if world is None else world.fetch),
+        frozen_screenshot(corpus, None if world is None else world.screenshot),
     )
 
 

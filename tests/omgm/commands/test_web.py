@@ -15,6 +15,7 @@ from agents.engine import Engine
 from agents.policies.mmsearch_plus import MMSearchPlus
 from agents.tools.page import open_page
 from agents.tools.web import web_pages
+from llm.replies import ChatReply
 from omgm.__main__ import main
 from omgm.web_access import WebAccess, WebSettings
 from tests.fakes.planner import ScriptedPlanner, calling, image
@@ -81,7 +82,7 @@ def test_a_recorded_web_is_replayed_bit_by_bit(
 
 async def replay(settings: WebSettings) -> list[list[str]]:
     """Returns what a model sees after each of three calls: texts and encoded images."""
-    script = [
+    script: list[str | ChatReply] = [
         calling("web_search", '{"queries": ["capital of Niger"]}'),
         calling("open_page", '{"page": "[1]", "screenshot": "full"}'),
         calling("web_search", '{"queries": ["capital of Mali"]}'),
