@@ -13,17 +13,12 @@ from agents.engine import Engine
 from agents.model import Planner
 from agents.policies import POLICIES
 from agents.regions import Box, ProposeRegions
-from agents.tool import Tool
-from agents.tools.images import rotate, sharpen, zoom_in
 from agents.tools.index import IndexTools
-from agents.tools.ocr import has_ocr, ocr
-from agents.tools.page import Opener, open_page
-from agents.tools.web import web_pages
 from agents.trail import AgentAnswer
 from llm.background import BackgroundLoop
 from omgm.api import OMGM
 from omgm.downloads.images.settings import DownloadSettings
-from omgm.web_access import WebAccess, WebSettings
+from omgm.web_access import WebAccess, WebSettings, agent_tools
 from retriever.images import ImageInput, load_image
 from retriever.types import Query, RetrievalResult
 
@@ -136,15 +131,9 @@ class Agent:
         """Returns the engine; its connections belong to the loop that this is called in."""
         if self._engine is None:
             index = IndexTools(self._omgm.index, self._retrieve, self._answer)
-            openers: list[Opener] = [index.opener]
             web = WebAccess(self._web)
             self._closing.append(web)
-            tools: list[Tool] = [*index.tools(), zoom_in(), rotate(), sharpen(), *web.tools()]
-            if has_ocr():
-                tools.append(ocr())
-            if web.fetch is not None:
-                openers.append(web_pages(web.fetch))
-            tools.append(open_page(openers, web.screenshot))
+            tools = agent_tools(index, web)
             self._engine = Engine(self._planner, tools, context_tokens=self._context_tokens, corpus=self._corpus)
         return self._engine
 

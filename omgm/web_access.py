@@ -22,8 +22,11 @@ from agents.state import digest_of
 from agents.tool import Tool
 from agents.tools.engines import ImageWebSearch, PublishImage, WebSearch, duckduckgo, google_lens, searxng, serpapi
 from agents.tools.frozen import frozen_fetch, frozen_image_search, frozen_screenshot, frozen_search
-from agents.tools.page import Screenshot
-from agents.tools.web import Fetch, web_image_search, web_search
+from agents.tools.images import rotate, sharpen, zoom_in
+from agents.tools.index import IndexTools
+from agents.tools.ocr import has_ocr, ocr
+from agents.tools.page import Screenshot, open_page
+from agents.tools.web import Fetch, web_image_search, web_pages, web_search
 from omgm.downloads.images.hosts import check_public
 from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.settings import DownloadSettings
@@ -141,6 +144,13 @@ class WebAccess:
                 browser = Chromium(connect, settings.pages.user_agent)
                 self._closing.push_async_callback(browser.aclose)
                 self.screenshot = browser.screenshot
+
+
+def agent_tools(index: IndexTools, web: WebAccess) -> list[Tool]:
+    """Returns the tools of an agent: of an index, of images, and of the web as far as it may be used."""
+    openers = [index.opener, *([web_pages(web.fetch)] if web.fetch is not None else [])]
+    images = [zoom_in(), rotate(), sharpen(), *([ocr()] if has_ocr() else [])]
+    return [*index.tools(), *images, *web.tools(), open_page(openers, web.screenshot)]
 
 
 async def _fetched(web: Web, url: str, limit: int) -> bytes:
