@@ -14,9 +14,9 @@ from agents.cache import ResultCache
 from agents.corpus import Corpus, NotRecorded, decode_observation, encode_observation, timed
 from agents.model import Asking, Planner
 from agents.regions import Box
-from agents.state import IMAGE, AgentRun, CallRecord, Decision, Observation, Round
+from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Observation, Round, Watch
 from agents.tool import Tool, check_call
-from agents.trail import AgentAnswer, make_answer
+from agents.trail import AgentAnswer, call_steps, make_answer, round_step
 from llm.chat import ChatError
 
 MAX_CALLS = 16
@@ -84,6 +84,7 @@ class Engine:
         *,
         boxes: Sequence[Box] = (),
         budget: Budget | None = None,
+        watch: Watch | None = None,
     ) -> AgentAnswer:
         """Answers a question about an image; always returns, with an answer or an abstention and the trail.
 
@@ -93,20 +94,22 @@ class Engine:
             image: The image.
             boxes: Its regions, numbered from 1.
             budget: The limits.
+            watch: Is told every step as it happens.
         """
         budget = budget or Budget()
-        run = AgentRun(question, {IMAGE: image}, tuple(boxes), self._tools, self._asking, Spending(budget))
+        run = AgentRun(question, {IMAGE: image}, tuple(boxes), self._tools, self._asking, Spending(budget), watch=watch)
         await asyncio.to_thread(run.digest, IMAGE)  # slow for large images, so not in the event loop later
         end = time.monotonic() + budget.seconds
         answer: str | None = None
+        failure: ChatError | NotRecorded | None = None
         rounds = policy.rounds if budget.rounds is None else budget.rounds
-        abstains, stopped, works = False, "", True
+        abstains, stopped = False, ""
         try:
             async with asyncio.timeout(budget.seconds * run.spending.share):
                 answer, abstains, stopped = await self._rounds(policy, run, rounds)
         except (OutOfBudget, TimeoutError, ChatError, NotRecorded) as error:
-            stopped, works = _reason(error), not isinstance(error, ChatError | NotRecorded)
-        if answer is None and not abstains and works:
+            stopped, failure = _reason(error), error if isinstance(error, ChatError | NotRecorded) else None
+        if answer is None and not abstains and failure is None:
             run.spending.share = 1.0
             run.rounds.append(Round(len(run.rounds) + 1))
             try:
@@ -114,10 +117,25 @@ class Engine:
                     answer = await policy.conclude(run)
             except (OutOfBudget, TimeoutError, ChatError, NotRecorded) as error:
                 stopped = stopped if stopped == _reason(error) else f"{stopped}, then {_reason(error)}"
+                failure = error if isinstance(error, ChatError | NotRecorded) else None
             if not run.rounds[-1].requests:
                 run.rounds.pop()
         answer = (answer or "").strip() or (None if abstains else run.known)
-        return make_answer(run, policy.name, answer, stopped)
+        return make_answer(run, policy.name, answer, stopped, failure)
+
+    async def call(self, call: Call, question: str = "", image: Image.Image | None = None) -> Observation:
+        """Returns what one tool finds, outside of any run.
+
+        Args:
+            call: The call.
+            question: What results are ranked for.
+            image: The image that the call is about.
+        """
+        images = {} if image is None else {IMAGE: image}
+        run = AgentRun(question, images, (), self._tools, self._asking, Spending(Budget()))
+        record = CallRecord(call)
+        await self._call(run, record)
+        return record.observation
 
     async def _rounds(self, policy: Policy, run: AgentRun, rounds: int) -> tuple[str | None, bool, str]:
         """Returns the answer, whether the policy abstains, and what stopped it otherwise."""
@@ -127,12 +145,19 @@ class Engine:
             current = run.rounds[-1]
             current.thought, current.problem = decision.thought, decision.problem
             run.malformed += bool(decision.problem)
-            if decision.answer is not None or decision.abstains:
+            ends = decision.answer is not None or decision.abstains
+            if not ends:
+                current.calls = [CallRecord(call) for call in decision.calls[:MAX_CALLS]]
+                if len(decision.calls) > MAX_CALLS:
+                    current.problem = f"{len(decision.calls)} calls at once; only the first {MAX_CALLS} were run"
+            if run.watch is not None:
+                run.watch("round", round_step(current))
+            if ends:
                 return decision.answer, decision.abstains, ""
-            current.calls = [CallRecord(call) for call in decision.calls[:MAX_CALLS]]
-            if len(decision.calls) > MAX_CALLS:
-                current.problem = f"{len(decision.calls)} calls at once; only the first {MAX_CALLS} were run"
             await self._call_all(run, current.calls)
+            if run.watch is not None and current.calls:
+                for step in await asyncio.to_thread(call_steps, run, current):
+                    run.watch("call", step)
             if run.malformed >= run.spending.budget.malformed:
                 return None, False, "malformed replies"
         return None, False, "rounds"
@@ -193,4 +218,4 @@ def _works(result: tuple[Observation, float]) -> bool:
 def _reason(error: Exception) -> str:
     if isinstance(error, OutOfBudget):
         return error.limit
-    return "seconds" if isinstance(error, TimeoutError) else f"the model failed: {error}"
+    return "seconds" if isinstance(error, TimeoutError) else "the model failed"

@@ -132,7 +132,7 @@ class Asking:
         completion = written if reply.completion_tokens is None else reply.completion_tokens
         run.spending.add_request(prompt, completion)
         money = run.spending.budget.price(prompt, completion)
-        run.rounds[-1].requests.append(RequestRecord(purpose, prompt, completion, ms, money))
+        run.add_request(RequestRecord(purpose, prompt, completion, ms, money))
         return replace(reply, prompt_tokens=prompt, completion_tokens=completion)
 
 

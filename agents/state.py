@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 IMAGE = "image"
 """The name of the image that the question is about."""
+Watch = Callable[[str, Mapping[str, Any]], None]
+"""Takes the steps of a run as they happen: their names (`request`, `round`, `call`) and JSON values, as `agents.trail`
+makes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,7 @@ class AgentRun:
         malformed: Malformed replies and calls so far.
         image_parts: The question's image and its overlay, encoded for the model at the first request.
         found: By an image's hash, the ids of the entities that searches of it found.
+        watch: Is told every step, if anybody watches.
     """
 
     question: str
@@ -155,6 +159,7 @@ class AgentRun:
     malformed: int = 0
     image_parts: list[Message] = field(default_factory=list)
     found: dict[str, list[str]] = field(default_factory=dict)
+    watch: Watch | None = None
     _digests: dict[str, str] = field(default_factory=dict)
     _numbers: dict[Source, int] = field(default_factory=dict)
 
@@ -181,6 +186,12 @@ class AgentRun:
             ChatError: The model's server failed.
         """
         return await self.asking.ask(self, purpose, messages, max_tokens=max_tokens, tools=tools, schema=schema)
+
+    def add_request(self, record: RequestRecord) -> None:
+        """Adds a request to the current round."""
+        self.rounds[-1].requests.append(record)
+        if self.watch is not None:
+            self.watch("request", {"round": self.rounds[-1].number, **asdict(record)})
 
     def number(self, source: Source) -> int:
         """Returns the number of a source, a new one unless it was found before."""

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
+from agents.corpus import NotRecorded
 from agents.state import AgentRun, CallRecord, Round, Source
+from agents.tool import check_call
+from agents.tools.images import PartArguments, box_of
+from llm.chat import ChatError
 from retriever.files import write_whole
 
 _CITATION = re.compile(r"\[(\d+(?:\s*,\s*\d+)*)\]")
@@ -40,6 +48,7 @@ class AgentAnswer:
         stopped: The limit or failure that ended the run early, empty if the policy ended it.
         malformed: Malformed replies and calls.
         spent: Tokens, money and calls per tool.
+        failure: Why the model failed, if it did.
         invented: Numbers that the answer cites and no source has.
     """
 
@@ -52,6 +61,7 @@ class AgentAnswer:
     stopped: str
     malformed: int
     spent: dict[str, Any]
+    failure: ChatError | NotRecorded | None = None
     invented: tuple[int, ...] = ()
 
     @property
@@ -68,9 +78,10 @@ class AgentAnswer:
             "answer": self.answer,
             "abstained": self.abstained,
             "stopped": self.stopped,
+            "failure": "" if self.failure is None else str(self.failure),
             "claims": [{"text": claim.text, "sources": list(claim.sources)} for claim in self.claims],
             "invented_citations": list(self.invented),
-            "sources": [{"number": n, **asdict(source)} for n, source in enumerate(self.sources, start=1)],
+            "sources": [_source(n, source) for n, source in enumerate(self.sources, start=1)],
             "rounds": rounds,
             "malformed": self.malformed,
             "spent": {**self.spent, "ms": round(sum(one["ms"] for one in rounds), 1)},
@@ -90,7 +101,9 @@ class AgentAnswer:
             raise ValueError(f"trail: {path} must end in .json or .svg")
 
 
-def make_answer(run: AgentRun, policy: str, answer: str | None, stopped: str) -> AgentAnswer:
+def make_answer(
+    run: AgentRun, policy: str, answer: str | None, stopped: str, failure: ChatError | NotRecorded | None = None
+) -> AgentAnswer:
     """Returns the answer of a run, its citations resolved."""
     claims, invented = claims_of(answer or "", len(run.sources))
     plain = None if answer is None else without_citations(answer)
@@ -104,6 +117,7 @@ def make_answer(run: AgentRun, policy: str, answer: str | None, stopped: str) ->
         stopped=stopped,
         malformed=run.malformed,
         spent=run.spending.as_dict(),
+        failure=failure,
         invented=invented,
     )
 
@@ -130,6 +144,67 @@ def without_citations(text: str) -> str:
     return re.sub(r"[ \t]{2,}", " ", text).strip()
 
 
+def round_step(one: Round) -> dict[str, Any]:
+    """Returns what a round decided, before its calls are run."""
+    calls = [{"tool": record.call.tool, "arguments": _arguments(record)} for record in one.calls]
+    return {"round": one.number, "thought": one.thought, "problem": one.problem, "calls": calls}
+
+
+def call_steps(run: AgentRun, one: Round) -> list[dict[str, Any]]:
+    """Returns the calls of a round as in the trail, each with the sources in full and thumbnails of its images.
+
+    The thumbnails are data URIs by name: of new images, or else of the `part` of an image that the call looked at.
+    """
+    return [
+        {
+            "round": one.number,
+            "position": position,
+            **_call(record),
+            "found": [_source(number, run.sources[number - 1]) for number in record.numbers],
+            "thumbnails": {name: _thumbnail(image) for name, image in _images(run, record).items()},
+        }
+        for position, record in enumerate(one.calls)
+    ]
+
+
+_THUMBNAIL_SIDE = 240
+
+
+def _images(run: AgentRun, record: CallRecord) -> Mapping[str, Image.Image]:
+    if record.observation.images:
+        return record.observation.images
+    try:
+        _, arguments = check_call(record.call, run.tools)
+        if isinstance(arguments, PartArguments) and (box := box_of(arguments, run)) is not None:
+            return {"part": box.crop(run.image(arguments.image))}
+    except ValueError:  # a malformed call, or a region that does not exist: the record says so
+        pass
+    return {}
+
+
+def _thumbnail(image: Image.Image) -> str:
+    small = image.convert("RGB")
+    small.thumbnail((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE))
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=80)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _source(number: int, source: Source) -> dict[str, Any]:
+    span = None if source.span is None else list(source.span)
+    return {"number": number, **asdict(source), "span": span}
+
+
+def _arguments(record: CallRecord) -> str | dict[str, Any]:
+    """Returns the arguments of a call: a JSON object, or the text that should have been one."""
+    arguments = record.call.arguments
+    try:
+        values = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError):
+        return str(arguments)
+    return dict(values) if isinstance(values, Mapping) else str(arguments)
+
+
 def _round(one: Round) -> dict[str, Any]:
     calls = [_call(record) for record in one.calls]
     waited = max((record.ms for record in one.calls if not record.cached), default=0.0)
@@ -147,7 +222,7 @@ def _call(record: CallRecord) -> dict[str, Any]:
     seen = record.observation
     return {
         "tool": record.call.tool,
-        "arguments": record.call.arguments if isinstance(record.call.arguments, str) else dict(record.call.arguments),
+        "arguments": _arguments(record),
         "sources": list(record.numbers),
         "images": list(seen.images),
         "text": seen.text,

@@ -222,7 +222,6 @@ def prepared(
     started = time.perf_counter()
     store = compute_features(
         fusion,
-        "random",
         preparation.images,
         np.ones(len(preparation.images.names), np.int64),
         folder / "data" / "features",

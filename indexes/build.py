@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
+from indexes.article_images import MAIN_ONLY
 from indexes.claim import PARTS, UNKNOWN, check_inputs, claim, publish
 from indexes.formats import (
     FORMATS,
@@ -22,12 +23,16 @@ from indexes.formats import (
 )
 from indexes.formats.fields import Names
 from indexes.formats.skipped import MAX_BAD, SkippedEntries
+from indexes.further_images import read_further_images
+from indexes.growing import save_array
 from indexes.keys import IMAGE_WEIGHT, Keys, write_keys
+from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.lines import Articles, Lines, offsets_path, save_offsets
 from indexes.live.layout import current_files, is_live
 from indexes.lock import LockedError, locked
 from indexes.manifest import (
     MANIFEST,
+    OWNERS,
     Candidates,
     Counts,
     Inputs,
@@ -77,7 +82,11 @@ def build_index(
     candidates: Candidates = "summary",
     tokens: str = "float16",
     search: SearchChoice = "auto",
+    search_uri: str = "",
     image_weight: float = IMAGE_WEIGHT,
+    image_keys: int = 1,
+    section_images: bool = False,
+    labeled: Sequence[LabeledImage] = (),
     name: str | None = None,
     overwrite: bool = False,
     progress: bool = True,
@@ -105,7 +114,12 @@ def build_index(
         candidates: What step 1 searches. With `image`, an entity without a readable main image is never found.
         tokens: How step 2's tokens are stored, the name of a `TokenCodec`.
         search: The kind of entity index, see `indexes.search_kinds`.
+        search_uri: Where Milvus is if `search` is "milvus", see `indexes.search_milvus.Collection`.
         image_weight: Weight of the main image in a combined key, for which an approximate kind is tuned.
+        image_keys: Image keys of an entity, at most: its main image and the next ones of its article. Of no use where
+            `candidates` are texts alone.
+        section_images: Whether a section's tokens are made with its own image if it has one.
+        labeled: Images beyond those of the articles that show an entity; they are further image keys of it.
         name: The index's name; by default the knowledge base's file name without extension.
         overwrite: Whether to replace another index, or the unfinished build of one. If only `search` differs, the
             entity index is made again from the stored vectors, and everything else stays.
@@ -121,13 +135,20 @@ def build_index(
         raise ValueError(f"candidates must be one of {', '.join(get_args(Candidates))}, got {candidates!r}")
     if search not in get_args(SearchChoice):
         raise ValueError(f"search must be one of {', '.join(get_args(SearchChoice))}, got {search!r}")
+    if image_keys < 1:
+        raise ValueError(f"image_keys must be at least 1, got {image_keys}")
+    if (search == "milvus") != bool(search_uri):
+        raise ValueError(f'search.uri is needed by search.kind = "milvus" and by no other, got {search_uri!r}')
     codec = TokenCodec.parse(tokens)
     if fusion is not None:
         codec.stored_shape(fusion.token_shape)  # fails now and not after the other stages
     kb_format = kb_format or guess_format(kb)
     if kb_format not in FORMATS:
         raise ValueError(f"knowledge base format {kb_format!r} is unknown: use one of {', '.join(FORMATS)}")
+    labeled = labeled if candidates in ("image", "combined") else ()
     source = open_images(images, kb, kb_format)
+    labels = LabeledSource(labeled, source) if labeled else None
+    source = labels or source
     inputs = Inputs(
         knowledge_base=hash_knowledge_base(kb, kb_format, names),
         kb_format=kb_format,
@@ -139,6 +160,9 @@ def build_index(
         fusion=None if fusion is None else fusion.fingerprint,
         tokens=codec.name,
         search="" if search == "auto" else search,  # the number of entities decides
+        image_keys=image_keys if candidates in ("image", "combined") else 1,
+        section_images=section_images and fusion is not None,
+        labeled=labels.digest if labels else "none",
     )
     index = _complete(out, inputs, source, encoder, fusion, overwrite)
     if index is not None and inputs.search not in ("", index.manifest.inputs.search):
@@ -147,7 +171,8 @@ def build_index(
                 f"{out}: keeps its kind of entity index, since it was changed after it was built; build another index"
             )
         with locked(out, "builds it"):
-            change_search(out, choose_kind(search, index.manifest.counts.searchable), image_weight, encoder, progress)
+            kind = choose_kind(search, index.manifest.counts.searchable)
+            change_search(out, kind, image_weight, encoder, progress, search_uri)
         return Index.open(out, encoder=encoder, fusion=fusion)
     if index is not None:
         logger.info("%s is complete and built from the same inputs: nothing to do", out)
@@ -160,6 +185,7 @@ def build_index(
         if not (parts / MANIFEST).exists():  # else it was killed while it was published
             skipped = SkippedEntries(max_bad)
             entities = read_knowledge_base(kb, kb_format, drop_sections, names=names, skipped=skipped)
+            entities = labels.attach(entities) if labels else entities
             articles = _read_articles(_with_report(entities, skipped, parts), kb, parts, search)
             kind = choose_kind(search, len(articles))
             inputs = _with_images(inputs, articles, source).model_copy(update={"search": kind})
@@ -171,17 +197,20 @@ def build_index(
             if candidates == "image" and not any(image.readable for image in main_images):
                 raise ValueError(f"{kb}: no entity has a readable main image, and candidates = 'image' needs them")
             summaries = Lines(parts / "summaries.jsonl")
+            further = read_further_images(articles, main_images, source, inputs.image_use, parts, batch_size, progress)
             keys = write_keys(
-                candidates, articles, summaries, main_images, source, encoder, parts, batch_size, progress
+                candidates, articles, summaries, main_images, source, encoder, parts, batch_size, progress, further
             )
-            measured = _write_search(parts, keys, kind, candidates, image_weight, encoder, progress)
-            offsets = store_tokens(articles, main_images, source, fusion, codec, parts, batch_size, progress)
+            if len(keys.owners):
+                save_array(parts / OWNERS, keys.owners)
+            measured = _write_search(parts, keys, kind, inputs, search_uri, image_weight, encoder, progress)
+            offsets = store_tokens(articles, main_images, source, fusion, codec, parts, batch_size, progress, further)
             write_report(parts / "report.json", articles, main_images, read_skipped(parts))
             manifest = Manifest(
                 name=name or name_of(kb),
                 created_with=_created_with(),
                 inputs=inputs,
-                counts=_count(articles, main_images, keys.rows, offsets),
+                counts=_count(articles, main_images, keys, offsets),
                 dimension=encoder.dimension,
                 token_shape=(0, 0) if fusion is None else fusion.token_shape,
                 thumbnails=hash_thumbnails(parts, range(len(articles))),
@@ -229,11 +258,14 @@ def _complete(
 
 
 def _with_images(inputs: Inputs, articles: Articles, source: ImageSource | None) -> Inputs:
-    """Returns the inputs with the hash of which image belongs to which entity and how large it is."""
+    """Returns the inputs with the hash of which images belong to which entity and how large they are."""
     digest = hashlib.sha256()
     for entity in articles:
         name = None if source is None else find_main(source, entity)
         digest.update(as_line(None if source is None or name is None else [name, source.size(name)]))
+        if source is not None and inputs.image_use != MAIN_ONLY:
+            names = (source.find(image.url) for image in entity.images)
+            digest.update(as_line([[name, source.size(name)] for name in names if name is not None]))
     return inputs.model_copy(update={"pictures": digest.hexdigest()})
 
 
@@ -241,7 +273,8 @@ def _write_search(
     parts: Path,
     keys: Keys,
     kind: SearchKind,
-    candidates: Candidates,
+    inputs: Inputs,
+    uri: str,
     image_weight: float,
     encoder: DualEncoder,
     progress: bool,
@@ -250,8 +283,14 @@ def _write_search(
     note = parts / "search.json"
     if note.exists():
         return SearchRecord.model_validate_json(note.read_bytes())
-    queries = held_out_queries(keys, kind, candidates, image_weight, parts, encoder)
-    record = write_search(parts, keys, kind, queries, progress=progress)
+    queries = held_out_queries(keys, kind, inputs.candidates, image_weight, parts, encoder)
+    if kind == "milvus":
+        from indexes.search_milvus import collection_name, key_ids, write_milvus  # which needs an extra
+
+        collection = collection_name(parts, inputs.model_dump_json())
+        record = write_milvus(parts, keys, key_ids(parts, keys), queries, uri, collection, progress=progress)
+    else:
+        record = write_search(parts, keys, kind, queries, progress=progress)
     write_whole(note, record.model_dump_json().encode())
     return record
 
@@ -281,12 +320,13 @@ def _with_report(entities: Iterator[Entity], skipped: SkippedEntries, parts: Pat
     write_skipped(parts, skipped)
 
 
-def _count(articles: Articles, main_images: MainImages, rows: IntArray, offsets: IntArray) -> Counts:
+def _count(articles: Articles, main_images: MainImages, keys: Keys, offsets: IntArray) -> Counts:
     return Counts(
         entities=len(articles),
         sections=sum(len(entity.sections) for entity in articles),
         with_image=sum(image.readable for image in main_images),
-        searchable=len(rows),
+        searchable=keys.searchable,
+        further_keys=len(keys.owners),
         token_sections=int(offsets[-1]),
     )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from indexes.live.layout import LIVE, discard
 from indexes.lock import LOCK
-from indexes.manifest import FILES, MANIFEST, THUMBNAILS, Inputs
+from indexes.manifest import ALL_FILES, MANIFEST, THUMBNAILS, Inputs, read_manifest
 from retriever.files import write_whole
 
 logger = logging.getLogger(__name__)
@@ -86,11 +86,13 @@ def publish(out: Path) -> None:
     parts = out / PARTS
     (out / MANIFEST).unlink(missing_ok=True)
     discard(out)
-    for name in FILES:
+    for name in ALL_FILES:
         if (parts / name).exists():
             os.replace(parts / name, out / name)
     if (parts / THUMBNAILS).exists():
         shutil.rmtree(out / THUMBNAILS, ignore_errors=True)
         os.replace(parts / THUMBNAILS, out / THUMBNAILS)
+    for name in set(ALL_FILES) - set(read_manifest(parts).files):
+        (out / name).unlink(missing_ok=True)  # of another index
     os.replace(parts / MANIFEST, out / MANIFEST)
     shutil.rmtree(parts)

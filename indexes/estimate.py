@@ -12,13 +12,15 @@ from typing import TypeVar
 
 from PIL import Image
 
+from indexes.article_images import MAIN_ONLY, FurtherTable, ImageUse
+from indexes.further_images import read_further_images
 from indexes.keys import write_keys
 from indexes.lines import Lines, save_offsets
 from indexes.manifest import THUMBNAILS, Candidates, SearchKind
 from indexes.progress import progress_bar
 from indexes.search_kinds import SearchChoice, bytes_per_key, choose_kind
 from indexes.sources import ImageSource
-from indexes.stages import read_main_images, store_tokens, write_articles
+from indexes.stages import MainImages, read_main_images, store_tokens, write_articles
 from indexes.summarizers import ChatSummarizer, Summarizer
 from indexes.summary_file import summarize_all
 from llm.context import CHARACTERS_PER_TOKEN
@@ -73,6 +75,7 @@ def estimate_build(
     candidates: Candidates = "summary",
     tokens: str = "float16",
     search: SearchChoice = "auto",
+    use: ImageUse = MAIN_ONLY,
     batch_size: int = 32,
     sample: int = SAMPLE,
     progress: bool = True,
@@ -103,17 +106,25 @@ def estimate_build(
     with TemporaryDirectory(prefix="omgm-estimate-") as name:
         folder = Path(name)
         articles = write_articles(drawn, folder)
-        images = timed("images", lambda: read_main_images(articles, source, folder, batch_size, False))
+
+        def read_images() -> tuple[MainImages, FurtherTable]:
+            main = read_main_images(articles, source, folder, batch_size, False)
+            return main, read_further_images(articles, main, source, use, folder, batch_size, False)
+
+        images, further = timed("images", read_images)
         path = folder / "summaries.jsonl"
         timed("summaries", lambda: summarize_all(articles, summarizer, path, batch_size))
         save_offsets(path)
         summaries = Lines(path)
         keys = timed(
             "keys",
-            lambda: write_keys(candidates, articles, summaries, images, source, encoder, folder, batch_size, False),
+            lambda: write_keys(
+                candidates, articles, summaries, images, source, encoder, folder, batch_size, False, further
+            ),
         )
         offsets = timed(
-            "tokens", lambda: store_tokens(articles, images, source, fusion, codec, folder, batch_size, False)
+            "tokens",
+            lambda: store_tokens(articles, images, source, fusion, codec, folder, batch_size, False, further),
         )
         shown = sum(image.readable for image in images)
         thumbnails = sum(file.stat().st_size for file in (folder / THUMBNAILS).iterdir())
@@ -136,7 +147,7 @@ def estimate_build(
             sampled=len(drawn),
             search=kind,
             bytes=sizes,
-            temporary_bytes=count * keys.length * 2,
+            temporary_bytes=round(scale * len(keys.rows)) * keys.length * 2,
             seconds=seconds,
             requests=count if asked else 0,
             tokens_in=round(scale * sum(asked) / CHARACTERS_PER_TOKEN),

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from indexes.article_images import FurtherTable
 from indexes.growing import GrowingArray
 from indexes.lines import Articles, Lines
-from indexes.manifest import Candidates
+from indexes.manifest import OWNERS, Candidates, Manifest
 from indexes.sources import ImageSource
 from indexes.stages import MainImages, batches, decoded, finite, readable_rows
 from retriever.protocols import DualEncoder
@@ -23,21 +24,31 @@ IMAGE_WEIGHT = 0.5
 """Weight of the main image in a combined key, unless a profile sets another."""
 
 
+_NONE: IntArray = np.empty(0, np.int64)
+
+
 class Keys(NamedTuple):
-    """Keys of entities by row.
+    """Keys of entities: key `row` is the first one of the entity at `row`, then come the further keys of all entities.
 
     Attributes:
-        parts: Arrays float32 or float16 [N, dimension]; an entity's key is its rows of all of them side by side.
-        rows: The entities that have a key, int64 [M].
+        parts: Arrays float32 or float16 [N + F, dimension]; a key is its rows of all of them side by side.
+        rows: The keys that there are, int64 [M]; an entity may have none.
+        owners: The entities of the further keys, ascending, int64 [F].
     """
 
     parts: tuple[NDArray[Any], ...]
     rows: IntArray
+    owners: IntArray = _NONE
 
     @property
     def entities(self) -> int:
         """Number of entities, with a key or without."""
-        return len(self.parts[0])
+        return len(self.parts[0]) - len(self.owners)
+
+    @property
+    def searchable(self) -> int:
+        """Number of entities that have a key."""
+        return len(self.rows) - len(self.owners)
 
     @property
     def length(self) -> int:
@@ -47,6 +58,11 @@ class Keys(NamedTuple):
     def read(self, rows: IntArray) -> FloatArray:
         """Returns the keys of `rows`, float32 [len(rows), length]."""
         return np.concatenate([part[rows] for part in self.parts], axis=1, dtype=np.float32)
+
+
+def load_owners(folder: Path, manifest: Manifest) -> IntArray:
+    """Returns the entity of each further key of an index, ascending, int64 [F]."""
+    return np.load(folder / OWNERS, allow_pickle=False) if manifest.counts.further_keys else _NONE
 
 
 def as_query(vectors: torch.Tensor, candidates: Candidates, image_weight: float) -> torch.Tensor:
@@ -70,36 +86,48 @@ def write_keys(
     folder: Path,
     batch: int,
     progress: bool,
+    further: FurtherTable | None = None,
 ) -> Keys:
     """Returns the keys of all entities, rounded to float16, memory-mapped from files that it writes to `folder`.
 
-    With "image", an entity without a readable main image has no key; with "combined", its summary stands for it.
+    With "image", an entity without a readable main image has no key; with "combined", its summary stands for it. Each
+    further image is one more key, with "combined" beside the same summary.
     """
-    shown = readable_rows(main_images)
+    shown, count = readable_rows(main_images), len(articles)
+    further = further or FurtherTable()
+    owners = further.owners() if candidates in ("image", "combined") else _NONE
+    more = np.arange(count, count + len(owners), dtype=np.int64)
     if candidates == "image":
-        return Keys((_embed_images(main_images, source, encoder, folder, batch, progress),), shown)
-    everything = np.arange(len(articles), dtype=np.int64)
-    texts = _embed_texts(articles, summaries, candidates, encoder, folder, batch, progress)
+        images = _embed_images(main_images, further, owners, source, encoder, folder, batch, progress)
+        return Keys((images,), np.concatenate([shown, more]), owners)
+    everything = np.arange(count, dtype=np.int64)
+    texts = _embed_texts(articles, summaries, candidates, len(owners), encoder, folder, batch, progress)
     if candidates != "combined":
         return Keys((texts,), everything)
-    images = _embed_images(main_images, source, encoder, folder, batch, progress)
-    hidden = np.setdiff1d(everything, shown)
-    for start in range(0, len(hidden), 65536):
-        part = hidden[start : start + 65536]
-        images[part] = texts[part]
-    return Keys((images, texts), everything)
+    images = _embed_images(main_images, further, owners, source, encoder, folder, batch, progress)
+    _copy(texts, np.setdiff1d(everything, shown), images, np.setdiff1d(everything, shown))
+    _copy(texts, owners, texts, more)
+    return Keys((images, texts), np.concatenate([everything, more]), owners)
+
+
+def _copy(source: NDArray[Any], rows: IntArray, target: NDArray[Any], places: IntArray) -> None:
+    for start in range(0, len(rows), 65536):
+        part = slice(start, start + 65536)
+        target[places[part]] = source[rows[part]]
 
 
 def _embed_texts(
     articles: Articles,
     summaries: Lines,
     candidates: Candidates,
+    spare: int,
     encoder: DualEncoder,
     folder: Path,
     batch: int,
     progress: bool,
 ) -> NDArray[np.float16]:
-    array = GrowingArray(folder / "text_keys.npy", (len(articles), encoder.dimension), np.float16)
+    """Returns the vectors of all texts, and room for `spare` more."""
+    array = GrowingArray(folder / "text_keys.npy", (len(articles) + spare, encoder.dimension), np.float16)
     for rows in batches("embed texts", array.done, len(articles), batch, progress):
         texts = [candidate_text(articles[row], summaries.read(row)["summary"], candidates) for row in rows]
         array.values[rows.start : rows.stop] = finite(encoder.encode_texts(texts), "encoder")
@@ -109,20 +137,32 @@ def _embed_texts(
 
 def _embed_images(
     main_images: MainImages,
+    further: FurtherTable,
+    owners: IntArray,
     source: ImageSource | None,
     encoder: DualEncoder,
     folder: Path,
     batch: int,
     progress: bool,
 ) -> NDArray[np.float16]:
-    array = GrowingArray(folder / "image_keys.npy", (len(main_images), encoder.dimension), np.float16)
-    present = [row for row in range(array.done, len(main_images)) if main_images[row].readable]
-    with closing(decoded(present, main_images, source, batch)) as images:
-        for rows in batches("embed images", array.done, len(main_images), batch, progress):
-            shown = [row for row in rows if main_images[row].readable]
+    entities, total = len(main_images), len(main_images) + len(owners)
+
+    def name_of(key: int) -> str | None:
+        """Returns the image of a key, `None` if it has none that can be read."""
+        if key < entities:
+            main = main_images[key]
+            return main.path if main.readable else None
+        owner = int(owners[key - entities])
+        return further[owner].keys[key - entities - int(np.searchsorted(owners, owner))]
+
+    array = GrowingArray(folder / "image_keys.npy", (total, encoder.dimension), np.float16)
+    names = (name for name in map(name_of, range(array.done, total)) if name is not None)
+    with closing(decoded(names, source, batch)) as images:
+        for keys in batches("embed images", array.done, total, batch, progress):
+            shown = [key for key in keys if name_of(key) is not None]
             if shown:
                 array.values[shown] = finite(encoder.encode_images(list(islice(images, len(shown)))), "encoder")
-            array.commit(rows.stop)
+            array.commit(keys.stop)
     return array.values
 
 

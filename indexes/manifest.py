@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
+from indexes.article_images import ImageUse
 from indexes.sections import DROPPED_BY_REFERENCE
 from retriever.files import sha256_of
 from retriever.token_codec import TokenCodec
@@ -17,6 +18,7 @@ from retriever.token_codec import TokenCodec
 FORMAT_VERSION = 3
 """Version 2, which still opens, has no `vectors.npy` and always a flat float32 search."""
 MANIFEST = "manifest.json"
+SEARCH, VECTORS = "entities.faiss", "vectors.npy"
 THUMBNAILS = "images"
 FILES = (
     "entities.jsonl",
@@ -24,14 +26,19 @@ FILES = (
     "entity_ids.npy",
     "summaries.jsonl",
     "summaries.offsets.npy",
-    "entities.faiss",
-    "vectors.npy",
+    SEARCH,
+    VECTORS,
     "tokens.npy",
     "token_scales.npy",
     "token_offsets.npy",
     "report.json",
 )
-"""Every file of an index besides its manifest and the thumbnails in `images/`."""
+"""Every file of an index besides its manifest and the thumbnails in `images/`, unless one of those below is there."""
+OWNERS = "key_owners.npy"
+"""One more file of an index with several keys for some entities: whose the further keys are."""
+KEY_IDS = "key_ids.npy"
+"""A file in the place of `entities.faiss` if the keys are in Milvus: their ids there."""
+ALL_FILES = (*FILES, OWNERS, KEY_IDS)
 
 SMALL = 1 << 20
 """Files of up to this many bytes have their checksum compared whenever the index is opened."""
@@ -42,8 +49,9 @@ Candidates = Literal["summary", "title", "article", "image", "combined"]
 """What step 1 compares the query image with: the summaries (the paper's method), for comparison titles, whole articles
 or main images, or main image and summary together."""
 
-SearchKind = Literal["flat", "sq8", "hnsw", "ivf-pq"]
-"""How step 1 searches: exactly, or one of FAISS's approximations whose best candidates are scored again exactly."""
+SearchKind = Literal["flat", "sq8", "hnsw", "ivf-pq", "milvus"]
+"""How step 1 searches: exactly, or by one of FAISS's approximations or Milvus, whose best candidates are scored again
+exactly."""
 
 
 class _Model(BaseModel):
@@ -55,6 +63,8 @@ class Inputs(_Model):
 
     `pictures` is a hash of which image belongs to which entity and how large it is, `tokens` the name of a codec.
     `search` is the kind of entity index; its parameters are tuned for the `image_weight` at build time.
+    `image_keys` and `section_images` say which images are used, see `indexes.article_images.ImageUse`; `labeled` is a
+    hash of which labeled images belong to which entity, "none" without them.
     """
 
     knowledge_base: str
@@ -67,6 +77,14 @@ class Inputs(_Model):
     fusion: str | None
     tokens: str = "float16"
     search: SearchKind | Literal[""] = "flat"
+    image_keys: int = 1
+    section_images: bool = False
+    labeled: str = "none"
+
+    @property
+    def image_use(self) -> ImageUse:
+        """Which images of an article are used."""
+        return ImageUse(self.image_keys, self.section_images, self.labeled != "none")
 
     @property
     def codec(self) -> TokenCodec:
@@ -80,13 +98,17 @@ class Inputs(_Model):
 
 
 class Counts(_Model):
-    """How much an index holds; `searchable` entities have a vector, `token_sections` have tokens."""
+    """How much an index holds.
+
+    Entities that are `searchable` have a key, `further_keys` are theirs beyond the first; `token_sections` have tokens.
+    """
 
     entities: int
     sections: int
     with_image: int
     searchable: int
     token_sections: int
+    further_keys: int = 0
 
 
 class SearchRecord(_Model):
@@ -101,6 +123,8 @@ class SearchRecord(_Model):
             entities.
         k: Number of results that the recall was measured with.
         queries: What the held-out queries were.
+        uri: Where Milvus is, see `indexes.search_milvus.Collection`.
+        collection: The name of the collection there.
     """
 
     kind: SearchKind
@@ -110,13 +134,16 @@ class SearchRecord(_Model):
     recall: float | None = None
     k: int = 20
     queries: str = ""
+    uri: str = ""
+    collection: str = ""
 
     def __str__(self) -> str:
         """Returns one line for people."""
         settings = "".join(f", {name} {value}" for name, value in self.parameters.items())
         rescored = f", {self.rescored} candidates rescored per result" if self.rescored else ""
         measured = "" if self.recall is None else f", recall@{self.k} {self.recall:.4f} on {self.queries}"
-        return f"{self.kind} ({self.faiss}{settings}){rescored}{measured}"
+        where = f"{self.collection} at {self.uri}" if self.collection else self.faiss
+        return f"{self.kind} ({where}{settings}){rescored}{measured}"
 
 
 class File(_Model):
@@ -188,7 +215,9 @@ def read_manifest(folder: Path) -> Manifest:
 
 def describe_files(folder: Path) -> dict[str, File]:
     """Returns size and checksum of every file of an index."""
-    return {name: describe_file(folder / name) for name in FILES}
+    optional = (SEARCH if (folder / KEY_IDS).is_file() else "", OWNERS, KEY_IDS)
+    names = [name for name in ALL_FILES if name not in optional or (folder / name).is_file()]
+    return {name: describe_file(folder / name) for name in names}
 
 
 def describe_file(path: Path) -> File:
@@ -211,7 +240,10 @@ def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
     Raises:
         ValueError: A file is missing, of another size, or changed.
     """
-    if set(manifest.files) != set(FILES) - ({"vectors.npy"} if manifest.format_version == 2 else set()):
+    names = {*FILES, OWNERS} if manifest.counts.further_keys else set(FILES)
+    if manifest.search is not None and manifest.search.kind == "milvus":
+        names = names - {SEARCH} | {KEY_IDS}
+    if set(manifest.files) != names - ({VECTORS} if manifest.format_version == 2 else set()):
         raise ValueError(f"{folder / MANIFEST}: lists other files than those of an index; {REBUILD}")
     for name, expected in manifest.files.items():
         path = folder / name

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from indexes.index_card import index_card
-from indexes.manifest import FILES, MANIFEST, THUMBNAILS, Manifest, check_files, check_thumbnails, read_manifest
+from indexes.manifest import ALL_FILES, MANIFEST, THUMBNAILS, Manifest, check_files, check_thumbnails, read_manifest
 from retriever.card import CARD_NAME, card_bytes, write_card
 from retriever.files import replacing
 from retriever.hub import local_or_fetched, push_files
@@ -31,7 +31,7 @@ def fetch_index(name: str | Path, revision: str | None, token: str | None) -> Pa
     Raises:
         ValueError: The files cannot be had, or differ from their checksums.
     """
-    folder = local_or_fetched(name, revision, token, allow=[MANIFEST, *FILES, f"{PACKS}/*.tar"], dataset=True)
+    folder = local_or_fetched(name, revision, token, allow=[MANIFEST, *ALL_FILES, f"{PACKS}/*.tar"], dataset=True)
     if not (folder / PACKS).is_dir() or (folder / THUMBNAILS).is_dir():
         return folder
     manifest = read_manifest(folder)
@@ -102,7 +102,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    return name in FILES or name == MANIFEST or _PACK.fullmatch(name) is not None
+    return name in (*ALL_FILES, MANIFEST) or _PACK.fullmatch(name) is not None
 
 
 def _packs(thumbnails: Path, entities: int) -> Iterator[tuple[str, bytes]]:

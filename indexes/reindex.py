@@ -8,10 +8,20 @@ from pathlib import Path
 import numpy as np
 
 from indexes.claim import claim, publish
-from indexes.keys import Keys
-from indexes.manifest import FILES, FORMAT_VERSION, MANIFEST, SearchKind, describe_file, read_manifest
+from indexes.keys import Keys, load_owners
+from indexes.manifest import (
+    ALL_FILES,
+    FORMAT_VERSION,
+    KEY_IDS,
+    MANIFEST,
+    SEARCH,
+    VECTORS,
+    SearchKind,
+    describe_file,
+    read_manifest,
+)
 from indexes.recall import held_out_queries
-from indexes.search import SEARCH, VECTORS, StoredVectors, load_vectors
+from indexes.search import StoredVectors, load_vectors
 from indexes.search_kinds import write_search, write_vectors
 from retriever.files import write_whole
 from retriever.protocols import DualEncoder
@@ -21,7 +31,9 @@ logger = logging.getLogger(__name__)
 _BLOCK = 16384
 
 
-def change_search(out: Path, kind: SearchKind, image_weight: float, encoder: DualEncoder, progress: bool) -> None:
+def change_search(
+    out: Path, kind: SearchKind, image_weight: float, encoder: DualEncoder, progress: bool, uri: str = ""
+) -> None:
     """Replaces the entity index in `out` by one of another kind; nothing else changes but the manifest.
 
     The files are those of a build with that kind. A kill leaves the old index or the new one, or a build that resumes.
@@ -35,13 +47,21 @@ def change_search(out: Path, kind: SearchKind, image_weight: float, encoder: Dua
     parts = claim(out, inputs, overwrite=True)
     keys = stored_keys(out, parts / "stored.npy")
     queries = held_out_queries(keys, kind, inputs.candidates, image_weight, out, encoder)
-    record = write_search(parts, keys, kind, queries, progress=progress)
-    files = manifest.files | {name: describe_file(parts / name) for name in (SEARCH, VECTORS)}
+    if kind == "milvus":
+        from indexes.search_milvus import collection_name, key_ids, write_milvus  # which needs an extra
+
+        collection = collection_name(out, inputs.model_dump_json())
+        record = write_milvus(parts, keys, key_ids(out, keys), queries, uri, collection, progress=progress)
+    else:
+        record = write_search(parts, keys, kind, queries, progress=progress)
+    kept = {name: file for name, file in manifest.files.items() if name not in (SEARCH, VECTORS, KEY_IDS)}
+    made = {name: describe_file(parts / name) for name in (SEARCH, VECTORS, KEY_IDS) if (parts / name).is_file()}
+    files = kept | made
     changed = {
         "format_version": FORMAT_VERSION,
         "inputs": inputs,
         "search": record,
-        "files": {name: files[name] for name in FILES},
+        "files": {name: files[name] for name in ALL_FILES if name in files},
     }
     write_whole(parts / MANIFEST, manifest.model_copy(update=changed).to_json())
     publish(out)
@@ -54,9 +74,10 @@ def stored_keys(folder: Path, scratch: Path) -> Keys:
     if manifest.search is None or not manifest.search.rescored:
         starts = range(0, len(stored.rows), _BLOCK)
         blocks = ((stored.rows[start : start + _BLOCK], stored.read(start, start + _BLOCK)) for start in starts)
-        write_vectors(scratch, (manifest.counts.entities, stored.dimension), blocks)
+        count = manifest.counts.entities + manifest.counts.further_keys
+        write_vectors(scratch, (count, stored.dimension), blocks)
         array = np.load(scratch, mmap_mode="r", allow_pickle=False)
     else:
         array = load_vectors(folder)
     halves = np.split(array, 2, axis=1) if manifest.inputs.candidates == "combined" else [array]
-    return Keys(tuple(halves), stored.rows)
+    return Keys(tuple(halves), stored.rows, load_owners(folder, manifest))

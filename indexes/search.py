@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,11 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from indexes.manifest import SearchRecord
+from indexes.manifest import KEY_IDS, SEARCH, VECTORS, SearchRecord
 from retriever.types import FloatArray, IntArray
 
-SEARCH, VECTORS = "entities.faiss", "vectors.npy"
-"""The files of an entity index, which `indexes.search_kinds.write_search` writes."""
 DEPTH = 20
 """An approximate search looks for at least so many results: its recall was measured with as many."""
 _SPARE = 64
@@ -70,18 +69,30 @@ class RescoredSearch:
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
         """Returns inner products and rows, best first; fewer than there are vectors only if none is near."""
         queries = vectors.float().cpu()
-        scores = np.full((len(queries), k), -np.inf, np.float32)
-        rows = np.full((len(queries), k), -1, np.int64)
         depth = min(self._factor * max(k, DEPTH), self.shape[0])
-        if not depth:
-            return scores, rows
-        for number, candidates in enumerate(self._search.search(queries, depth)[1]):
-            found = np.sort(candidates[candidates >= 0])  # in the order of the file
-            products = torch.from_numpy(self._vectors[found]).float() @ queries[number]
-            best = products.topk(min(k, len(found)))
-            scores[number, : len(best.indices)] = best.values.numpy()
-            rows[number, : len(best.indices)] = found[best.indices.numpy()]
-        return scores, rows
+        return rescored(self._vectors, queries, self._search.search(queries, depth)[1] if depth else (), k)
+
+
+def rescored(
+    vectors: NDArray[np.float16], queries: Tensor, candidates: Iterable[IntArray], k: int
+) -> tuple[FloatArray, IntArray]:
+    """Returns exact inner products and rows [B, k], best first, of each query's candidates.
+
+    Args:
+        vectors: Float16 [rows, dimension], memory-mapped or not.
+        queries: Float32 [B, dimension].
+        candidates: For each query rows of vectors; -1 stands for none.
+        k: Number of results.
+    """
+    scores = np.full((len(queries), k), -np.inf, np.float32)
+    rows = np.full((len(queries), k), -1, np.int64)
+    for number, own in enumerate(candidates):
+        found = np.sort(own[own >= 0])  # in the order of the file
+        products = torch.from_numpy(vectors[found]).float() @ queries[number]
+        best = products.topk(min(k, len(found)))
+        scores[number, : len(best.indices)] = best.values.numpy()
+        rows[number, : len(best.indices)] = found[best.indices.numpy()]
+    return scores, rows
 
 
 class DeviceSearch:
@@ -132,6 +143,51 @@ class DeviceSearch:
         return best.values, best.indices + start
 
 
+class BestKeySearch:
+    """Search among several keys per entity, which finds each entity once, by its best key.
+
+    Args:
+        search: Finds keys, those of other numbers than rows included.
+        entities: Number of entities; keys from there on are further keys.
+        owners: The entity of each further key, ascending, int64.
+    """
+
+    def __init__(self, search: Search, entities: int, owners: IntArray) -> None:
+        self._search, self._entities, self._owners = search, entities, owners
+        self.shape: tuple[int, int] = search.shape
+
+    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        """Returns inner products and rows of entities, best first."""
+        asked = min(2 * k, self.shape[0])
+        while True:
+            scores, keys = self._search.search(vectors, max(asked, 1))
+            rows = keys.copy()
+            further = keys >= self._entities
+            rows[further] = self._owners[keys[further] - self._entities]
+            best = best_of_each(scores, rows, k)
+            if asked == self.shape[0] or (best[1] >= 0).all():
+                return best
+            asked = min(4 * asked, self.shape[0])
+
+
+def best_of_each(scores: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, IntArray]:
+    """Returns the `k` best scores of different rows, best first, padded with -inf and -1.
+
+    Args:
+        scores: [B, N], in any order.
+        rows: [B, N]; a row may occur several times, -1 stands for none.
+        k: Number of results.
+    """
+    best_scores, best_rows = np.full((len(rows), k), -np.inf, np.float32), np.full((len(rows), k), -1, np.int64)
+    for number, order in enumerate(np.argsort(-scores, axis=1, kind="stable")):
+        ordered = rows[number][order]
+        first = np.sort(np.unique(ordered, return_index=True)[1])
+        first = first[ordered[first] >= 0][:k]
+        best_rows[number, : len(first)] = ordered[first]
+        best_scores[number, : len(first)] = scores[number][order][first]
+    return best_scores, best_rows
+
+
 class StoredVectors:
     """The exact vectors of an entity index of any kind, read from its files on demand.
 
@@ -141,10 +197,15 @@ class StoredVectors:
     """
 
     def __init__(self, folder: Path, record: SearchRecord | None) -> None:
-        self._faiss = read_faiss(folder)
         self._vectors = None if record is None or not record.rescored else load_vectors(folder)
-        self.rows: IntArray = faiss.vector_to_array(self._faiss.id_map)
-        self.dimension: int = self._faiss.d
+        self.rows: IntArray
+        if self._vectors is not None and record is not None and record.kind == "milvus":
+            self.rows = np.sort(np.load(folder / KEY_IDS, allow_pickle=False)[1])
+            self.dimension: int = self._vectors.shape[1]
+            return
+        self._faiss = read_faiss(folder)
+        self.rows = faiss.vector_to_array(self._faiss.id_map)
+        self.dimension = self._faiss.d
 
     def read(self, start: int, stop: int) -> NDArray[np.float16]:
         """Returns the vectors of `rows[start:stop]`, float16 [number of rows, dimension]."""
@@ -167,13 +228,17 @@ def load_vectors(folder: Path) -> NDArray[np.float16]:
 
 
 def open_search(folder: Path, record: SearchRecord | None, device: torch.device | str = "cpu") -> Search:
-    """Opens the entity index in a folder for search on a device; on a GPU every kind is searched exactly.
+    """Opens the entity index in a folder for search on a device; on a GPU every kind but Milvus is searched exactly.
 
     Args:
         folder: The folder of an index.
         record: How it is to be searched, from the manifest; `None` for an index of format version 2.
         device: Where to search.
     """
+    if record is not None and record.kind == "milvus":
+        from indexes.search_milvus import open_milvus  # which needs an extra
+
+        return open_milvus(folder, record)
     if torch.device(device).type != "cpu":
         return DeviceSearch.read(folder, record, device)
     if record is None or not record.rescored:

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from indexes.growing import release
 from indexes.keys import Keys
-from indexes.manifest import SearchKind, SearchRecord
+from indexes.manifest import SEARCH, VECTORS, SearchKind, SearchRecord
 from indexes.progress import progress_bar
 from indexes.recall import ExactSearch, HeldOutQueries, draw_rows
-from indexes.search import DEPTH, SEARCH, VECTORS, FaissSearch, RescoredSearch, Search, load_vectors
+from indexes.search import DEPTH, FaissSearch, RescoredSearch, Search, load_vectors
 from retriever.files import replace_with, replacing
 from retriever.types import FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
 
-SearchChoice = Literal["auto", "flat", "sq8", "hnsw", "ivf-pq"]
+SearchChoice = Literal["auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus"]
 """A kind, or the choice by the number of entities."""
 
 FLAT_UP_TO = 30_000
@@ -53,7 +53,7 @@ def choose_kind(choice: SearchChoice, entities: int) -> SearchKind:
     """
     if choice == "auto":
         return "flat" if entities <= FLAT_UP_TO else "ivf-pq"
-    if choice != "flat" and entities < AT_LEAST:
+    if choice not in ("flat", "milvus") and entities < AT_LEAST:
         raise ValueError(
             f"search.kind = {choice!r} needs at least {AT_LEAST} entities that can be searched, got {entities}; "
             "use 'flat'"
@@ -78,7 +78,7 @@ def bytes_per_key(kind: SearchKind, vectors: int, length: int) -> float:
     """Returns the bytes on disk that one key of a length takes among so many, its id included."""
     exact = 2 * length + 8
     code = length // math.gcd(length, 8) / 2 + 8 + 4 * length * lists_for(vectors) / max(1, vectors)
-    return exact + {"flat": 0, "sq8": length, "hnsw": length + 4 * 64 + 16, "ivf-pq": code}[kind]
+    return exact + {"flat": 0, "sq8": length, "hnsw": length + 4 * 64 + 16, "ivf-pq": code, "milvus": 8}[kind]
 
 
 def write_search(
@@ -107,9 +107,9 @@ def write_search(
     choose_kind(kind, len(keys.rows))
     description = describe(kind, len(keys.rows), keys.length)
     index = _filled(description, keys, progress)
-    exact = ((keys.rows[start : start + len(block)], block) for start, block in _blocks(keys))
+    exact = ((keys.rows[start : start + len(block)], block) for start, block in blocks(keys))
     write_vectors(
-        folder / VECTORS, (0 if kind == "flat" else keys.entities, keys.length), () if kind == "flat" else exact
+        folder / VECTORS, (0 if kind == "flat" else len(keys.parts[0]), keys.length), () if kind == "flat" else exact
     )
     (parameters, factor), recall = _tune(kind, index, folder, ExactSearch(keys, queries.vectors, DEPTH))
     replace_with(folder / SEARCH, lambda partial: _write_faiss(index, partial))
@@ -162,12 +162,13 @@ def _filled(description: str, keys: Keys, progress: bool) -> Any:
         sample = _PER_LIST * inner.nlist if isinstance(inner, faiss.IndexIVF) else _TRAINED
         inner.train(_read_sample(keys, draw_rows(keys.rows, sample)))
         index.is_trained = True
+    _reserve(index, len(keys.rows))
     threads = faiss.omp_get_max_threads()
     if isinstance(inner, faiss.IndexHNSW):
         faiss.omp_set_num_threads(1)  # the graph depends on the order in which vectors come
     try:
         with progress_bar(total=len(keys.rows), desc="entity index", unit="entity", shown=progress) as bar:
-            for start, block in _blocks(keys):
+            for start, block in blocks(keys):
                 index.add_with_ids(block, keys.rows[start : start + len(block)])
                 bar.update(len(block))
     finally:
@@ -175,16 +176,30 @@ def _filled(description: str, keys: Keys, progress: bool) -> Any:
     return index
 
 
+def _reserve(index: Any, count: int) -> None:
+    """Takes the memory for `count` codes at once: vectors that grow by doubling are in memory twice as they do.
+
+    Inverted lists grow one by one and need none of this.
+    """
+    inner = index.index
+    storage = faiss.downcast_index(inner.storage) if isinstance(inner, faiss.IndexHNSW) else inner
+    if isinstance(storage, faiss.IndexFlatCodes):
+        storage.codes.resize(count * storage.code_size)
+        storage.codes.resize(0)  # the capacity stays
+    index.id_map.resize(count)
+    index.id_map.resize(0)
+
+
 def _read_sample(keys: Keys, rows: IntArray) -> FloatArray:
     sample = np.empty((len(rows), keys.length), np.float32)
-    for start, block in _blocks(keys._replace(rows=rows)):
+    for start, block in blocks(keys._replace(rows=rows)):
         sample[start : start + len(block)] = block
     return sample
 
 
-def _blocks(keys: Keys) -> Iterator[tuple[int, FloatArray]]:
-    """Yields the keys in blocks, each with its place, and holds no more than one in memory."""
-    for start in range(0, len(keys.rows), _BLOCK):
+def blocks(keys: Keys, first: int = 0) -> Iterator[tuple[int, FloatArray]]:
+    """Yields the keys from place `first` on in blocks, each with its place, and holds no more than one in memory."""
+    for start in range(first, len(keys.rows), _BLOCK):
         yield start, keys.read(keys.rows[start : start + _BLOCK])
         for part in keys.parts:
             release(part)

@@ -16,6 +16,7 @@ from PIL import Image
 from torch.nn import functional
 
 from indexes.ahead import map_ahead
+from indexes.article_images import FurtherImages, FurtherTable
 from indexes.growing import GrowingArray, GrowingLines, save_array
 from indexes.ids import hash_id, save_ids
 from indexes.images import thumbnail
@@ -132,11 +133,13 @@ def store_tokens(
     folder: Path,
     batch: int,
     progress: bool,
+    further: FurtherTable | None = None,
 ) -> IntArray:
     """Returns where each entity's section tokens start, int64 [N + 1]; `tokens.npy` holds them as `codec` says.
 
     An entity has tokens if it has sections and a readable main image; without a fusion encoder none has. The encoder
-    gets a batch of entities at once, and the images of the next batch are decoded meanwhile.
+    gets a batch of entities at once, and the images of the next batch are decoded meanwhile. A section is paired with
+    its own image if `further` has one, else with the main image.
     """
     counts = [
         len(entity.sections) if fusion is not None and image.readable else 0
@@ -148,13 +151,24 @@ def store_tokens(
     array = GrowingArray(folder / "tokens.npy", (int(offsets[-1]), *shape), codec.dtype)
     scaled = (int(offsets[-1]), shape[0]) if codec.scaled else (0, 0)
     scales = GrowingArray(folder / "token_scales.npy", scaled, np.float16)
-    left = [row for row in range(array.done, len(articles)) if counts[row]]
-    with closing(decoded(left, main_images, source, batch)) as images:
+
+    def shown(row: int) -> dict[str, list[int]]:
+        own = FurtherImages() if further is None else further[row]
+        return own.of_sections(str(main_images[row].path), counts[row])
+
+    names = (name for row in range(array.done, len(articles)) if counts[row] for name in shown(row))
+    with closing(decoded(names, source, batch)) as images:
         for rows in batches("tokens", array.done, len(articles), batch, progress):
             held = [row for row in rows if counts[row]]
             if held and fusion is not None:
-                texts = [section_texts(articles[row]) for row in held]
-                tokens = fusion.encode_sections(list(islice(images, len(held))), texts)
+                texts, places = list[list[str]](), list[int]()
+                for row in held:
+                    own, first = section_texts(articles[row]), int(offsets[row] - offsets[rows.start])
+                    for positions in shown(row).values():
+                        texts.append([own[position] for position in positions])
+                        places += [first + position for position in positions]
+                tokens = fusion.encode_sections(list(islice(images, len(texts))), texts)
+                tokens = tokens[torch.from_numpy(np.argsort(places)).to(tokens.device)]
                 encoded = encode_tokens(functional.normalize(tokens.detach().float(), dim=-1), codec)
                 span = slice(offsets[rows.start], offsets[rows.stop])
                 array.values[span] = encoded.values.cpu().numpy()
@@ -165,16 +179,14 @@ def store_tokens(
     return offsets
 
 
-def decoded(
-    rows: Iterable[int], main_images: MainImages, source: ImageSource | None, ahead: int
-) -> Generator[Image.Image]:
-    """Yields the main images of rows that have one, decoded in threads up to `ahead` images in advance."""
+def decoded(names: Iterable[str], source: ImageSource | None, ahead: int) -> Generator[Image.Image]:
+    """Yields images by their names in a source, decoded in threads up to `ahead` images in advance."""
 
-    def load(row: int) -> Image.Image:
-        assert source is not None  # else no row has an image
-        return source.load(str(main_images[row].path))
+    def load(name: str) -> Image.Image:
+        assert source is not None  # else nothing has an image
+        return source.load(name)
 
-    return map_ahead(load, rows, ahead)
+    return map_ahead(load, names, ahead)
 
 
 def section_texts(entity: Entity) -> list[str]:

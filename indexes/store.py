@@ -12,12 +12,21 @@ import torch
 from numpy.typing import NDArray
 
 from indexes.ids import canonical_url, hash_id
-from indexes.keys import IMAGE_WEIGHT, as_query
+from indexes.keys import IMAGE_WEIGHT, as_query, load_owners
 from indexes.lines import Articles, Lines
 from indexes.live.layout import settled_files
-from indexes.manifest import REBUILD, THUMBNAILS, Manifest, check_files, check_thumbnails, read_manifest
+from indexes.manifest import (
+    KEY_IDS,
+    REBUILD,
+    SEARCH,
+    THUMBNAILS,
+    Manifest,
+    check_files,
+    check_thumbnails,
+    read_manifest,
+)
 from indexes.published import fetch_index, push_index, save_index
-from indexes.search import open_search
+from indexes.search import BestKeySearch, open_search
 from indexes.tokens import TokenStore
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.types import Entity, FloatArray, IntArray, StoredTokens
@@ -50,6 +59,8 @@ class Index:
         self._ids: IntArray = _load(folder / "entity_ids.npy")
         self._token_offsets: IntArray = _load(folder / "token_offsets.npy")
         self._search = open_search(folder, manifest.search, device)  # before the tokens, which take what is left
+        if manifest.counts.further_keys:
+            self._search = BestKeySearch(self._search, manifest.counts.entities, load_owners(folder, manifest))
         tokens, scales = _load(folder / "tokens.npy"), _load(folder / "token_scales.npy")
         self._stored_tokens = tokens.dtype, tokens.shape, scales.shape
         self._tokens = TokenStore(manifest.inputs.codec, tokens, scales, device)
@@ -183,8 +194,8 @@ class Index:
         """Returns scores float32 and rows int64, both [B, k], best first.
 
         A score is the inner product of the image's vector and the entity's or, with combined keys, a weighted mean of
-        two (`indexes.keys.as_query`). If fewer than `k` entities can be searched, the remaining rows are -1 and their
-        scores minus infinity.
+        two (`indexes.keys.as_query`); of several keys the best one counts. If fewer than `k` entities can be
+        searched, the remaining rows are -1 and their scores minus infinity.
 
         Raises:
             ValueError: `vectors` is not [B, dimension], or `k` is below 1.
@@ -264,7 +275,11 @@ class Index:
             ("tokens.npy", self._stored_tokens[0], self.manifest.inputs.codec.dtype),
             ("tokens.npy", self._stored_tokens[1], self.manifest.stored_shape),
             ("token_scales.npy", self._stored_tokens[2], self.manifest.scales_shape),
-            ("entities.faiss", self._search.shape, (counts.searchable, self.manifest.key_length)),
+            (
+                SEARCH if SEARCH in self.manifest.files else KEY_IDS,
+                self._search.shape,
+                (counts.searchable + counts.further_keys, self.manifest.key_length),
+            ),
         ]:
             if found != expected:
                 raise ValueError(f"{self.folder / name}: {found}, but the manifest says {expected}; {REBUILD}")

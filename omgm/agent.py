@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from types import TracebackType
-from typing import Self
+from typing import Any, Literal, Self
+
+from PIL import Image
 
 from agents.budget import Budget
 from agents.corpus import Corpus
@@ -13,14 +17,82 @@ from agents.engine import Engine
 from agents.model import Planner
 from agents.policies import POLICIES
 from agents.regions import Box, ProposeRegions
+from agents.state import Call, Observation, Watch
 from agents.tools.index import IndexTools
 from agents.trail import AgentAnswer
 from llm.background import BackgroundLoop
+from llm.chat import Message
+from llm.replies import ChatReply
 from omgm.api import OMGM
-from omgm.downloads.images.settings import DownloadSettings
+from omgm.downloads.images.settings import DownloadSettings, user_agent
+from omgm.profile import AgentSettings
 from omgm.web_access import WebAccess, WebSettings, agent_tools
 from retriever.images import ImageInput, load_image
-from retriever.types import Query, RetrievalResult
+from serving.agents import Searcher
+
+NO_MODEL = "an agent needs a chat model: set generator.base_url and generator.model"
+
+
+def budget_of(settings: AgentSettings) -> Budget:
+    """Returns the limits that a profile sets."""
+    return Budget(
+        rounds=settings.rounds,
+        tokens=settings.tokens,
+        seconds=settings.seconds,
+        money=math.inf if settings.money is None else settings.money,
+        prompt_price=settings.prompt_price,
+        completion_price=settings.completion_price,
+    )
+
+
+def access_of(settings: AgentSettings) -> dict[str, Any]:
+    """Returns what a profile lets agents use, as arguments of `Agent` and `LazyEngine`."""
+    pages = DownloadSettings(user_agent=user_agent(settings.contact)) if settings.contact else None
+    engine: Literal["searxng", ""] = "searxng" if settings.searxng_url else ""
+    web = WebSettings(engine=engine, searxng_url=settings.searxng_url, pages=pages)
+    return {"context_tokens": settings.context_tokens, "web": web}
+
+
+class LazyEngine:
+    """An engine over an index, opened in the event loop that uses it.
+
+    Args:
+        searcher: The index with its steps and its generator.
+        planner: The model that plans; closed with the engine.
+        context_tokens: The model's context.
+        web: What of the web may be used; by default nothing. Private networks are refused.
+        corpus: Where searches, pages and the model's replies are recorded or replayed.
+    """
+
+    def __init__(
+        self,
+        searcher: Searcher,
+        planner: Planner,
+        *,
+        context_tokens: int = 16_384,
+        web: WebSettings | None = None,
+        corpus: Corpus | None = None,
+    ) -> None:
+        self._searcher, self._planner = searcher, planner
+        self._context_tokens, self._corpus = context_tokens, corpus
+        self._web = web or WebSettings()
+        self._engine: Engine | None = None
+        self._closing: list[WebAccess | Planner] = [planner]
+
+    def opened(self) -> Engine:
+        """Returns the engine; its connections belong to the event loop that this is called in."""
+        if self._engine is None:
+            index = IndexTools(self._searcher.index, self._searcher.retrieve_query, self._searcher.answer_query)
+            web = WebAccess(self._web)
+            self._closing.append(web)
+            tools = agent_tools(index, web)
+            self._engine = Engine(self._planner, tools, context_tokens=self._context_tokens, corpus=self._corpus)
+        return self._engine
+
+    async def aclose(self) -> None:
+        """Closes the connections, the planner's too."""
+        for client in self._closing:
+            await client.aclose()
 
 
 class Agent:
@@ -30,11 +102,9 @@ class Agent:
 
     Args:
         omgm: The index with its steps and its generator. It stays open when the agent is closed.
-        planner: The model that plans; it should see images. Closed with the agent.
+        planner: The model that plans; it should see images. Closed with the agent. Without one there are only tools.
         context_tokens: The model's context.
-        searxng_url: A SearXNG server for searches of the web; without it only the index is searched.
-        web_settings: How web pages are fetched; without it none are. Private networks are refused.
-        web: All that agents may use of the web, in place of `searxng_url` and `web_settings`.
+        web: What of the web may be used; by default nothing. Private networks are refused.
         propose: Proposes regions of an image that comes without any.
         corpus: Where searches, pages and the model's replies are recorded or replayed.
     """
@@ -42,24 +112,22 @@ class Agent:
     def __init__(
         self,
         omgm: OMGM,
-        planner: Planner,
+        planner: Planner | None,
         *,
         context_tokens: int = 16_384,
-        searxng_url: str = "",
-        web_settings: DownloadSettings | None = None,
         web: WebSettings | None = None,
         propose: ProposeRegions | None = None,
         corpus: Corpus | None = None,
     ) -> None:
-        self._omgm, self._planner = omgm, planner
-        self._context_tokens, self._corpus = context_tokens, corpus
-        self._web = web or WebSettings(
-            engine="searxng" if searxng_url else "", searxng_url=searxng_url, pages=web_settings
+        self._plans, self._propose = planner is not None, propose
+        self._engine = LazyEngine(
+            omgm,
+            planner or _NoPlanner(),
+            context_tokens=context_tokens,
+            web=web,
+            corpus=corpus,
         )
-        self._propose = propose
         self._loop = BackgroundLoop()
-        self._engine: Engine | None = None
-        self._closing: list[WebAccess | Planner] = [planner]
 
     def ask(
         self,
@@ -69,6 +137,7 @@ class Agent:
         *,
         boxes: Sequence[Sequence[float]] = (),
         budget: Budget | None = None,
+        watch: Watch | None = None,
     ) -> AgentAnswer:
         """Answers a question about an image.
 
@@ -78,24 +147,13 @@ class Agent:
             mode: The policy.
             boxes: Regions of the image that the model may name by number: x1, y1, x2, y2 in its pixels.
             budget: The limits.
+            watch: Is told every step as it happens, in another thread; see `agents.state.Watch`.
 
         Raises:
-            ValueError: The image is unreadable, the question is empty, the mode unknown, or a box outside the image.
+            ValueError: The image is unreadable, the question is empty, the mode unknown, a box outside the image, or
+                there is no planner.
         """
-        if mode not in POLICIES:
-            raise ValueError(f"mode must be one of {', '.join(POLICIES)}; got {mode!r}")
-        if not question.strip():
-            raise ValueError("the question is empty")
-        loaded = load_image(image)
-        regions = [Box.of(corners, loaded.size) for corners in boxes]
-
-        async def run() -> AgentAnswer:
-            engine = self._opened()
-            if not regions and self._propose is not None:
-                regions.extend(await asyncio.to_thread(self._propose, loaded))
-            return await engine.run(POLICIES[mode](), question, loaded, boxes=regions, budget=budget)
-
-        return self._loop.submit(run()).result()
+        return self._submit(image, question, mode, boxes, budget, watch).result()
 
     async def ask_async(
         self,
@@ -105,18 +163,35 @@ class Agent:
         *,
         boxes: Sequence[Sequence[float]] = (),
         budget: Budget | None = None,
+        watch: Watch | None = None,
     ) -> AgentAnswer:
-        """Answers a question about an image without blocking the caller's event loop; see `ask`."""
-        return await asyncio.to_thread(self.ask, image, question, mode, boxes=boxes, budget=budget)
+        """Answers a question about an image without blocking the caller's event loop; see `ask`.
+
+        Canceling it ends the run.
+        """
+        future = await asyncio.to_thread(self._submit, image, question, mode, boxes, budget, watch)
+        return await asyncio.wrap_future(future)
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], image: Image.Image | None = None, question: str = ""
+    ) -> Observation:
+        """Returns what one tool finds for a question about an image.
+
+        Raises:
+            ValueError: There is no such tool, its arguments are wrong, or it failed.
+        """
+
+        async def run() -> Observation:
+            return await self._engine.opened().call(Call(tool, arguments), question, image)
+
+        seen = await asyncio.wrap_future(self._loop.submit(run()))
+        if seen.error:
+            raise ValueError(seen.error)
+        return seen
 
     def close(self) -> None:
-        """Closes the connections, the client's too, and ends the thread."""
-
-        async def close() -> None:
-            for client in self._closing:
-                await client.aclose()
-
-        self._loop.submit(close()).result()
+        """Closes the connections, the planner's too, and ends the thread."""
+        self._loop.submit(self._engine.aclose()).result()
         self._loop.close()
 
     def __enter__(self) -> Self:
@@ -127,20 +202,47 @@ class Agent:
         """Closes it."""
         self.close()
 
-    def _opened(self) -> Engine:
-        """Returns the engine; its connections belong to the loop that this is called in."""
-        if self._engine is None:
-            index = IndexTools(self._omgm.index, self._retrieve, self._answer)
-            web = WebAccess(self._web)
-            self._closing.append(web)
-            tools = agent_tools(index, web)
-            self._engine = Engine(self._planner, tools, context_tokens=self._context_tokens, corpus=self._corpus)
-        return self._engine
+    def _submit(
+        self,
+        image: ImageInput,
+        question: str,
+        mode: str,
+        boxes: Sequence[Sequence[float]],
+        budget: Budget | None,
+        watch: Watch | None,
+    ) -> Future[AgentAnswer]:
+        if not self._plans:
+            raise ValueError(NO_MODEL)
+        if mode not in POLICIES:
+            raise ValueError(f"mode must be one of {', '.join(POLICIES)}; got {mode!r}")
+        if not question.strip():
+            raise ValueError("the question is empty")
+        loaded = load_image(image)
+        regions = [Box.of(corners, loaded.size) for corners in boxes]
 
-    async def _retrieve(self, query: Query) -> RetrievalResult:
-        [result] = await asyncio.to_thread(self._omgm.run_steps, [query])
-        return result
+        async def run() -> AgentAnswer:
+            engine = self._engine.opened()
+            if not regions and self._propose is not None:
+                regions.extend(await asyncio.to_thread(self._propose, loaded))
+            return await engine.run(POLICIES[mode](), question, loaded, boxes=regions, budget=budget, watch=watch)
 
-    async def _answer(self, query: Query) -> tuple[str | None, RetrievalResult]:
-        result, answer = await self._omgm.answer_query(query)
-        return answer.answer, result
+        return self._loop.submit(run())
+
+
+class _NoPlanner:
+    """Stands where nothing is planned."""
+
+    name = "none"
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        max_tokens: int,
+        tools: Sequence[Mapping[str, Any]],
+        schema: Mapping[str, Any] | None,
+    ) -> ChatReply:
+        """Raises a `ValueError`."""
+        raise ValueError(NO_MODEL)
+
+    async def aclose(self) -> None:
+        """Does nothing."""

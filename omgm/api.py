@@ -188,17 +188,21 @@ class OMGM:
     ) -> Answer:
         """Answers a question about an image without blocking the caller's event loop; see `ask`."""
         query = await asyncio.to_thread(_query, (image, question), Options(k, alpha, beta), 0)
-        return (await self.answer_query(query))[1]
+        return (await self._answered(query))[1]
 
-    async def answer_query(self, query: Query) -> tuple[RetrievalResult, Answer]:
-        """Answers a query of the pipeline; returns the result of its steps beside the answer.
+    async def retrieve_query(self, query: Query) -> RetrievalResult:
+        """Returns the result of the steps for a query of the pipeline."""
+        [result] = await asyncio.to_thread(self.run_steps, [query])
+        return result
+
+    async def answer_query(self, query: Query) -> tuple[str | None, RetrievalResult]:
+        """Answers a query of the pipeline; returns the answer, `None` if there is none, and the result of the steps.
 
         Raises:
             ChatError: The generator is a server, and it failed.
         """
-        [result] = await asyncio.to_thread(self.run_steps, [query])
-        retrieval = await asyncio.to_thread(make_retrieval, self.index, query, result)
-        return result, await asyncio.wrap_future(self._loop.submit(self._answer(query, retrieval)))
+        result, answer = await self._answered(query)
+        return answer.answer, result
 
     def run_steps(self, queries: Sequence[Query]) -> list[RetrievalResult]:
         """Runs the steps for queries of the pipeline; models run one batch at a time."""
@@ -280,6 +284,11 @@ class OMGM:
             (query, make_retrieval(self.index, query, result))
             for query, result in zip(queries, self.run_steps(queries), strict=True)
         ]
+
+    async def _answered(self, query: Query) -> tuple[RetrievalResult, Answer]:
+        result = await self.retrieve_query(query)
+        retrieval = await asyncio.to_thread(make_retrieval, self.index, query, result)
+        return result, await asyncio.wrap_future(self._loop.submit(self._answer(query, retrieval)))
 
     async def _answer(self, query: Query, retrieval: Retrieval) -> Answer:
         started = time.perf_counter()

@@ -13,6 +13,9 @@ import httpx
 
 from omgm.wire import (
     MAX_CONNECT,
+    AgentStep,
+    AnswerOptions,
+    Budget,
     EventReader,
     Options,
     ServiceError,
@@ -27,7 +30,18 @@ from omgm.wire import (
 from retriever.images import ImageInput
 from serving.schemas import AnswerOut, ChangeOut, RetrieveOut
 
-__all__ = ["AnswerOut", "AsyncClient", "ChangeOut", "Client", "Options", "RetrieveOut", "ServiceError"]
+__all__ = [
+    "AgentStep",
+    "AnswerOptions",
+    "AnswerOut",
+    "AsyncClient",
+    "Budget",
+    "ChangeOut",
+    "Client",
+    "Options",
+    "RetrieveOut",
+    "ServiceError",
+]
 
 
 class Client:
@@ -63,13 +77,16 @@ class Client:
         self._retries = retries
         self._http = httpx.Client(**_settings(url, api_key, timeout, retries))
 
-    def answer(self, image: ImageInput, question: str, **options: Unpack[Options]) -> AnswerOut:
-        """Answers a question about an image.
+    def answer(self, image: ImageInput, question: str, **options: Unpack[AnswerOptions]) -> AnswerOut:
+        """Answers a question about an image; with a `mode` by that agent, which may take minutes.
 
         Raises:
             ServiceError: The service refuses, fails or cannot be reached.
             OSError: The image's file cannot be read.
         """
+        if "mode" in options:  # as a stream, in which the service shows that it is alive
+            *_, last = self.stream(image, question, **options)
+            return _whole(last)
         with self._sent("/answer", form(image, question, options)) as response:
             response.read()
         return parsed(AnswerOut, response)
@@ -81,10 +98,11 @@ class Client:
         return parsed(RetrieveOut, response)
 
     def stream(
-        self, image: ImageInput, question: str, **options: Unpack[Options]
-    ) -> Iterator[RetrieveOut | str | AnswerOut]:
+        self, image: ImageInput, question: str, **options: Unpack[AnswerOptions]
+    ) -> Iterator[RetrieveOut | str | AgentStep | AnswerOut]:
         """Yields what was retrieved, then the answer's text piece by piece, then the whole answer; raises as `answer`.
 
+        With a `mode` it yields the agent's steps, then the whole answer; closing the iterator ends the run.
         If the generator fails after its first pieces, the whole answer is null and says why.
         """
         with self._sent("/answer", form(image, question, options, stream=True)) as response:
@@ -174,8 +192,10 @@ class AsyncClient:
         self._retries = retries
         self._http = httpx.AsyncClient(**_settings(url, api_key, timeout, retries))
 
-    async def answer(self, image: ImageInput, question: str, **options: Unpack[Options]) -> AnswerOut:
-        """Answers a question about an image; raises as `Client.answer`."""
+    async def answer(self, image: ImageInput, question: str, **options: Unpack[AnswerOptions]) -> AnswerOut:
+        """Answers a question about an image; see `Client.answer`. Canceling it ends an agent's run."""
+        if "mode" in options:
+            return _whole([event async for event in self.stream(image, question, **options)][-1])
         async with self._sent("/answer", await asyncio.to_thread(form, image, question, options)) as response:
             await response.aread()
         return parsed(AnswerOut, response)
@@ -187,9 +207,9 @@ class AsyncClient:
         return parsed(RetrieveOut, response)
 
     async def stream(
-        self, image: ImageInput, question: str, **options: Unpack[Options]
-    ) -> AsyncIterator[RetrieveOut | str | AnswerOut]:
-        """Yields what was retrieved, pieces of the answer's text, then the whole answer; see `Client.stream`."""
+        self, image: ImageInput, question: str, **options: Unpack[AnswerOptions]
+    ) -> AsyncIterator[RetrieveOut | str | AgentStep | AnswerOut]:
+        """Yields what was retrieved or an agent's steps, pieces of text, then the whole answer; see `Client.stream`."""
         content = await asyncio.to_thread(form, image, question, options, stream=True)
         async with self._sent("/answer", content) as response:
             events = EventReader(response)
@@ -243,6 +263,11 @@ class AsyncClient:
             if wait is None or attempt == self._retries:
                 raise failure(response)
             await asyncio.sleep(wait)
+
+
+def _whole(last: RetrieveOut | str | AgentStep | AnswerOut) -> AnswerOut:
+    assert isinstance(last, AnswerOut)  # `EventReader.close` has checked that the stream came to its end
+    return last
 
 
 def _settings(url: str, api_key: str | None, timeout: float, retries: int) -> dict[str, Any]:

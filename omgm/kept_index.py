@@ -23,8 +23,8 @@ NOTE = "built_from.json"
 _EXAMPLES = 5
 _SETTINGS: Any = {
     "encoder": {"model"},
-    "fusion": {"model", "tokens"},
-    "search": {"candidates"},
+    "fusion": {"model", "tokens", "section_images"},
+    "search": {"candidates", "image_keys"},
     "index": {"drop_sections"},
     "summarizer": {"kind", "model", "max_words"},
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+from agents.state import Observation, Source
+from agents.trail import AgentAnswer
 from omgm.results import Answer, CandidateRow, Retrieval
 from retriever.protocols import EntityIndex
 
@@ -54,6 +56,25 @@ class SectionsResult(_Result):
     sections: list[SectionResult]
 
 
+class ExcerptResult(_Result):
+    """An excerpt of an article or a web page."""
+
+    title: str
+    section: str
+    """Empty for web pages and results of web searches."""
+    url: str
+    """A URL, or an entity's id."""
+    text: str
+
+
+class ExcerptsResult(_Result):
+    """Excerpts, best first."""
+
+    excerpts: list[ExcerptResult]
+    note: str
+    """What else is to be said, such as the sections of an article."""
+
+
 class AnswerResult(_Result):
     """An answer with its source."""
 
@@ -70,6 +91,10 @@ class AnswerResult(_Result):
     """What the image shows, null if nothing was found."""
     evidence: SectionResult | None
     """The section that the answer is read from."""
+    sources: list[ExcerptResult] = []
+    """What an agent's answer cites; `entity` and `evidence` are null then."""
+    stopped: str = ""
+    """The limit or failure that ended an agent's run early."""
 
 
 class SimilarImage(EntityResult):
@@ -123,10 +148,35 @@ def answer_result(found: Answer) -> AnswerResult:
     )
 
 
+def agent_result(found: AgentAnswer) -> AnswerResult:
+    """Returns an agent's answer with the sources that it cites."""
+    cited = sorted({number for claim in found.claims for number in claim.sources})
+    return AnswerResult(
+        answer=found.answer,
+        abstained=found.abstained,
+        confidence=None,
+        recognized=None,
+        declined=False,
+        entity=None,
+        evidence=None,
+        sources=[_excerpt(found.sources[number - 1]) for number in cited],
+        stopped=found.stopped,
+    )
+
+
+def excerpts_result(seen: Observation) -> ExcerptsResult:
+    """Returns what an agent's tool found."""
+    return ExcerptsResult(excerpts=[_excerpt(source) for source in seen.sources], note=seen.text)
+
+
 def similar_image(index: EntityIndex, row: CandidateRow) -> SimilarImage:
     """Returns an entity that step 1 found."""
     has_thumbnail = row.image is not None and row.image.is_file()
     return SimilarImage(**dict(entity_of(index, row.entity)), similarity=row.fused, has_thumbnail=has_thumbnail)
+
+
+def _excerpt(source: Source) -> ExcerptResult:
+    return ExcerptResult(title=source.title, section=source.section, url=source.url, text=source.text)
 
 
 def _best(found: Retrieval) -> EntityResult | None:

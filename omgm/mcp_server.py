@@ -9,7 +9,7 @@ import mimetypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -18,20 +18,26 @@ from PIL import Image
 from pydantic import Field
 from starlette.applications import Starlette
 
+from agents.policies import POLICIES
 from indexes.manifest import Candidates
 from llm.chat import ChatError
 from omgm import __version__
+from omgm.agent import NO_MODEL, Agent, budget_of
 from omgm.api import OMGM
 from omgm.mcp_results import (
     AnswerResult,
     EntitiesResult,
+    ExcerptsResult,
     SectionsResult,
     SimilarResult,
+    agent_result,
     answer_result,
     entities_result,
+    excerpts_result,
     sections_result,
     similar_image,
 )
+from omgm.profile import AgentSettings
 from serving.access import AccessMiddleware
 from serving.body import body_limit
 from serving.errors import ApiError
@@ -44,7 +50,16 @@ log = logging.getLogger(__name__)
 _IMAGE = "The image: base64, a data URI, a URL on a host that the server allows, or over stdio the path of a file"
 ImageText = Annotated[str, Field(description=_IMAGE)]
 Question = Annotated[str, Field(description="The question about the image")]
+Mode = Annotated[
+    str,
+    Field(
+        description=f"`retrieve`, or a search agent for questions that need several searches: {', '.join(POLICIES)} "
+        "(auto is the best choice). An agent takes seconds to minutes"
+    ),
+]
+Queries = Annotated[list[str], Field(min_length=1, max_length=5, description="1 to 5 queries")]
 Limit = Annotated[int, Field(ge=1, le=50, description="The most results to return")]
+TextLimit = Annotated[int, Field(ge=1, le=10, description="The most results per query")]
 
 _SEARCHED: dict[Candidates, str] = {
     "summary": "a summary of each entity's article, by the meaning of image and text",
@@ -54,6 +69,7 @@ _SEARCHED: dict[Candidates, str] = {
     "combined": "each entity's main image and a summary of its article",
 }
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+_BROWSES = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=True)
 
 
 class Tools:
@@ -63,15 +79,62 @@ class Tools:
         omgm: What they ask.
         settings: The limits of images and questions.
         paths: Whether an image may be the path of a file on this machine.
+        agent: Answers by search agents, and has their tools.
+        limits: The limits of the agents.
     """
 
-    def __init__(self, omgm: OMGM, settings: ServingSettings, *, paths: bool) -> None:
+    def __init__(
+        self, omgm: OMGM, settings: ServingSettings, *, paths: bool, agent: Agent | None, limits: AgentSettings
+    ) -> None:
         self._omgm, self._settings, self._paths = omgm, settings, paths
+        self._agent, self._budget = agent, budget_of(limits)
+        self._runs, self._most_runs = 0, limits.runs
 
-    async def answer(self, image: ImageText, question: Question) -> AnswerResult:
+    async def answer(self, image: ImageText, question: Question, mode: Mode = "retrieve") -> AnswerResult:
         """Answers a question about an image from the encyclopedia, with the section that holds the answer."""
         with _tool_errors():
-            return answer_result(await self._omgm.ask_async(await self._read(image), self._checked(question)))
+            loaded, checked = await self._read(image), self._checked(question)
+            if mode == "retrieve":
+                return answer_result(await self._omgm.ask_async(loaded, checked))
+            if self._agent is None:
+                raise ToolError(NO_MODEL)
+            if self._runs >= self._most_runs:
+                raise ToolError(f"{self._runs} agents are running, and no more may; try again later")
+            self._runs += 1
+            try:
+                return agent_result(await self._agent.ask_async(loaded, checked, mode, budget=self._budget))
+            finally:
+                self._runs -= 1
+
+    async def image_search(
+        self,
+        image: ImageText,
+        question: Question = "What is this?",
+        exclude: Annotated[list[str] | None, Field(description="Titles or ids of what the image does not show")] = None,
+    ) -> ExcerptsResult:
+        """Finds sections about what an image shows, leaving out what it is known not to show."""
+        with _tool_errors():
+            loaded, checked = await self._read(image), self._checked(question)
+            return await self._called("image_search", {"exclude": exclude or []}, loaded, checked)
+
+    async def text_search(self, queries: Queries, limit: TextLimit = 5) -> ExcerptsResult:
+        """Searches the encyclopedia's sections by text."""
+        with _tool_errors():
+            return await self._called("text_search", {"queries": queries, "limit": limit})
+
+    async def web_search(self, queries: Queries, limit: TextLimit = 5) -> ExcerptsResult:
+        """Searches the web."""
+        with _tool_errors():
+            return await self._called("web_search", {"queries": queries, "limit": limit})
+
+    async def open_page(
+        self,
+        page: Annotated[str, Field(min_length=1, max_length=2000, description="An article's title or id, or a URL")],
+        question: Annotated[str, Field(max_length=1000, description="What to look for")],
+    ) -> ExcerptsResult:
+        """Opens an article of the encyclopedia, or a web page, and returns the parts that fit a question."""
+        with _tool_errors():
+            return await self._called("open_page", {"page": page, "question": question})
 
     async def find_entity(
         self, image: ImageText, question: Question = "What is this?", limit: Limit = 5
@@ -103,6 +166,13 @@ class Tools:
                 content.append(ImageContent(type="image", data=data, mime_type=kind))
         return CallToolResult(content=content, structured_content=result.model_dump(mode="json"))
 
+    async def _called(
+        self, tool: str, arguments: dict[str, Any], image: Image.Image | None = None, question: str = ""
+    ) -> ExcerptsResult:
+        if self._agent is None:
+            raise ToolError(f"{tool} is not available here")
+        return excerpts_result(await self._agent.call(tool, arguments, image, question))
+
     async def _read(self, image: str) -> Image.Image:
         if self._paths and os.path.isfile(path := os.path.expanduser(image)):
             data = await asyncio.to_thread(_file, path, self._settings)
@@ -124,8 +194,16 @@ class Tools:
         return question.strip()
 
 
-def build_server(omgm: OMGM, settings: ServingSettings, *, paths: bool = False) -> MCPServer:
-    """Returns the server; arguments as for `Tools`."""
+def build_server(
+    omgm: OMGM,
+    settings: ServingSettings,
+    *,
+    paths: bool = False,
+    agent: Agent | None = None,
+    limits: AgentSettings | None = None,
+) -> MCPServer:
+    """Returns the server; arguments as for `Tools`. Without an agent there are none of its tools."""
+    limits = limits or AgentSettings()
     index = omgm.index
     server = MCPServer(
         "omgm",
@@ -133,7 +211,7 @@ def build_server(omgm: OMGM, settings: ServingSettings, *, paths: bool = False) 
         instructions=f"Answers questions about images from an encyclopedia ({index.name}: {len(index)} entities).",
         log_level="WARNING",
     )
-    tools = Tools(omgm, settings, paths=paths)
+    tools = Tools(omgm, settings, paths=paths, agent=agent, limits=limits)
     searched = _SEARCHED[index.manifest.inputs.candidates]
     similar = f"Ranks the encyclopedia's entities by comparing an image with {searched}. Returns their thumbnails."
     for tool, description in (
@@ -143,6 +221,12 @@ def build_server(omgm: OMGM, settings: ServingSettings, *, paths: bool = False) 
         (tools.similar_images, similar),
     ):
         server.add_tool(tool, description=description, annotations=_READS)
+    if agent is not None:
+        server.add_tool(tools.image_search, annotations=_READS)
+        server.add_tool(tools.text_search, annotations=_READS)
+        server.add_tool(tools.open_page, annotations=_BROWSES if limits.contact else _READS)
+        if limits.searxng_url:
+            server.add_tool(tools.web_search, annotations=_BROWSES)
     return server
 
 

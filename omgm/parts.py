@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import os
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -18,11 +19,13 @@ from agents.regions import ProposeRegions
 from generators.chat import ChatGenerator
 from generators.guard import GuardedGenerator
 from generators.reader.reader import ExtractiveReader
+from indexes.article_images import ImageUse
 from indexes.build import build_index
 from indexes.estimate import SAMPLE, Estimate, estimate_build
 from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
 from indexes.formats.fields import Names
 from indexes.formats.skipped import MAX_BAD, SkippedEntries
+from indexes.labeled_images import LabeledImage
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
 from indexes.live.layout import is_live
@@ -145,6 +148,7 @@ def build(
     kb_format: str | None = None,
     names: Names | None = None,
     max_bad: float = MAX_BAD,
+    labeled: Sequence[LabeledImage] = (),
     name: str | None = None,
     overwrite: bool = False,
     progress: bool = True,
@@ -172,7 +176,11 @@ def build(
         candidates=profile.search.candidates,
         tokens=profile.fusion.tokens,
         search=profile.search.kind,
+        search_uri=profile.search.uri,
         image_weight=profile.search.image_weight,
+        image_keys=profile.search.image_keys,
+        section_images=profile.fusion.section_images,
+        labeled=labeled,
         name=name,
         overwrite=overwrite,
         progress=progress,
@@ -204,6 +212,7 @@ def estimate(
         candidates=profile.search.candidates,
         tokens=profile.fusion.tokens,
         search=profile.search.kind,
+        use=ImageUse(profile.search.image_keys, profile.fusion.section_images),
         sample=max(SAMPLE, 2 * profile.summarizer.concurrency if chat else 0),  # so that requests are in flight at once
     )
 

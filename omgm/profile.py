@@ -46,13 +46,17 @@ class SearchSettings(_Table):
 
     Attributes:
         image_weight: Weight of the main image against the summary if the two are `combined`.
+        image_keys: Images of an entity that are searched, at most, the main image first; the best one counts.
         kind: The kind of entity index, see `indexes.search_kinds`.
+        uri: For `milvus` the server's address, or a file that ends with `.db`.
     """
 
     k: int = Field(default=20, ge=1)
     candidates: Literal["summary", "title", "article", "image", "combined"] = "summary"
     image_weight: float = Field(default=0.5, ge=0, le=1)
-    kind: Literal["auto", "flat", "sq8", "hnsw", "ivf-pq"] = "auto"
+    image_keys: int = Field(default=1, ge=1)
+    kind: Literal["auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus"] = "auto"
+    uri: str = ""
 
 
 class IndexSettings(_Table):
@@ -67,10 +71,15 @@ class IndexSettings(_Table):
 
 
 class FusionSettings(_Table):
-    """Step 2: its model, how tokens are stored and compared, and the weight of step 1."""
+    """Step 2: its model, how tokens are stored and compared, and the weight of step 1.
+
+    Attributes:
+        section_images: Whether a section's tokens are made with its own image if it has one, else with the main image.
+    """
 
     model: str = Field(min_length=1)
     tokens: str = "float16"
+    section_images: bool = False
     score_mode: Literal["cosine", "paper", "compat"] = "cosine"
     alpha: float = Field(ge=0, le=1)
 
@@ -160,6 +169,34 @@ class GeneratorSettings(_ChatModelSettings):
     multimodal: bool = False
 
 
+class AgentSettings(_Table):
+    """Search agents: the limits of a run, and what it may search. The generator's `base_url` and `model` plan.
+
+    Attributes:
+        rounds: Decisions of a policy; by default its own number.
+        tokens: Prompt and completion tokens of all requests to the model.
+        seconds: Wall time.
+        money: Price of model and tools; by default unlimited.
+        prompt_price: Price of a million prompt tokens.
+        completion_price: Price of a million completion tokens.
+        context_tokens: The model's context.
+        runs: Runs at the same time in the service.
+        searxng_url: A SearXNG server for searches of the web.
+        contact: Who opens web pages, for the user agent; without it none are opened.
+    """
+
+    rounds: int | None = Field(default=None, ge=1)
+    tokens: int = Field(default=200_000, ge=1)
+    seconds: float = Field(default=300, gt=0)
+    money: float | None = Field(default=None, ge=0)
+    prompt_price: float = Field(default=0, ge=0)
+    completion_price: float = Field(default=0, ge=0)
+    context_tokens: int = Field(default=16_384, ge=1024)
+    runs: int = Field(default=4, ge=1)
+    searxng_url: str = ""
+    contact: str = ""
+
+
 class Profile(_Table):
     """The model of every step and its settings."""
 
@@ -176,6 +213,7 @@ class Profile(_Table):
     summarizer: SummarizerSettings = SummarizerSettings()
     generator: GeneratorSettings = GeneratorSettings()
     regions: RegionSettings = RegionSettings()
+    agents: AgentSettings = AgentSettings()
     serving: ServingSettings = ServingSettings()
     _options: str = PrivateAttr("")
 

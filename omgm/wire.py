@@ -16,6 +16,7 @@ from PIL import Image
 from pydantic import BaseModel, ValidationError
 
 from retriever.images import ImageInput, load_image
+from serving.agent_schemas import CallStep, RequestStep, RoundStep
 from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut
 
 RETRIED = (429, 503)
@@ -25,16 +26,36 @@ MAX_WAIT = 60.0
 MAX_CONNECT = 10.0
 """Seconds that the service may take to accept a connection."""
 
+AgentStep = RequestStep | RoundStep | CallStep
+"""What an agent does: the model has replied, the policy has decided, a call of a tool has ended."""
+_STEPS: dict[str, type[AgentStep]] = {"request": RequestStep, "round": RoundStep, "call": CallStep}
+
 Model = TypeVar("Model", bound=BaseModel)
 
 
+class Budget(TypedDict, total=False):
+    """Limits of an agent's run, none above the service's own."""
+
+    rounds: int
+    tokens: int
+    seconds: float
+    money: float
+
+
 class Options(TypedDict, total=False):
-    """What a request may choose for itself; docs/serving.md describes them."""
+    """What a request for evidence may choose for itself; docs/serving.md describes them."""
 
     k: int
     alpha: float
     beta: float
     on_generator_error: OnGeneratorError
+
+
+class AnswerOptions(Options, total=False):
+    """What a request for an answer may choose for itself; docs/serving.md describes them."""
+
+    mode: str
+    budget: Budget
 
 
 class ServiceError(Exception):
@@ -145,10 +166,10 @@ class EventReader:
         self._retrieved: dict[str, Any] = {}
         self._done = False
 
-    def feed(self, line: str) -> RetrieveOut | str | AnswerOut | None:
+    def feed(self, line: str) -> RetrieveOut | str | AgentStep | AnswerOut | None:
         """Reads a line of the stream; returns the event that it completes, or `None` in the middle of one.
 
-        An event is the retrieval result, a piece of the answer's text, or the whole answer.
+        An event is the retrieval result, a piece of the answer's text, a step of an agent, or the whole answer.
 
         Raises:
             ServiceError: The event is an error.
@@ -166,6 +187,8 @@ class EventReader:
         if self._name == "retrieval":
             self._retrieved = data
             return RetrieveOut.model_validate(data)
+        if step := _STEPS.get(self._name):
+            return step.model_validate(data)
         self._done = True
         return AnswerOut.model_validate(self._retrieved | data)
 

@@ -118,6 +118,16 @@ class Admission:
         self._late.pop(ticket, None)
         self._uploaded.discard(ticket)
 
+    @contextmanager
+    def inner(self) -> Iterator[None]:
+        """Holds a place for a query of an agent that has been let in before."""
+        ticket = Ticket(self._clock())
+        self._uploaded.add(ticket)
+        try:
+            yield
+        finally:
+            self.leave(ticket)
+
     def batch_started(self, size: int) -> None:
         """Notes that a batch begins."""
         self._running, self._running_since = size, self._clock()

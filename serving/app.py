@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -18,11 +18,13 @@ from retriever.image_cache import ImageCache
 from retriever.protocols import Generator, QueryRetriever
 from serving import intake
 from serving.access import add_access
+from serving.agents import AgentFactory, AgentRuns, PendingRun
 from serving.chat import add_chat_routes
 from serving.entities import add_entity_routes
 from serving.errors import ApiError, install_error_handlers
-from serving.events import answer_events, event_stream, retrieval_events
+from serving.events import agent_events, answer_events, event_stream, retrieval_events
 from serving.examples import read_examples
+from serving.fields import CheckedRequest
 from serving.metrics import add_metrics
 from serving.pages import add_pages
 from serving.requests import read_request
@@ -37,7 +39,7 @@ from serving.schemas import (
     RequestOptions,
     RetrieveOut,
 )
-from serving.service import Service
+from serving.service import PendingAnswer, Service
 from serving.settings import ServingSettings
 
 _IMAGE_HEADERS = {
@@ -46,6 +48,7 @@ _IMAGE_HEADERS = {
     "Cache-Control": "max-age=300",
 }
 _FIELDS = RequestFields.model_json_schema()
+_FIELDS["properties"]["budget"]["anyOf"][0] = _FIELDS.pop("$defs")["AgentBudget"]  # OpenAPI has no `$defs` to refer to
 _MULTIPART = {
     "type": "object",
     "required": ["image", "question"],
@@ -94,6 +97,7 @@ def create_app(
     settings: ServingSettings | None = None,
     editor: Editor | str = "it was opened for reading only",
     cache: ImageCache | None = None,
+    agents: AgentFactory | None = None,
 ) -> FastAPI:
     """Returns the service; its batch worker runs for the lifetime of the application.
 
@@ -103,12 +107,14 @@ def create_app(
         settings: Limits.
         editor: Changes the retriever's index, or why it cannot be changed.
         cache: Keeps decoded images; the retriever's models may share it.
+        agents: Makes what answers requests with a `mode`; without it they are refused.
 
     Raises:
         ValueError: `settings.examples_dir` cannot be read.
     """
     settings = settings or ServingSettings()
     service = Service(retriever, generator, settings, cache or ImageCache(settings.cache_mib * 2**20))
+    runs = AgentRuns(service, agents)
     examples = read_examples(settings.examples_dir)
 
     @asynccontextmanager
@@ -116,6 +122,7 @@ def create_app(
         await service.batcher.start()
         yield
         await service.batcher.stop()
+        await runs.aclose()
 
     summary = "Answers questions about images from an encyclopedia."
     shown = [Depends(HTTPBearer(auto_error=False))] if settings.read_keys or settings.write_keys else []  # in /docs
@@ -132,9 +139,20 @@ def create_app(
         """Answers a question about an image, with evidence, candidates, scores and timings.
 
         With `stream` the response is a stream of server-sent events: `retrieval` (the fields of `/retrieve`), `answer`
-        (pieces of text), then `done` (the other fields), or `error`.
+        (pieces of text), then `done` (the other fields), or `error`. With a `mode` the first events are the steps of
+        the agent, `request`, `round` and `call`, and `done` has all fields.
         """
-        checked, pending = await intake.take_in(service, request, read_request)
+
+        def begin(checked: CheckedRequest) -> Coroutine[Any, Any, PendingAnswer | PendingRun]:
+            if checked.mode is not None:
+                return runs.prepare(checked, request.state.request_id)
+            return intake.retrieval(service, request)(checked)
+
+        checked, pending = await intake.take_in(service, request, read_request, begin)
+        if isinstance(pending, PendingRun):
+            if checked.stream:
+                return event_stream(agent_events(runs, pending))
+            return await intake.while_connected(request, runs.answer(pending))
         if checked.stream:
             return event_stream(answer_events(service, pending, checked.on_generator_error))
         return await intake.while_connected(request, service.answer(pending, checked.on_generator_error))
@@ -142,7 +160,13 @@ def create_app(
     @app.post("/retrieve", response_model=RetrieveOut, responses=_RETRIEVE_ERRORS, openapi_extra=_BODY)
     async def retrieve(request: Request) -> RetrieveOut | Response:
         """Retrieves evidence and candidates like `/answer`, without asking the generator."""
-        checked, pending = await intake.take_in(service, request, read_request)
+
+        def begin(checked: CheckedRequest) -> Coroutine[Any, Any, PendingAnswer]:
+            if checked.mode is not None:
+                raise ApiError(422, "unsupported_parameter", "/retrieve asks no agent; leave mode out", param="mode")
+            return intake.retrieval(service, request)(checked)
+
+        checked, pending = await intake.take_in(service, request, read_request, begin)
         return event_stream(retrieval_events(pending)) if checked.stream else pending.response
 
     @app.get("/health/live")
@@ -163,7 +187,14 @@ def create_app(
     async def info() -> InfoOut:
         """Says what runs here: the version, the index, the generator, and the limits of a request."""
         limits = LimitsOut(**{name: getattr(settings, name) for name in LimitsOut.model_fields})
-        return InfoOut(version=version("omgm"), index=service.about(), generator=generator.name, limits=limits)
+        return InfoOut(
+            version=version("omgm"),
+            index=service.about(),
+            generator=generator.name,
+            limits=limits,
+            modes=["retrieve", *runs.modes],
+            agent_limits=runs.limits,
+        )
 
     @app.get("/entities/{row}/image", response_class=FileResponse, responses=_IMAGE_RESPONSES)
     async def entity_image(row: int) -> FileResponse:

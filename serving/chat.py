@@ -54,7 +54,7 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
         `usage`.
         """
         with openai_errors():
-            checked, pending = await intake.take_in(service, request, read_chat)
+            checked, pending = await intake.take_in(service, request, read_chat, intake.retrieval(service, request))
         if checked.stream:
             return event_stream(_chunks(service, pending, checked.on_generator_error))
         answer = await intake.while_connected(request, service.answer(pending, checked.on_generator_error))

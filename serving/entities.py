@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import logging
 from collections.abc import Callable
 from typing import Any
 
 import anyio
 import anyio.to_thread
 from fastapi import FastAPI, Request
+from PIL import Image
 from starlette.datastructures import UploadFile
 
+from indexes.article_images import MAIN_ONLY, ImageUse
 from indexes.formats.jsonl import entry_of
 from indexes.live.editor import Article, Editor
 from indexes.stages import MainImage
@@ -24,6 +27,8 @@ from serving.requests import image_bytes, open_form
 from serving.schemas import ArticleFields, ArticleOut, ArticleSectionOut, ChangeOut, ErrorOut
 from serving.service import Service
 from serving.settings import ServingSettings
+
+logger = logging.getLogger(__name__)
 
 _FORM = {
     "type": "object",
@@ -66,6 +71,8 @@ _PUT_ERRORS: dict[int | str, dict[str, Any]] = {
     424: {"model": ErrorOut, "description": "The model that writes the summary failed."},
     429: {"model": ErrorOut, "description": "The queue is full or a limit is reached; see the header Retry-After."},
 }
+_FETCHED = 16
+"""Further images that are fetched for an article at most."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -113,7 +120,12 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
     @app.put("/entities/{entity_id:path}", response_model=ChangeOut, responses=_PUT_ERRORS, openapi_extra=_BODY)
     async def put_entity(request: Request, entity_id: str) -> ChangeOut:
         """Adds an article or replaces the one of this id; found by every search that begins after the response."""
-        article = await intake.receive(service, request, lambda r, settings: _read_article(r, settings, entity_id))
+        use = editor.index.manifest.inputs.image_use if isinstance(editor, Editor) else MAIN_ONLY
+
+        async def read(request: Request, settings: ServingSettings) -> Article:
+            return await _with_further(await _read_article(request, settings, entity_id), use, settings)
+
+        article = await intake.receive(service, request, read)
         created = service.index.row_of(entity_id) is None
         await changed(lambda found: found.put([article]))
         return ChangeOut(id=entity_id, created=created, index=service.about())
@@ -178,6 +190,21 @@ async def _article(row: Any, uploaded: bytes | None, settings: ServingSettings, 
         return Article(entity)
     image = await anyio.to_thread.run_sync(decode_image, uploaded, settings)
     return Article(entity, MainImage(entity.image), image)
+
+
+async def _with_further(article: Article, use: ImageUse, settings: ServingSettings) -> Article:
+    """Returns an article with its further images, if its index uses any; of its URLs, the first `_FETCHED` count."""
+    if article.image is None or use == MAIN_ONLY:
+        return article
+    names, further = {str(article.main.path): str(article.main.path)}, dict[str, Image.Image]()
+    for url in [one.url for one in article.entity.images if one.url not in names and "://" in one.url[:20]][:_FETCHED]:
+        try:
+            content = await image_bytes(url, settings)
+            further[url] = await anyio.to_thread.run_sync(decode_image, content, settings)
+            names[url] = url
+        except ApiError as error:
+            logger.warning("%r: image %s left out: %s", article.entity.id[:200], url[:200], error.message)
+    return article._replace(names=names, further=further)
 
 
 def _name_of(image: bytes) -> str:

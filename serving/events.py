@@ -1,18 +1,21 @@
-"""Server-sent events: the streams of `/answer` and `/retrieve`."""
+"""Server-sent events: the streams of `/answer`, with and without an agent, and of `/retrieve`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from starlette.responses import StreamingResponse
 
+from serving.agents import AgentRuns, PendingRun
 from serving.errors import ApiError
 from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut
 from serving.service import PendingAnswer, Service
 
-_IN_DONE = {"timings_ms", "request_id"}  # fields of RetrieveOut in the last event; the first event has sent the rest
+_IN_DONE = {"timings_ms", "request_id", "evidence"}
+"""Fields of `RetrieveOut` in the last event, evidence for the answer's span; the first event has sent the rest."""
 
 
 def event_stream(events: AsyncIterator[str]) -> StreamingResponse:
@@ -37,6 +40,21 @@ async def answer_events(service: Service, pending: PendingAnswer, on_error: OnGe
             yield event(piece.model_dump(mode="json", exclude=sent), "done")
         elif isinstance(piece, ApiError):
             yield event(piece.body(), "error")
+
+
+async def agent_events(runs: AgentRuns, pending: PendingRun) -> AsyncIterator[str]:
+    """Yields the steps of an agent, then `done` with the whole answer, or `error` in its place."""
+    async with aclosing(runs.steps(pending)) as steps:  # closed at once when the client leaves, which ends the run
+        async for step in steps:
+            if step is None:
+                yield ": waiting\n\n"
+            elif isinstance(step, AnswerOut):
+                yield event(step.model_dump(mode="json"), "done")
+            elif isinstance(step, ApiError):
+                yield event(step.body(), "error")
+            else:
+                name, values = step
+                yield event(values, name)
 
 
 async def retrieval_events(pending: PendingAnswer) -> AsyncIterator[str]:

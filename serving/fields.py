@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from retriever.types import Options
 from serving.errors import ApiError, validation_message
-from serving.schemas import AnswerOptions, OnGeneratorError
+from serving.schemas import AgentBudget, AnswerOptions, OnGeneratorError, RequestOptions
 from serving.settings import ServingSettings
 
 _RANGES = {"greater_than_equal", "less_than_equal", "finite_number", "literal_error"}
@@ -25,6 +25,8 @@ class CheckedRequest:
     options: Options
     stream: bool
     on_generator_error: OnGeneratorError
+    mode: str | None = None
+    budget: AgentBudget | None = None
 
 
 def checked_request(
@@ -33,7 +35,7 @@ def checked_request(
     """Returns a request within the limits.
 
     Raises:
-        ApiError: 422 for an empty or overlong question or too large a `k`.
+        ApiError: 422 for an empty or overlong question, too large a `k`, or options that the mode does not have.
     """
     question = question.strip()
     if not question:
@@ -48,7 +50,18 @@ def checked_request(
     if options.k is not None and options.k > settings.max_k:
         raise ApiError(422, "out_of_range", f"k must be between 1 and {settings.max_k}, got {options.k}", param="k")
     chosen = Options(options.k, options.alpha, options.beta)
-    return CheckedRequest(image, question, chosen, stream, options.on_generator_error)
+    mode, budget = _mode(options) if isinstance(options, RequestOptions) else (None, None)
+    return CheckedRequest(image, question, chosen, stream, options.on_generator_error, mode, budget)
+
+
+def _mode(options: RequestOptions) -> tuple[str | None, AgentBudget | None]:
+    """Returns the agent, `None` for retrieval alone, and its budget, if it has one."""
+    agent = options.mode not in (None, "retrieve")
+    foreign = ("k", "alpha", "beta") if agent else ("budget",)
+    if given := [name for name in foreign if getattr(options, name) is not None]:
+        message = f"{given[0]} has no effect with mode {options.mode or 'retrieve'}; leave it out"
+        raise ApiError(422, "unsupported_parameter", message, param=given[0])
+    return options.mode if agent else None, options.budget
 
 
 def check(model: type[Model], data: Any, name: str = "the body") -> Model:
@@ -70,7 +83,8 @@ def check(model: type[Model], data: Any, name: str = "the body") -> Model:
     if first["type"] == "missing":
         raise ApiError(422, f"missing_{param}", f"{param} is missing", param=param)
     code = "out_of_range" if first["type"] in _RANGES else "wrong_type"
-    raise ApiError(422, code, validation_message(param, first["msg"]), param=param)
+    place = ".".join(str(part) for part in first["loc"])
+    raise ApiError(422, code, validation_message(place, first["msg"]), param=param)
 
 
 def unknown_field(name: str, known: tuple[str, ...], advice: str = "") -> ApiError:

@@ -21,6 +21,7 @@ from serving.settings import ServingSettings
 
 T = TypeVar("T")
 Read = Callable[[Request, ServingSettings], Awaitable[T]]
+Begin = Callable[[CheckedRequest], Coroutine[Any, Any, T]]
 
 WORK = ("/answer", "/retrieve", "/v1/chat/completions")
 """The routes whose requests cost the models time."""
@@ -56,27 +57,32 @@ def add_overload_control(app: FastAPI, service: Service) -> None:
 
 
 async def take_in(
-    service: Service, request: Request, read: Read[CheckedRequest]
-) -> tuple[CheckedRequest, PendingAnswer]:
-    """Returns a request, as `read` makes it of the upload, and what is retrieved for it.
+    service: Service, request: Request, read: Read[CheckedRequest], begin: Begin[T]
+) -> tuple[CheckedRequest, T]:
+    """Returns a request, as `read` makes it of the upload, and what `begin` makes of it, such as `retrieval`.
 
     Raises:
         ApiError: 429 or 503 if the service takes no request, 408 if the upload takes too long, 504 if the retrieval
-            does, and those of `read` and of `Service.retrieve`.
+            does, and those of `read` and `begin`.
     """
     service.batcher.check()
     ticket = service.admission.enter()  # before the upload is read: a full service must not collect images
     try:
         checked = await _in_time(service, _with_image(service, request, read), ticket)
         service.admission.uploaded(ticket)
-        work = service.retrieve(checked, request.state.request_id, request.scope.get("root_path", ""))
         try:
             async with asyncio.timeout(service.settings.timeout_s):
-                return checked, await while_connected(request, work)
+                return checked, await while_connected(request, begin(checked))
         except TimeoutError as error:
             raise out_of_time(service.settings.timeout_s) from error
     finally:
         service.admission.leave(ticket)
+
+
+def retrieval(service: Service, request: Request) -> Begin[PendingAnswer]:
+    """Returns what retrieves for a request in `take_in`."""
+    root = request.scope.get("root_path", "")
+    return lambda checked: service.retrieve(checked, request.state.request_id, root)
 
 
 async def receive(service: Service, request: Request, read: Read[T]) -> T:

@@ -55,6 +55,15 @@ class Metrics:
             ("outcome",),
             registry=registry,
         )
+        self.agents = Counter(
+            "omgm_agent_runs",
+            "Runs of agents by mode and outcome: answered, abstained, failed.",
+            ("mode", "outcome"),
+            registry=registry,
+        )
+        self.agent_tokens = Counter(
+            "omgm_agent_tokens", "Tokens of agents' requests to their model, by mode.", ("mode",), registry=registry
+        )
         self.stages = Histogram(
             "omgm_stage_duration_seconds",
             "Seconds per stage: decode, queue and generate of each request, each step of each batch.",
@@ -91,6 +100,11 @@ class Metrics:
         self.stage("generate", seconds)
         outcome = "declined" if generation.declined else "abstained" if generation.abstained else "answered"
         self.answers.labels("failed" if failed else outcome).inc()
+
+    def agent(self, mode: str, abstained: bool, failed: bool, tokens: int) -> None:
+        """Records the run of an agent."""
+        self.agents.labels(mode, "failed" if failed else "abstained" if abstained else "answered").inc()
+        self.agent_tokens.labels(mode).inc(tokens)
 
     def _gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         Gauge(name, text, registry=self.registry).set_function(read)

@@ -10,8 +10,10 @@ from starlette.responses import Response
 
 PAGES = {  # path on the service -> package, file
     "/": ("serving", "page.html"),
-    "/page.js": ("serving", "page.js"),
-    "/page.css": ("serving", "page.css"),
+    **{
+        f"/{name}": ("serving", name)
+        for name in ("page.css", "page.js", "page-answer.js", "page-image.js", "page-service.js", "page-trail.js")
+    },
     "/docs": ("serving", "docs.html"),
     "/docs.js": ("serving", "docs.js"),
     "/swagger-ui-bundle.js": ("fastapi_swagger.resources", "swagger-ui-bundle.js"),

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from serving.agent_schemas import TrailOut
+
 OnGeneratorError = Literal["degrade", "fail"]
 
 
@@ -25,9 +27,28 @@ class AnswerOptions(BaseModel):
     an error (424)."""
 
 
+class AgentBudget(BaseModel):
+    """The limits of an agent's run; null is the service's own, which none may exceed."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+
+    rounds: int | None = Field(default=None, ge=1)
+    """Decisions."""
+    tokens: int | None = Field(default=None, ge=1)
+    """Prompt and completion tokens of all requests to the chat model."""
+    seconds: float | None = Field(default=None, gt=0)
+    """Wall time."""
+    money: float | None = Field(default=None, ge=0)
+    """Price of model and tools."""
+
+
 class RequestOptions(AnswerOptions):
     """What a request may choose for itself, and how it is answered."""
 
+    mode: str | None = None
+    """The search agent that answers, such as `auto`; `/info` lists them. Null or `retrieve` is retrieval alone."""
+    budget: AgentBudget | None = None
+    """Limits of the agent."""
     stream: bool = False
     """Whether to answer with server-sent events."""
 
@@ -151,7 +172,12 @@ class AnswerOut(RetrieveOut):
     generator: str
     """Name of the generator."""
     generator_error: ErrorDetail | None = None
-    """Why the generator failed, null if it did not."""
+    """Why the generator, or an agent's model, failed; null if it did not."""
+    mode: str = "retrieve"
+    """`retrieve`, or the agent that answered. An agent's sources are in `trail`: there is no `entity`, and `evidence`
+    and `candidates` are empty."""
+    trail: TrailOut | None = None
+    """How an agent came to its answer."""
 
 
 class ArticleFields(BaseModel):
@@ -169,7 +195,9 @@ class ArticleFields(BaseModel):
     """The main image as base64, with or without the `data:image/jpeg;base64,` of a data URI, or its URL on an allowed
     host. In a form, the name of the file sent."""
     images: list[dict[str, str | int | None]] = []
-    """All images, each with `url` and optionally `section` and `caption`; without `image` the first is the main one."""
+    """All images, each with `url` and optionally `section` and `caption`; without `image` the first is the main one.
+    An index with several images per entity fetches the others from allowed hosts, too; those it cannot get are left
+    out."""
 
 
 class ArticleSectionOut(_Response):
@@ -245,3 +273,7 @@ class InfoOut(_Response):
     generator: str
     """Name of the generator."""
     limits: LimitsOut
+    modes: list[str]
+    """Values of `mode` that `/answer` takes here."""
+    agent_limits: AgentBudget | None
+    """The largest `budget` of an agent, null without agents."""

@@ -17,7 +17,7 @@ from llm.chat import ChatError
 from retriever.evidence import best_evidence
 from retriever.image_cache import CONTENT, ImageCache
 from retriever.protocols import Generator, QueryRetriever
-from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query
+from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query, RetrievalResult
 from serving.admission import Admission
 from serving.batcher import Batcher
 from serving.errors import ApiError, as_api_error
@@ -89,10 +89,7 @@ class Service:
             ApiError: The image is bad, the queue is full, or the worker is dead.
         """
         started, deadline = time.perf_counter(), time.monotonic() + self.settings.timeout_s
-        data = await image_bytes(checked.image, self.settings)
-        image, seconds = await anyio.to_thread.run_sync(self._decode, data, limiter=self._decoders)
-        self.admission.decoded(seconds)
-        self.metrics.stage("decode", seconds)
+        image, _ = await self.decode(checked)
         decoded = time.perf_counter()
         result = await self.batcher.submit(Query(image, checked.question, request_id, checked.options), deadline)
         waited = _ms(decoded) - sum(result.timings_ms.values())
@@ -111,6 +108,46 @@ class Service:
         )
         evidence = best_evidence(self.index, result.candidates)
         return PendingAnswer(checked.question, image, evidence, response, started)
+
+    async def decode(self, checked: CheckedRequest) -> tuple[Image.Image, float]:
+        """Decodes the image of a request; returns how long that took, too, in seconds.
+
+        Raises:
+            ApiError: The image is bad.
+        """
+        data = await image_bytes(checked.image, self.settings)
+        image, seconds = await anyio.to_thread.run_sync(self._decode, data, limiter=self._decoders)
+        self.admission.decoded(seconds)
+        self.metrics.stage("decode", seconds)
+        return image, seconds
+
+    async def retrieve_query(self, query: Query) -> RetrievalResult:
+        """Retrieves for an agent, in a batch with whatever else is asked; its place is not refused.
+
+        Raises:
+            ValueError: The worker is dead or has no time for it.
+        """
+        with self.admission.inner():
+            try:
+                return await self.batcher.submit(query, time.monotonic() + self.settings.timeout_s)
+            except ApiError as error:
+                raise ValueError(error.message) from error
+
+    async def answer_query(self, query: Query) -> tuple[str | None, RetrievalResult]:
+        """Answers an agent's query; returns the generator's answer and the result of retrieval.
+
+        Raises:
+            ValueError: The worker or the generator failed.
+        """
+        result = await self.retrieve_query(query)
+        evidence = best_evidence(self.index, result.candidates)
+        request = GenerationRequest(query.question, query.image, evidence, result.recognized)
+        try:
+            async with asyncio.timeout(self.settings.timeout_s):
+                [generation] = await self.generator.generate([request])
+        except Exception as error:
+            raise ValueError(self.generator_failure(error, query.id).message) from error
+        return generation.answer, result
 
     def _decode(self, data: bytes) -> tuple[Image.Image, float]:
         """Returns the image and how long that took, in seconds."""
@@ -139,7 +176,7 @@ class Service:
                 async with asyncio.timeout(self.time_left(pending)):
                     [generation] = await self.generator.generate([pending.request()])
         except Exception as error:
-            failure = self._failure(error, pending)
+            failure = self.generator_failure(error, pending.response.request_id)
             if on_error == "fail":
                 raise failure from error
             return self._answered(pending, Generation(None), started, failure)
@@ -167,20 +204,20 @@ class Service:
                     else:
                         yield piece
         except Exception as error:
-            generation, failure = Generation(None), self._failure(error, pending)
+            generation = Generation(None)
+            failure = self.generator_failure(error, pending.response.request_id)
         if failure and on_error == "fail":
             yield failure
         else:
             yield self._answered(pending, generation, started, failure)
 
-    def _failure(self, error: Exception, pending: PendingAnswer) -> ApiError:
+    def generator_failure(self, error: Exception, request_id: str) -> ApiError:
         """Counts and logs why the generator failed; returns the error for the client, without its address and words."""
-        failure = self._cause(error, pending)
+        failure = self._cause(error, request_id)
         self.metrics.generator_errors.labels(failure.code).inc()
         return failure
 
-    def _cause(self, error: Exception, pending: PendingAnswer) -> ApiError:
-        request_id = pending.response.request_id
+    def _cause(self, error: Exception, request_id: str) -> ApiError:
         if isinstance(error, TimeoutError):
             message = f"the generator gave no answer within {self.settings.timeout_s:g} s"
             log.warning("request %s: %s", request_id, message)

@@ -15,7 +15,8 @@ Browser = Any
 
 _FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --no-proxy-server --window-size=1200,900"
+    "--disable-component-update --disable-sync --no-proxy-server --window-size=1200,900 "
+    "--use-fake-device-for-media-stream --use-fake-ui-for-media-stream"
 )
 
 

@@ -54,7 +54,7 @@ def train(
         validate_every: Steps between two validations, and between two rows of the curve.
         save_every: Steps between two checkpoints.
         better_by: The metric to maximize and the one to minimize among equals. The model ends with the weights of the
-            best validation; without it, with the last ones.
+            best validation, those that it starts with included; without it, with the last ones.
         settings: Other values that a resumed run must agree in, as plain JSON.
         wrapped: `model` as `Processes.wrap` returned it, if `loss_of` calls that.
         processes: The processes that train; the first one writes all files.
@@ -82,7 +82,23 @@ def train(
         # By the first process's clock: all must stop at the same step.
         return reached if optimization.minutes is None else processes.broadcast(reached)
 
+    def validated() -> dict[str, float]:
+        assert validate is not None
+        model.eval()
+        with torch.no_grad():
+            metrics = validate()
+        model.train()
+        return metrics
+
+    def keep_if_better() -> None:
+        if better_by is not None and processes.first and _better(state, better_by):
+            save_best(out / BEST_NAME, model)
+            state.best = dict(state.metrics)
+
     model.train()
+    if state.step == 0 and validate is not None and better_by is not None:  # a short training may find nothing better
+        state.metrics = validated()
+        keep_if_better()
     finished = over()
     while not finished:
         share = optimization.share(state.step + 0.5, state.seconds)
@@ -106,13 +122,8 @@ def train(
         finished = over()
         if state.step % validate_every == 0 or finished:
             if validate is not None:
-                model.eval()
-                with torch.no_grad():
-                    state.metrics = validate()
-                model.train()
-                if better_by is not None and processes.first and _better(state, better_by):
-                    save_best(out / BEST_NAME, model)
-                    state.best = dict(state.metrics)
+                state.metrics = validated()
+                keep_if_better()
             mean = sum(processes.gather(state.loss_sum / state.loss_count)) / processes.count
             state.loss_sum, state.loss_count = 0.0, 0
             state.seconds = time.monotonic() - started

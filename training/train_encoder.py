@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from indexes.formats import read_knowledge_base
+from indexes.labeled_images import LabeledImage
 from indexes.summarizers import Summarizer
 from retriever.images import load_image
 from retriever.models.encoder import ClipEncoder
@@ -36,14 +36,6 @@ IMAGES, TEXTS, MAIN = 112, 144, 64  # per batch: images, summaries, main images 
 LEARNING_RATE = 1e-3
 SLIGHT = 0.3  # how much main images vary, of what the other images do: an index holds them as they are
 ROOM = 1.25  # images are kept this much larger than the model's input, so that a crop loses little
-
-
-class LabeledImage(NamedTuple):
-    """The file of an image, by its id, with the id of the entity that it shows."""
-
-    image_id: str
-    path: Path
-    entity_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ class Addition:
         summary: Its summary.
         image: Its main image as the build's report names it.
         thumbnail: JPEG of the main image, empty without one.
-        keys: What step 1 searches, float32 [0 or 1, length of a key].
+        keys: What step 1 searches, float32 [keys, length of a key], the main image's first; none if it cannot be found.
         tokens: Its sections' tokens as the codec stores them, [sections, M, W]; no rows without main image.
         scales: Float16 [sections, M], or [0, 0] for a codec without.
     """

@@ -23,6 +23,7 @@ from indexes.live.version import Version
 from indexes.manifest import (
     FORMAT_VERSION,
     MANIFEST,
+    OWNERS,
     THUMBNAILS,
     Counts,
     SearchKind,
@@ -78,7 +79,7 @@ def _write(version: Version, out: Path) -> None:
     _write_articles(base, sources, out)
     _write_lines(base, sources, out / "summaries.jsonl", lambda new: {"id": new.id, "summary": new.summary})
     save_offsets(out / "summaries.jsonl")
-    searchable, search = _write_keys(base, sources, out)
+    keys, search = _write_keys(base, sources, out)
     offsets = _write_tokens(base, sources, out)
     shown = _write_thumbnails(base, sources, out)
     report = _report(base, sources)
@@ -87,7 +88,8 @@ def _write(version: Version, out: Path) -> None:
         entities=len(sources),
         sections=_count_sections(version),
         with_image=shown,
-        searchable=searchable,
+        searchable=keys.searchable,
+        further_keys=len(keys.owners),
         token_sections=int(offsets[-1]),
     )
     manifest = base.manifest.model_copy(
@@ -129,15 +131,15 @@ def _write_lines(base: Index, sources: Sequence[Source], path: Path, row_of: Any
                 new.write(as_line(row_of(source)))
 
 
-def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[int, SearchRecord]:
-    """Writes the entity index, of the same kind; returns how many entities can be found, and its record.
+def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[Keys, SearchRecord]:
+    """Writes the entity index, of the same kind; returns its keys, whose vectors are gone, and its record.
 
     A kind that needs more entities than are left becomes a flat one.
     """
     manifest, scratch = base.manifest, out / "stored.npy"
     stored, path = stored_keys(base.folder, scratch), out / "keys.npy"
-    keys = new_array(path, (len(sources), manifest.key_length), np.float16)
-    old = np.array([one if isinstance(one, int) else -1 for one in sources], np.int64)
+    old, owners = _old_keys(stored, sources)
+    keys = new_array(path, (len(old), manifest.key_length), np.float16)
     found = np.isin(old, stored.rows)
     kept = np.flatnonzero(found)
     for start in range(0, len(kept), _BLOCK):
@@ -145,15 +147,39 @@ def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[int,
         keys[part] = stored.read(old[part])
     for row, source in enumerate(sources):
         if isinstance(source, Addition) and len(source.keys):
-            keys[row], found[row] = source.keys[0], True
+            own = [row, *(len(sources) + np.flatnonzero(owners == row)).tolist()] if len(source.keys) > 1 else [row]
+            keys[own], found[own] = source.keys, True
     halves = np.split(keys, 2, axis=1) if manifest.inputs.candidates == "combined" else [keys]
-    written = Keys(tuple(halves), np.flatnonzero(found).astype(np.int64))
-    kind: SearchKind = "flat" if manifest.search is None or len(written.rows) < AT_LEAST else manifest.search.kind
-    queries = held_out_queries(written, kind, manifest.inputs.candidates, base.image_weight, out, encoder=None)
-    record = write_search(out, written, kind, queries)
+    written = Keys(tuple(halves), np.flatnonzero(found).astype(np.int64), owners)
+    if len(owners):
+        save_array(out / OWNERS, owners)
+    if manifest.search is not None and manifest.search.kind == "milvus":
+        from indexes.search_milvus import key_ids, update_milvus  # which needs an extra
+
+        ids = key_ids(out, written)
+        changed = np.flatnonzero(found & (old < 0)).astype(np.int64)
+        gone = np.setdiff1d(key_ids(base.folder, stored)[stored.rows], ids[written.rows])
+        record = update_milvus(out, written, ids, changed, gone, manifest.search)
+    else:
+        few = manifest.search is None or len(written.rows) < AT_LEAST
+        kind: SearchKind = "flat" if few or manifest.search is None else manifest.search.kind
+        queries = held_out_queries(written, kind, manifest.inputs.candidates, base.image_weight, out, encoder=None)
+        record = write_search(out, written, kind, queries)
     path.unlink()
     scratch.unlink(missing_ok=True)
-    return len(written.rows), record
+    return written, record
+
+
+def _old_keys(stored: Keys, sources: Sequence[Source]) -> tuple[IntArray, IntArray]:
+    """Returns the number of each new key in the old files, -1 for those of changes, and the further keys' owners."""
+    first = [one if isinstance(one, int) else -1 for one in sources]
+    starts = stored.entities + np.searchsorted(stored.owners, np.arange(stored.entities + 1))
+    further, owners = array("q"), array("q")
+    for row, source in enumerate(sources):
+        own = range(starts[source], starts[source + 1]) if isinstance(source, int) else [-1] * (len(source.keys) - 1)
+        further.extend(own)
+        owners.extend([row] * len(own))
+    return np.array([*first, *further], np.int64), np.array(owners, np.int64)
 
 
 def _write_tokens(base: Index, sources: Sequence[Source], out: Path) -> IntArray:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch.nn import functional
 
+from indexes.article_images import MAIN_ONLY, FurtherImages, ImageUse
+from indexes.further_images import choose_further
 from indexes.images import thumbnail
 from indexes.keys import candidate_text
 from indexes.live.changes import Addition, Removal
@@ -31,11 +34,21 @@ logger = logging.getLogger(__name__)
 
 
 class Article(NamedTuple):
-    """An article with its main image, if it has one that can be read."""
+    """An article with its main image, if it has one that can be read.
+
+    Attributes:
+        entity: The article.
+        main: Its main image as a build's report names it.
+        image: The main image.
+        names: The names of its further images, as far as they can be read, by their URLs.
+        further: These images by their names.
+    """
 
     entity: Entity
     main: MainImage = MainImage()
     image: Image.Image | None = None
+    names: Mapping[str, str] = {}
+    further: Mapping[str, Image.Image] = {}
 
 
 class Editor:
@@ -94,7 +107,10 @@ class Editor:
         self._compact_when_due()
 
     def holds(self, article: Article) -> bool:
-        """Returns whether the index has an article as it is, judged by its text and the thumbnail of its main image."""
+        """Returns whether the index has an article as it is, judged by its text and the thumbnail of its main image.
+
+        New content of a further image under the same URL is not noticed.
+        """
         row = self.index.row_of(article.entity.id)
         if row is None or self.index.entity(row) != without_lists(article.entity, self._dropped):
             return False
@@ -113,64 +129,76 @@ class Editor:
         return summarizer
 
     def _additions(self, articles: Sequence[Article]) -> list[Addition]:
-        entities, images = [one.entity for one in articles], [one.image for one in articles]
-        summaries = self._summarizer.summarize(entities)
-        thumbnails = [b"" if image is None else thumbnail(image) for image in images]
+        use = self.index.manifest.inputs.image_use
+        further = [choose_further(one.entity, one.main, use, one.names.get) for one in articles]
+        summaries = self._summarizer.summarize([one.entity for one in articles])
+        thumbnails = [b"" if one.image is None else thumbnail(one.image) for one in articles]
         with self.models:
-            keys = self._keys(entities, summaries, images)
-            tokens = self._tokens(entities, images)
+            keys = self._keys(articles, summaries, further)
+            tokens = self._tokens(articles, further)
         return [
             Addition(article.entity, summary, article.main, small, key, *stored)
             for article, summary, small, key, stored in zip(articles, summaries, thumbnails, keys, tokens, strict=True)
         ]
 
     def _keys(
-        self, entities: Sequence[Entity], summaries: Sequence[str], images: Sequence[Image.Image | None]
+        self, articles: Sequence[Article], summaries: Sequence[str], further: Sequence[FurtherImages]
     ) -> list[FloatArray]:
-        """Returns the keys of each entity, float32 [0 or 1, length of a key]; see `write_keys`."""
-        candidates, parts = self.index.manifest.inputs.candidates, list[NDArray[Any]]()
-        texts = np.empty((len(entities), self.encoder.dimension), np.float32)
+        """Returns the keys of each entity, float32 [keys, length of a key]; see `write_keys`."""
+        candidates = self.index.manifest.inputs.candidates
+        texts = np.empty((len(articles), self.encoder.dimension), np.float32)
         if candidates != "image":
-            read = [candidate_text(*one, candidates) for one in zip(entities, summaries, strict=True)]
+            pairs = zip(articles, summaries, strict=True)
+            read = [candidate_text(article.entity, summary, candidates) for article, summary in pairs]
             texts = finite(self.encoder.encode_texts(read), "encoder")
-        if candidates in ("image", "combined"):
-            shown = [row for row, image in enumerate(images) if image is not None]
-            vectors = texts.copy()
-            if shown:
-                vectors[shown] = finite(self.encoder.encode_images([i for i in images if i is not None]), "encoder")
-            parts.append(vectors)
-        if candidates != "image":
-            parts.append(texts)
-        keys = np.concatenate(parts, axis=1).astype(np.float16).astype(np.float32)  # as files have them
-        hidden = [candidates == "image" and image is None for image in images]
-        return [keys[row : row if hidden[row] else row + 1] for row in range(len(entities))]
+        shown = [
+            [] if one.image is None else [one.image, *(one.further[name] for name in own.keys)]
+            for one, own in zip(articles, further, strict=True)
+        ]
+        images = [image for own in shown for image in own] if candidates in ("image", "combined") else []
+        vectors = np.empty((0, self.encoder.dimension), np.float32)
+        if images:
+            vectors = finite(self.encoder.encode_images(images), "encoder")
+        keys, start = list[FloatArray](), 0
+        for text, own in zip(texts[:, None], shown, strict=True):
+            found = vectors[start : start + len(own)]
+            start += len(found)
+            if candidates == "combined":
+                found = found if len(found) else text
+                found = np.concatenate([found, np.broadcast_to(text, found.shape)], axis=1)
+            elif candidates != "image":
+                found = text
+            keys.append(found.astype(np.float16).astype(np.float32))  # as files have them
+        return keys
 
     def _tokens(
-        self, entities: Sequence[Entity], images: Sequence[Image.Image | None]
+        self, articles: Sequence[Article], further: Sequence[FurtherImages]
     ) -> list[tuple[NDArray[Any], NDArray[np.float16]]]:
         """Returns the section tokens of each entity with their scales; see `store_tokens`."""
         manifest = self.index.manifest
         codec, shape = manifest.inputs.codec, manifest.stored_shape[1:]
         unscaled = np.empty((0, shape[0]) if codec.scaled else (0, 0), np.float16)
         stored: list[tuple[NDArray[Any], NDArray[np.float16]]]
-        stored = [(np.empty((0, *shape), codec.dtype), unscaled) for _ in entities]
-        shown = [
-            (row, image)
-            for row, image in enumerate(images)
-            if self.fusion is not None and image is not None and entities[row].sections
-        ]
-        if not shown or self.fusion is None:
+        stored = [(np.empty((0, *shape), codec.dtype), unscaled) for _ in articles]
+        images, texts, places, parts = list[Image.Image](), list[list[str]](), list[int](), dict[int, slice]()
+        for row, article in enumerate(articles):
+            own = section_texts(article.entity)
+            if self.fusion is None or article.image is None or not own:
+                continue
+            parts[row] = slice(len(places), len(places) + len(own))
+            for name, positions in further[row].of_sections("", len(own)).items():
+                images.append(article.further[name] if name else article.image)
+                texts.append([own[position] for position in positions])
+                places += [parts[row].start + position for position in positions]
+        if not images or self.fusion is None:
             return stored
-        texts = [section_texts(entities[row]) for row, _ in shown]
-        tokens = self.fusion.encode_sections([image for _, image in shown], texts)
+        tokens = self.fusion.encode_sections(images, texts)
+        tokens = tokens[torch.from_numpy(np.argsort(places)).to(tokens.device)]
         encoded = encode_tokens(functional.normalize(tokens.detach().float(), dim=-1), codec)
         values = encoded.values.cpu().numpy()
         scales = unscaled if encoded.scales is None else encoded.scales.cpu().numpy()
-        start = 0
-        for (row, _), own in zip(shown, texts, strict=True):
-            part = slice(start, start + len(own))
+        for row, part in parts.items():
             stored[row] = values[part], scales[part] if codec.scaled else unscaled
-            start += len(own)
         return stored
 
     def _compact_when_due(self) -> None:
@@ -189,14 +217,31 @@ class Editor:
             self._compacting.release()
 
 
-def article_of(entity: Entity, source: ImageSource | None) -> Article:
-    """Returns an entity with its main image, found and read as a build does it."""
+def article_of(entity: Entity, source: ImageSource | None, use: ImageUse = MAIN_ONLY) -> Article:
+    """Returns an entity with the images that are used, found and read as a build does it."""
     if entity.image is None or source is None:
         return Article(entity)
     name = find_main(source, entity)
     if name is None:
         return Article(entity, MainImage(None, "missing", source.missing))
     try:
-        return Article(entity, MainImage(name), source.load(name))
+        image = source.load(name)
     except ImageError as error:
         return Article(entity, MainImage(name, "unreadable", error.reason))
+    names, further = dict[str, str](), dict[str, Image.Image]()
+
+    def usable(url: str) -> str | None:
+        found = source.find(url)
+        if found is None:
+            return None
+        if found != name and found not in further:
+            try:
+                further[found] = source.load(found)
+            except ImageError as error:
+                logger.warning("%r: image %s left out: %s", entity.id, found, error.reason)
+                return None
+        names[url] = found
+        return found
+
+    choose_further(entity, MainImage(name), use, usable)
+    return Article(entity, MainImage(name), image, names, further)

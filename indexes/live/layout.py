@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from indexes.live.log import has_changes, sync_folder
-from indexes.manifest import FILES, MANIFEST, THUMBNAILS
+from indexes.manifest import ALL_FILES, MANIFEST, THUMBNAILS
 from retriever.files import write_whole
 
 LIVE = "live"
@@ -100,7 +100,7 @@ def remove_generation(folder: Path, generation: int) -> None:
     if generation:
         shutil.rmtree(files_of(folder, generation), ignore_errors=True)
         return
-    for name in (MANIFEST, *FILES):
+    for name in (MANIFEST, *ALL_FILES):
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / THUMBNAILS, ignore_errors=True)
 

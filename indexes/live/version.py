@@ -12,6 +12,7 @@ import torch
 
 from indexes.keys import as_query
 from indexes.live.changes import Addition
+from indexes.search import best_of_each
 from indexes.store import Index
 from retriever.types import FloatArray, IntArray
 
@@ -95,7 +96,7 @@ class Version:
         queries = as_query(vectors.detach().float().cpu(), inputs.candidates, self.base.image_weight)
         scores = np.concatenate([scores, (queries @ torch.from_numpy(keys).T).numpy()], axis=1)
         rows = np.concatenate([rows, np.broadcast_to(owners, (len(rows), len(owners)))], axis=1)
-        return _best(scores, rows, k)
+        return best_of_each(scores, rows, k)
 
     @cached_property
     def _keys(self) -> tuple[FloatArray, IntArray]:
@@ -121,10 +122,4 @@ class Version:
             asked = min(4 * asked, most)
         scores = np.where(gone, np.float32(-np.inf), scores)
         rows = np.where(gone | (rows < 0), -1, rows + self.start)
-        return _best(scores, rows, k) if self.removed else (scores, rows)
-
-
-def _best(scores: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, IntArray]:
-    """Returns the `k` best of each query; rows of -1 come last."""
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1)
+        return best_of_each(scores, rows, k) if self.removed else (scores, rows)

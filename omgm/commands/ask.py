@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,6 @@ from omgm.commands.common import add_json, add_profile, existing, print_json, pr
 from omgm.commands.web import add_web, web_settings
 
 if TYPE_CHECKING:
-    from agents.trail import AgentAnswer
     from omgm.profile import Profile
     from omgm.results import Answer
 
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
 def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) -> None:
     from agents.corpus import Corpus
     from agents.model import ChatPlanner
-    from omgm.agent import Agent
+    from omgm.agent import Agent, budget_of
     from omgm.api import OMGM
     from omgm.parts import build_planner, build_proposer
 
@@ -87,40 +87,51 @@ def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) 
     given = {"base_url": args.planner_url, "model": args.model}
     generator = profile.generator.model_copy(update={key: value for key, value in given.items() if value})
     planner = ChatPlanner(build_planner(profile.model_copy(update={"generator": generator})))
+    args.contact = args.contact or profile.agents.contact
+    args.searxng = args.searxng or ("" if args.search_engine else profile.agents.searxng_url)
     corpus = None if args.corpus is None else Corpus(args.corpus, record=args.record)
     web = web_settings(args, None if args.web_corpus is None else Corpus(args.web_corpus))
     propose = build_proposer(profile) if args.propose_regions else None
     boxes = [_corners(text) for text in args.region]
+    context = profile.agents.context_tokens
     with (
         OMGM.open(args.index, profile) as omgm,
-        Agent(omgm, planner, web=web, propose=propose, corpus=corpus) as agent,
+        Agent(omgm, planner, context_tokens=context, web=web, propose=propose, corpus=corpus) as agent,
     ):
-        answer = agent.ask(image, args.question, args.mode, boxes=boxes)
+        answer = agent.ask(image, args.question, args.mode, boxes=boxes, budget=budget_of(profile.agents))
     if args.trail is not None:
         answer.write(args.trail)
+    trail = answer.as_dict()
     if args.json:
-        print_json(answer.as_dict())
+        print_json(trail)
     else:
-        _print_trail(answer)
+        _print_trail(trail)
 
 
-def _print_trail(answer: AgentAnswer) -> None:
-    stopped = f" ({answer.stopped})" if answer.stopped else ""
-    print(answer.answer if answer.answer is not None else f"(no answer{stopped or ': nothing found fits'})")
-    for number in sorted({number for claim in answer.claims for number in claim.sources}):
-        source = answer.sources[number - 1]
-        print(f"\n[{number}] {source.title}{', ' + source.section if source.section else ''} ({source.url}):")
-        print(source.text)
-    for one in answer.rounds:
-        print(f"\nRound {one.number}" + (f": {one.thought}" if one.thought else ""))
-        for record in one.calls:
-            seen = record.observation
-            found = ", ".join([f"[{number}]" for number in record.numbers] + list(seen.images))
-            print(f"  {record.call.tool} {record.call.arguments} -> {seen.error or found or 'nothing found'}")
-        if one.problem:
-            print(f"  malformed: {one.problem}")
-    spent = answer.as_dict()["spent"]
-    print(f"\n{spent['tokens']} tokens  {spent['ms']:.0f} ms{stopped}")
+def _print_trail(trail: dict[str, Any]) -> None:
+    """Prints what the service answers as `trail`."""
+    stopped = ": ".join(part for part in (trail["stopped"], trail["failure"]) if part)
+    print(f"(no answer: {stopped or 'nothing found fits'})" if trail["abstained"] else trail["answer"])
+    cited = {number for claim in trail["claims"] for number in claim["sources"]}
+    for source in trail["sources"]:
+        if source["number"] in cited:
+            section = f", {source['section']}" if source["section"] else ""
+            print(f"\n[{source['number']}] {source['title']}{section} ({source['url']}):\n{source['text']}")
+    for one in trail["rounds"]:
+        tokens = sum(request["prompt_tokens"] + request["completion_tokens"] for request in one["requests"])
+        print(f"\nRound {one['number']} ({tokens} tokens, {one['ms']:.0f} ms): {one['thought']}".rstrip(": "))
+        for call in one["calls"]:
+            found = ", ".join([f"[{number}]" for number in call["sources"]] + call["images"])
+            print(f"  {call['tool']} {_arguments(call)} -> {call['error'] or found or call['text'] or 'nothing found'}")
+        if one["problem"]:
+            print(f"  malformed: {one['problem']}")
+    spent = trail["spent"]
+    print(f"\n{spent['tokens']} tokens  {spent['ms']:.0f} ms" + (f"  stopped by {stopped}" if stopped else ""))
+
+
+def _arguments(call: dict[str, Any]) -> str:
+    arguments = call["arguments"]
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
 
 
 def _corners(text: str) -> list[float]:

@@ -12,10 +12,12 @@ from omgm.commands.common import (
     add_knowledge_base,
     add_max_bad,
     add_profile,
+    add_questions,
     add_reading,
     describe,
     existing,
     images_of,
+    labeled_of,
     print_json,
     profile_of,
     reading_of,
@@ -31,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_knowledge_base(parser, own_images=True)
     add_reading(parser)
     add_max_bad(parser)
+    labeled = parser.add_argument_group("labeled images", "images of questions, further keys of the entities they show")
+    add_questions(labeled, required=False)
     parser.add_argument("--out", type=Path, required=True, metavar="INDEX", help="the index's folder")
     parser.add_argument("--name", help="the index's name; by default the file's")
     parser.add_argument("--overwrite", action="store_true", help="replace another index")
@@ -50,6 +54,13 @@ def run(args: argparse.Namespace) -> None:
 
     from indexes.report import counts_of, problem_lines, read_report
     from omgm import parts
+    from training.config import TrainingConfig
+    from training.questions import is_held_out
+
+    def held_out(image_id: str) -> bool:
+        """Returns whether trainings validate on an image: if it were a key, it would find itself."""
+        defaults = TrainingConfig()
+        return is_held_out(image_id, defaults.validation_share, defaults.seed)
 
     if args.dry_run:
         estimate = parts.estimate(profile, kb, images=images, **reading_of(args))
@@ -63,6 +74,7 @@ def run(args: argparse.Namespace) -> None:
         kb,
         args.out,
         images=images,
+        labeled=[image for image in labeled_of(args) if not held_out(image.image_id)],
         name=args.name,
         overwrite=args.overwrite,
         **reading_of(args),

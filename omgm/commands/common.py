@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evaluation.datasets import Question
+    from indexes.labeled_images import LabeledImage
     from indexes.store import Index
     from omgm.profile import Profile
     from training.record import Origin
+
+logger = logging.getLogger(__name__)
 
 
 def add_profile(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +78,7 @@ def reading_of(args: argparse.Namespace) -> dict[str, Any]:
     return given if max_bad is None else given | {"max_bad": max_bad}
 
 
-def add_questions(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+def add_questions(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, required: bool = True) -> None:
     """Adds `--dataset`, `--queries` and `--query-images`."""
     parser.add_argument(
         "--dataset",
@@ -165,6 +169,34 @@ def finder(args: argparse.Namespace) -> Callable[[str], Path | None]:
     from evaluation.datasets import find_query_image
 
     return partial(find_query_image, existing(args.query_images, "--query-images"))
+
+
+def labeled_of(args: argparse.Namespace) -> list[LabeledImage]:
+    """Returns each image of `--queries` once, with the entity it shows; none without the option.
+
+    Images that are missing or whose question names no entity are left out, with a warning.
+
+    Raises:
+        ValueError: Only one of `--queries` and `--query-images` is given.
+    """
+    from indexes.labeled_images import LabeledImage
+
+    if (args.queries is None) != (args.query_images is None):
+        raise ValueError("--queries and --query-images must be given together")
+    if args.queries is None:
+        return []
+    find = finder(args)
+    questions = load_questions(args)
+    entity_of = {question.image_id: question.entity_ids[0] for question in questions if question.entity_ids}
+    labeled = [
+        LabeledImage(image_id, path, entity)
+        for image_id, entity in entity_of.items()
+        if (path := find(image_id)) is not None
+    ]
+    total = len({question.image_id for question in questions})
+    if left_out := total - len(labeled):
+        logger.warning("%d of %d images left out: the file is missing, or no entity is named", left_out, total)
+    return labeled
 
 
 def images_of(args: argparse.Namespace) -> Path | None:

@@ -74,9 +74,9 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     editor = open_editor(profile, args.index, build_encoder(profile), build_fusion(profile), "adds to it")
     counts = {"added": 0, "replaced": 0, "unchanged": 0}
     try:
-        dropped = editor.index.manifest.inputs.drop_sections
+        dropped, use = editor.index.manifest.inputs.drop_sections, editor.index.manifest.inputs.image_use
         articles = iter(progress_bar(read_knowledge_base(kb, kb_format, dropped), desc="add", unit="entity"))
-        while batch := [article_of(entity, source) for entity in islice(articles, args.batch_size)]:
+        while batch := [article_of(entity, source, use) for entity in islice(articles, args.batch_size)]:
             new = [article for article in batch if not editor.holds(article)]
             replaced = sum(editor.index.row_of(article.entity.id) is not None for article in new)
             if new:

@@ -35,11 +35,16 @@ def run(args: argparse.Namespace) -> None:
             raise
         raise ValueError('omgm mcp needs the extra mcp: pip install "omgm[mcp]"') from error
 
+    from agents.model import ChatPlanner
+    from omgm.agent import Agent, access_of
     from omgm.api import OMGM
+    from omgm.parts import build_planner
 
     settings = profile.serving
-    with OMGM.open(args.index, profile) as omgm:
-        server = build_server(omgm, settings, paths=not args.http)
+    chat = profile.generator.base_url and profile.generator.model
+    planner = ChatPlanner(build_planner(profile)) if chat else None
+    with OMGM.open(args.index, profile) as omgm, Agent(omgm, planner, **access_of(profile.agents)) as agent:
+        server = build_server(omgm, settings, paths=not args.http, agent=agent, limits=profile.agents)
         if not args.http:
             server.run("stdio")
             return

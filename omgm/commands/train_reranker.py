@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
     from omgm.parts import build_text_reranker, model_folder, placement
     from training.reranker.config import RerankerTrainingConfig
     from training.reranker.prepare import RerankerData
-    from training.reranker.train import shared_tower, train_reranker
+    from training.reranker.train import train_reranker
 
     names = ("steps", "minutes", "epochs", "batch_size", "learning_rate", "warmup", "precision", "tokens_per_forward")
     given = {name: getattr(args, name) for name in (*names, "workers", "max_bad")}
@@ -74,14 +74,11 @@ def run(args: argparse.Namespace) -> None:
         kb_format=args.kb_format,
         drop_sections=profile.index.drop_sections,
     )
-    fusion = model_folder(profile, "fusion")
-    tower = shared_tower(fusion, model_folder(profile, "encoder"))
     trained = train_reranker(
-        fusion,
+        model_folder(profile, "fusion"),
         data,
         args.out,
         config,
-        encoder=tower,
         sections=lambda: build_text_reranker(profile),
         origin=origin_of(profile.fusion.model),
     )

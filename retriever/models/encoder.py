@@ -136,7 +136,7 @@ class ClipEncoder(Published):
         text_config = getattr(model.config, "text_config", None)
         max_tokens = getattr(text_config, "max_position_embeddings", None) or model.config.max_text_tokens
         return cls(
-            model.to(device),
+            model.to(device=device, memory_format=torch.channels_last),  # else each call copies them
             _tokenizer(folder, AutoTokenizer),
             PixelPreparation.load(folder),
             max_tokens,

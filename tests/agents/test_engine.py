@@ -260,7 +260,7 @@ def test_time_is_a_hard_stop_for_a_tool_that_hangs() -> None:
 def test_a_model_that_fails_is_named_as_the_reason() -> None:
     answer, _ = run([SEARCH, ChatError("out of memory", "http://model", 500)])
     assert answer.abstained
-    assert answer.stopped == "the model failed: http://model: out of memory"
+    assert (answer.stopped, str(answer.failure)) == ("the model failed", "http://model: out of memory")
     assert [source.title for source in answer.sources] == ["Niger"]
 
 
@@ -313,7 +313,7 @@ def test_a_frozen_corpus_asks_nobody(tmp_path: Path) -> None:
     answer, planner = run([], corpus=Corpus(tmp_path))
     assert planner.asked == []
     assert answer.rounds[0].calls[0].observation.error.startswith("this text_search is not in the frozen corpus")
-    assert answer.abstained and "this model is not in the frozen corpus" in answer.stopped
+    assert answer.abstained and "this model is not in the frozen corpus" in str(answer.failure)
 
 
 def test_who_records_the_same_at_once_gets_the_same(tmp_path: Path) -> None:

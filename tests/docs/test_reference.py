@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from indexes.manifest import FILES, MANIFEST
+from indexes.manifest import ALL_FILES, MANIFEST
 from omgm.profile import Profile
 from tests.paths import ROOT
 
@@ -56,4 +56,4 @@ def test_every_file_of_an_index_is_documented() -> None:
     text = (DOCS / "data-formats.md").read_text(encoding="utf-8")
     section = text.partition("## Index")[2].partition("\n## ")[0]
     rows = [row.split("|")[1] for row in section.splitlines() if row.startswith("| `")]
-    assert set(re.findall(r"`([^`]+)`", " ".join(rows))) == {MANIFEST, *FILES, "images/<row>.jpg"}
+    assert set(re.findall(r"`([^`]+)`", " ".join(rows))) == {MANIFEST, *ALL_FILES, "images/<row>.jpg"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from PIL import Image
 from indexes.build import build_index
 from indexes.live.editor import Editor, article_of
 from indexes.live.index import LiveIndex
-from indexes.manifest import FILES
+from indexes.manifest import FILES, OWNERS
 from indexes.sources import FolderImages
 from indexes.store import Index
-from retriever.types import Entity, Section
+from retriever.types import ArticleImage, Entity, Section
 from tests.fakes.models import PALETTE, FakeEncoder, FakeFusion, FakeSummarizer
 from tests.paths import contents
 
@@ -29,8 +30,8 @@ def painting(seed: int) -> Image.Image:
     return Image.fromarray(np.kron(pixels, np.ones((4, 4, 1), np.uint8)))
 
 
-def article(name: str, seed: int = 0, image: str | None = "own", sections: int = 2) -> Entity:
-    """Returns an article; "own" is an image that `World` paints from the seed."""
+def article(name: str, seed: int = 0, image: str | None = "own", sections: int = 2, further: int = 0) -> Entity:
+    """Returns an article; "own" is an image that `World` paints from the seed; `further` ones belong to sections."""
     generator = np.random.default_rng(hash_of(f"{name}-{seed}"))
     texts = [" ".join(generator.choice(list(PALETTE), 40)) + f" {name} {seed}." for _ in range(sections)]
     return Entity(
@@ -38,6 +39,7 @@ def article(name: str, seed: int = 0, image: str | None = "own", sections: int =
         title=f"{name} {seed}",
         sections=tuple(Section(f"Part {i}", text, i) for i, text in enumerate(texts)),
         image=f"{name}-{seed}.png" if image == "own" else image,
+        images=tuple(ArticleImage(f"{name}-{seed}/{i}.png", i % sections) for i in range(further)),
     )
 
 
@@ -61,6 +63,9 @@ class World:
         for entity in entities:
             if entity.image and "-" in entity.image:
                 painting(hash_of(entity.image)).save(self.images / entity.image)
+            for image in entity.images:
+                (self.images / image.url).parent.mkdir(exist_ok=True)
+                painting(zlib.crc32(image.url.encode())).save(self.images / image.url)
 
     def build(self, articles: Sequence[Entity], out: Path) -> Index:
         """Builds an index of articles."""
@@ -89,13 +94,15 @@ class World:
     def put(self, editor: Editor, *articles: Entity) -> None:
         """Puts articles with their images."""
         self.paint(articles)
-        editor.put([article_of(one, FolderImages(self.images)) for one in articles])
+        use = editor.index.manifest.inputs.image_use
+        editor.put([article_of(one, FolderImages(self.images), use) for one in articles])
 
 
 def as_row(entity: Entity) -> dict[str, Any]:
     """Returns an article as a line of a knowledge base."""
     sections = [{"title": one.title, "text": one.text} for one in entity.sections]
-    return {"id": entity.id, "title": entity.title, "image": entity.image, "sections": sections}
+    images = [{"url": one.url, "section": one.section} for one in entity.images]
+    return {"id": entity.id, "title": entity.title, "image": entity.image, "images": images, "sections": sections}
 
 
 def hash_of(name: str) -> int:
@@ -105,4 +112,6 @@ def hash_of(name: str) -> int:
 
 def data_of(folder: Path) -> dict[str, bytes]:
     """Returns the data files of an index: all but the manifest, which names the knowledge base."""
-    return {name: data for name, data in contents(folder).items() if name in FILES or name.startswith("images/")}
+    return {
+        name: data for name, data in contents(folder).items() if name in (*FILES, OWNERS) or name.startswith("images/")
+    }

@@ -15,6 +15,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from retriever.protocols import Generator
+from serving.agents import AgentFactory
 from serving.app import create_app
 from serving.settings import ServingSettings
 from tests.fakes.images import data_uri, image_bytes
@@ -28,21 +29,30 @@ class World:
     """One service with all its parts, and the address it listens at."""
 
     def __init__(
-        self, folder: Path, settings: ServingSettings | None = None, generator: Generator | None = None
+        self,
+        folder: Path,
+        settings: ServingSettings | None = None,
+        generator: Generator | None = None,
+        agents: AgentFactory | None = None,
     ) -> None:
         self.folder = write_images(folder)
         self.index = FakeIndex(self.folder)
         self.retriever = FakeRetriever(self.index, k=3)
-        self.app = create_app(self.retriever, generator or FakeGenerator(), settings or ServingSettings())
+        self.app = create_app(
+            self.retriever, generator or FakeGenerator(), settings or ServingSettings(), agents=agents
+        )
         self.url = ""
 
 
 @contextmanager
 def served(
-    folder: Path, settings: ServingSettings | None = None, generator: Generator | None = None
+    folder: Path,
+    settings: ServingSettings | None = None,
+    generator: Generator | None = None,
+    agents: AgentFactory | None = None,
 ) -> Iterator[World]:
     """Yields a service that listens on a free loopback port."""
-    world = World(folder, settings, generator)
+    world = World(folder, settings, generator, agents)
     with listening(world.app) as world.url:
         yield world
         world.retriever.gate.set()

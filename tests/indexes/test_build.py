@@ -538,7 +538,7 @@ def test_the_kind_of_entity_index_is_an_input(tmp_path: Path, monkeypatch: pytes
     assert build(kb, images, tmp_path / "sq8").manifest == rescored.manifest  # auto takes what is there
     with pytest.raises(ValueError, match="search: 'sq8' there, 'flat' now"):
         build(kb, images, tmp_path / "sq8", search="flat")
-    with pytest.raises(ValueError, match="search must be one of auto, flat, sq8, hnsw, ivf-pq, got 'lsh'"):
+    with pytest.raises(ValueError, match="search must be one of auto, flat, sq8, hnsw, ivf-pq, milvus, got 'lsh'"):
         build(kb, images, tmp_path / "lsh", search="lsh")
 
 

@@ -23,6 +23,7 @@ from llm.replies import ChatReply
 from omgm.__main__ import main
 from omgm.agent import Agent
 from omgm.api import OMGM
+from serving.agent_schemas import TrailOut
 from tests.examples import write_examples
 from tests.fakes.planner import calling, text_of
 from tests.fakes.scripted_server import ScriptedServer
@@ -138,7 +139,8 @@ def test_bad_input(omgm: OMGM, folder: Path) -> None:
             agent.ask(folder / "photo.jpg", QUESTION, boxes=[(9000, 0, 9999, 9)])
         unreachable = agent.ask(folder / "photo.jpg", QUESTION)
     assert unreachable.answer == "Tokyo"  # what the index says, with the reason why nobody inspected it
-    assert unreachable.stopped.startswith("the model failed: http://127.0.0.1:9/v1/chat/completions: no answer")
+    assert unreachable.stopped == "the model failed"
+    assert str(unreachable.failure).startswith("http://127.0.0.1:9/v1/chat/completions: no answer")
 
 
 def play(messages: list[dict[str, Any]]) -> str | ChatReply:
@@ -159,7 +161,13 @@ def test_the_command_records_and_replays(folder: Path, tmp_path: Path, capsys: p
     replaying = ["--planner-url", "http://127.0.0.1:9", "--trail", str(tmp_path / "replayed.json"), "--json"]
     assert main([*command, *replaying]) == 0
     assert (tmp_path / "replayed.json").read_bytes() == (tmp_path / "recorded.json").read_bytes()
-    assert json.loads(capsys.readouterr().out)["answer"] == "Tokyo"
+    trail = json.loads(capsys.readouterr().out)
+    assert trail == json.loads((tmp_path / "replayed.json").read_text())
+    assert TrailOut.model_validate(trail).model_dump(mode="json") == trail  # what the service answers
+    for one in trail["rounds"]:  # and what is printed
+        tokens = sum(request["prompt_tokens"] + request["completion_tokens"] for request in one["requests"])
+        assert f"Round {one['number']} ({tokens} tokens" in printed
+    assert f"{trail['spent']['tokens']} tokens" in printed
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from llm.replies import ChatReply
 from omgm.client import AnswerOut, AsyncClient, Client, RetrieveOut, ServiceError
+from omgm.profile import AgentSettings
+from omgm.served_agents import ServedAgents
 from omgm.wire import MAX_WAIT
 from retriever.images import ImageInput
+from serving.agent_schemas import CallStep, RequestStep, RoundStep
+from serving.agents import Searcher
 from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.fakes.images import image_bytes
 from tests.fakes.local_chat_servers import Reply, ScriptedServer, as_json
+from tests.fakes.planner import ScriptedPlanner, calling
 from tests.fakes.service import World, served
 from tests.paths import ROOT
 
@@ -32,7 +38,15 @@ WHEN = "When was the treaty?"
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     settings = ServingSettings(read_keys=(digest_of(KEY),))
-    with served(tmp_path_factory.mktemp("world"), settings) as world:
+    script: list[str | ChatReply] = [
+        calling("text_search", '{"queries": "wave length green"}'),
+        "<answer>530 nm [1]</answer>",
+    ]
+
+    def agents(searcher: Searcher) -> ServedAgents:
+        return ServedAgents(searcher, ScriptedPlanner(lambda asked: script["text_search" in asked]), AgentSettings())
+
+    with served(tmp_path_factory.mktemp("world"), settings, agents=agents) as world:
         yield world
 
 
@@ -65,6 +79,34 @@ def test_stream(client: Client) -> None:
     assert isinstance(retrieved, RetrieveOut) and isinstance(answer, AnswerOut) and answer.entity is not None
     assert (pieces, answer.answer, answer.entity.title) == (["1", "8", "4", "8"], "1848", "Redland")
     assert answer.candidates == retrieved.candidates and "generate" in answer.timings_ms
+
+
+def test_an_agent(client: Client, world: World) -> None:
+    question = "What is the wave length of green?"
+    *steps, answer = client.stream(image_bytes("red"), question, mode="mmsearch-plus", budget={"rounds": 3})
+    assert [type(step) for step in steps] == [RequestStep, RoundStep, CallStep, RequestStep, RoundStep]
+    [call] = [step for step in steps if isinstance(step, CallStep)]
+    assert (call.tool, call.found[0].title, call.found[0].text) == (
+        "text_search",
+        "Greenland",
+        "the wave length of green is 530 nm",
+    )
+    assert isinstance(answer, AnswerOut) and answer.trail is not None
+    assert (answer.answer, answer.mode, answer.trail.claims[0].sources) == ("530 nm", "mmsearch-plus", [1])
+    assert client.answer(image_bytes("red"), question, mode="auto").mode == "auto"
+    assert client.answer(image_bytes("red"), WHEN, mode="retrieve").answer == "1848"
+
+    async def ask() -> tuple[AnswerOut, list[str]]:
+        async with AsyncClient(world.url, KEY) as other:
+            steps = other.stream(image_bytes("red"), question, mode="mmsearch-plus")
+            tools = [step.tool async for step in steps if isinstance(step, CallStep)]
+            return await other.answer(image_bytes("red"), question, mode="mmsearch-plus"), tools
+
+    found, tools = asyncio.run(ask())
+    assert (found.answer, tools) == ("530 nm", ["text_search"])
+    with pytest.raises(ServiceError) as raised:
+        client.answer(image_bytes("red"), question, mode="magic")
+    assert (raised.value.status, raised.value.param) == (422, "mode")
 
 
 def test_every_kind_of_image(client: Client, tmp_path: Path) -> None:

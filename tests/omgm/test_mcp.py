@@ -23,18 +23,23 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, ImageContent, TextContent
 
+from llm.replies import ChatReply
 from omgm.__main__ import main
+from omgm.agent import Agent, access_of
 from omgm.api import OMGM
 from omgm.mcp_server import build_server, http_app
+from omgm.profile import AgentSettings
 from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.fakes.images import data_uri
+from tests.fakes.planner import ScriptedPlanner, calling
 from tests.fakes.service import listening
 from tests.paths import ROOT
 
 CAPITAL = "What is the capital of this country?"
 KEY = "omgm-reader"
 TOOLS = {"answer", "find_entity", "search_sections", "similar_images"}
+AGENT_TOOLS = {"image_search", "text_search", "open_page"}
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +100,8 @@ def test_tools_are_described(url: str) -> None:
                 "confidence",
                 "entity",
                 "evidence",
+                "sources",
+                "stopped",
             }
             # what this index has vectors of
             assert "comparing an image with each entity's main image and a summary of its article" in str(
@@ -176,17 +183,50 @@ def test_stdio(examples: Path, photo: bytes) -> None:
 
     async def run() -> None:
         async with Client(server) as client:
-            assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS
+            assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS | AGENT_TOOLS
             path = str(examples / "photo.jpg")
             for image in (path, data_uri(photo), base64.b64encode(photo).decode()):
                 found = structured(await client.call_tool("answer", {"image": image, "question": CAPITAL}))
                 assert (found["answer"], found["entity"]["title"]) == ("Tokyo", "Japan")
             missing = message(await client.call_tool("find_entity", {"image": f"{path}.png"}))
+            arguments = {"image": path, "question": CAPITAL, "mode": "auto"}
+            assert "set generator.base_url and generator.model" in message(await client.call_tool("answer", arguments))
             assert "there is no such file here" in missing
             for other in (str(examples / "questions.csv"), "/dev/zero"):
                 assert (await client.call_tool("find_entity", {"image": other})).is_error
 
     asyncio.run(run())
+
+
+def test_agents(omgm: OMGM, photo: bytes) -> None:
+    """`answer` takes a mode, and the agents' own tools are offered."""
+    script: list[str | ChatReply] = [
+        calling("text_search", '{"queries": "capital of France"}'),
+        "<answer>Paris [1]</answer>",
+    ]
+    settings, image = ServingSettings(), data_uri(photo)
+    limits = AgentSettings(searxng_url="http://127.0.0.1:9", runs=1)
+    planner = ScriptedPlanner(lambda asked: script["text_search" in asked])
+    with (
+        Agent(omgm, planner, **access_of(limits)) as agent,
+        listening(http_app(build_server(omgm, settings, agent=agent, limits=limits), settings)) as at,
+    ):
+        url = f"{at}/mcp"
+        found = structured(call(url, "answer", image=image, question="And of France?", mode="mmsearch-plus"))
+        assert (found["answer"], found["entity"], found["stopped"]) == ("Paris", None, "")
+        assert (found["sources"][0]["title"], len(found["sources"])) == ("France", 1)
+        assert "mode must be one of auto" in message(call(url, "answer", image=image, question=CAPITAL, mode="magic"))
+
+        found = structured(call(url, "image_search", image=image, question=CAPITAL))
+        assert found["excerpts"][0]["title"] == "Japan" and "Tokyo" in found["excerpts"][0]["text"]
+        found = structured(call(url, "image_search", image=image, question=CAPITAL, exclude=["Japan"]))
+        assert "Japan" not in {excerpt["title"] for excerpt in found["excerpts"]}
+        found = structured(call(url, "text_search", queries=["capital of France"], limit=1))
+        assert [excerpt["title"] for excerpt in found["excerpts"]] == ["France"]
+        found = structured(call(url, "open_page", page="France", question="capital"))
+        assert "Paris" in found["excerpts"][0]["text"] and found["note"].startswith("Sections of France")
+        assert "there is no page 'Atlantis'" in message(call(url, "open_page", page="Atlantis", question="capital"))
+        assert "the search engine failed" in message(call(url, "web_search", queries=["France"]))
 
 
 @asynccontextmanager

@@ -190,6 +190,7 @@ def test_stream(client: httpx.Client) -> None:
     assert "".join(data["text"] for name, data in found if name == "answer") == "1848"
     assert found[-1][1]["answer"] == "1848" and found[-1][1]["abstained"] is False
     assert found[-1][1]["confidence"] == 0.75  # as without streaming
+    assert found[-1][1]["evidence"][0]["span"] == ask_json(client).json()["evidence"][0]["span"] is not None
     assert [name for name, _ in events(ask(client, path="/retrieve", stream=True))] == ["retrieval", "done"]
 
 
@@ -370,9 +371,10 @@ def test_lone_surrogate(client: httpx.Client) -> None:
 
 def test_unknown_options_name_the_known(client: httpx.Client) -> None:
     message = ask(client, kk=1).json()["error"]["message"]
-    assert message == "unknown field 'kk'; known fields are alpha, beta, k, on_generator_error, stream"
+    assert message == "unknown field 'kk'; known fields are alpha, beta, budget, k, mode, on_generator_error, stream"
     message = ask_json(client, kk=1).json()["error"]["message"]
-    assert message == "unknown field 'kk'; known fields are alpha, beta, image, k, on_generator_error, question, stream"
+    known = "alpha, beta, budget, image, k, mode, on_generator_error, question, stream"
+    assert message == f"unknown field 'kk'; known fields are {known}"
     response = client.post("/answer", files={"image": image_bytes(RED)}, data={"question": WHEN, "k": "5"})
     assert fault(response) == (422, "unknown_option", "k")
     assert response.json()["error"]["message"].endswith(
@@ -438,7 +440,7 @@ def test_internal_errors_keep_their_internals(client: httpx.Client) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -455,7 +457,7 @@ def test_time_out(tmp_path: Path) -> None:
         wait_until(lambda: client.get("/health/ready").status_code == 503)
         world.retriever.gate.set()
         wait_until(lambda: client.get("/health/ready").status_code == 200)
-        assert ask(client).status_code == 200
+        wait_until(lambda: ask(client).status_code == 200)  # on a busy machine, half a second may be too short again
 
 
 def test_a_full_service_turns_away_and_forgets_who_left(tmp_path: Path) -> None:
@@ -523,6 +525,8 @@ def test_info(client: httpx.Client) -> None:
         "index": {"name": "three lands", "entities": 3},
         "generator": "last number",
         "limits": {**limits, "timeout_s": 30.0},
+        "modes": ["retrieve"],
+        "agent_limits": None,
     }
 
 

@@ -6,12 +6,15 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
+import torch
 
 from indexes.live.editor import Editor
 from llm.chat import ChatError
@@ -29,6 +32,7 @@ from tests.fakes.images import data_uri, encoded, image_bytes
 from tests.fakes.live import World, article, as_row, painting
 from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.fakes.service import listening, served
+from tests.fakes.web import serve_web
 from tests.fakes.world import FakeGenerator
 from tests.indexes.live.test_log import largest_file
 
@@ -61,7 +65,14 @@ class Live:
 
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[Live]:
-    world = World(tmp_path, [article("a"), article("b")], candidates="image")
+    with served_world(tmp_path, SETTINGS) as found:
+        yield found
+
+
+@contextmanager
+def served_world(folder: Path, settings: ServingSettings, **options: Any) -> Iterator[Live]:
+    """Yields a service over an index of two articles."""
+    world = World(folder, [article("a"), article("b")], candidates="image", **options)
     editor = world.editor()
     index = editor.index
     steps: list[Step] = [
@@ -71,7 +82,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
     ]
     retriever = Retriever(steps, index, pin=index.pinned)
     editor.models = retriever.models
-    app = create_app(retriever, FakeGenerator(), SETTINGS, editor)
+    app = create_app(retriever, FakeGenerator(), settings, editor)
     with listening(app) as url:
         yield Live(world, editor, url)
     index.close()
@@ -103,6 +114,28 @@ def test_an_article_by_json_is_found_at_once(live: Live) -> None:
         "image": found["entity"]["image"],
         "sections": [{**SECTIONS[0], "index": 0}],
     }
+
+
+def test_further_images_of_an_article_are_fetched(tmp_path: Path) -> None:
+    files = {f"{seed}.png": encoded(painting(seed), "PNG") for seed in (50, 51)} | {"bad.png": b"none"}
+    with serve_web(files) as web:
+        host = f"127.0.0.1:{web.port}"
+        settings = SETTINGS.model_copy(update={"image_hosts": (host,)})
+        urls = [f"http://{host}/{name}" for name in ("good/bad.png", "good/50.png", "missing/50.png", "good/51.png")]
+        main, sections = data_uri(encoded(painting(49), "PNG")), [*SECTIONS, {"title": "Other", "text": "More."}]
+        images = [{"url": "http://elsewhere.example/x.png"}, *({"url": url, "section": 1} for url in urls)]
+        with served_world(tmp_path, settings, image_keys=2, section_images=True) as live:
+            response = live.request(
+                "PUT", "/entities/z", json={"title": "Z", "sections": sections, "image": main, "images": images}
+            )
+            assert response.status_code == 200, response.text
+            assert [live.best(seed)["entity"]["id"] for seed in (49, 50)] == ["z", "z"]
+            index = live.editor.index
+            row = index.row_of("z")
+            assert row is not None and len(index._entries[row].change.keys) == 2  # "51.png" is one too many
+            section = FakeFusion().encode([painting(50)], ["wiki article z\n section title other\nmore"])[0]
+            own = index.tokens(np.array(index.section_rows(row)))[1]
+            torch.testing.assert_close(own, torch.nn.functional.normalize(section, dim=-1), atol=1e-2, rtol=0)
 
 
 def test_an_article_by_form_replaces_one(live: Live) -> None:

@@ -1,8 +1,13 @@
+"""The page in a headless Chromium, its agents' planner a script."""
+
 from __future__ import annotations
 
 import json
 import os
+import subprocess
+import threading
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +16,36 @@ import pytest
 
 from generators.chat import ChatGenerator
 from llm.chat import ChatClient
+from llm.replies import ChatReply
+from omgm.profile import AgentSettings
+from omgm.served_agents import ServedAgents
+from serving.agents import Searcher
+from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.browser import Browser, by_id, screenshot, wait
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import image_bytes
+from tests.fakes.planner import ScriptedPlanner, calling
 from tests.fakes.service import World, served
 
 pytestmark = pytest.mark.browser
+
+WHEN = "When was the treaty?"
+GATE = threading.Event()
+"""Holds the planner while it is cleared."""
+
+
+def play(asked: str) -> str | ChatReply:
+    """Looks closer and searches for a source that it cites."""
+    assert GATE.wait(20)
+    if "text_search" in asked:
+        return "<answer>It is 530 nm [1]. It looks green.</answer>"
+    search = calling("text_search", '{"queries": ["wave length of green", "green"]}', "Green has a wave length.")
+    return search if "zoom_in" in asked else calling("zoom_in", '{"box": [10, 5, 40, 30]}', "I look closer.")
+
+
+def agents(searcher: Searcher) -> ServedAgents:
+    return ServedAgents(searcher, ScriptedPlanner(play), AgentSettings())
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +54,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     (folder / "queries").mkdir()
     (folder / "queries" / "g.jpg").write_bytes(image_bytes("green", format="JPEG"))
     (folder / "test.csv").write_text("question,dataset_image_ids\nWhen was the treaty?,g\n", encoding="utf-8")
-    with served(tmp_path_factory.mktemp("world"), ServingSettings(examples_dir=folder)) as world:
+    GATE.set()
+    with served(tmp_path_factory.mktemp("world"), ServingSettings(examples_dir=folder), agents=agents) as world:
         yield world
 
 
@@ -38,72 +67,218 @@ def page(chromium: Browser, world: World) -> Iterator[Browser]:
     assert [fault for fault in faults if "/answer - Failed to load resource" not in fault] == []
 
 
-def ask(page: Browser, path: Path, question: str) -> None:
-    by_id(page, "file").send_keys(str(path))
+@pytest.fixture
+def flag(tmp_path: Path) -> Path:
+    path = tmp_path / "flag.png"
+    path.write_bytes(image_bytes("red"))
+    return path
+
+
+def turns(page: Browser) -> list[Any]:
+    """Returns the answers on the page, the newest first."""
+    found: list[Any] = page.find_elements("class name", "turn")
+    return found
+
+
+def part(turn: Any, name: str) -> Any:
+    """Returns a part of an answer by its class."""
+    return turn.find_element("class name", name)
+
+
+def ask(page: Browser, path: Path | None, question: str, count: int = 1) -> Any:
+    """Asks, about the photo that is there unless one is given; returns the answer once it is complete."""
+    if path is not None:
+        by_id(page, "file").send_keys(str(path))
     by_id(page, "question").clear()
     by_id(page, "question").send_keys(question + "\n")
+    wait(page, lambda: len(turns(page)) == count and turns(page)[0].get_attribute("aria-busy") == "false")
+    return turns(page)[0]
 
 
-def test_upload_ask_answer(page: Browser, tmp_path: Path) -> None:
-    path = tmp_path / "flag.png"
-    path.write_bytes(image_bytes("red"))
+def opened(page: Browser, turn: Any, name: str) -> Any:
+    """Opens a part that is folded."""
+    part(turn, name).find_element("tag name", "summary").click()
+    return part(turn, name)
+
+
+def choose(page: Browser, mode: str) -> None:
+    wait(page, lambda: by_id(page, "mode-line").is_displayed())
+    by_id(page, "mode").find_element("css selector", f"option[value={mode}]").click()
+
+
+def violations(page: Browser) -> list[str]:
+    """Returns the rules of axe-core that the page breaks, with their impact and the element."""
+    try:
+        source = resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+    except ModuleNotFoundError:
+        pytest.skip("axe-core-python is not installed: pip install -e .[dev]")
+    page.execute_script(source)
+    options = "{resultTypes: ['violations'], elementRef: false}"
+    found = page.execute_async_script(f"axe.run(document, {options}).then(arguments[arguments.length - 1])")
+    return [
+        f"{broken['id']} ({broken['impact']}): {node['html'][:200]}"
+        for broken in found["violations"]
+        for node in broken["nodes"]
+    ]
+
+
+def emulate(page: Browser, phone: bool = False, dark: bool = False) -> None:
+    if phone:
+        size = {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
+        page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    else:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+    still = {"name": "prefers-reduced-motion", "value": "reduce"}  # colors are measured, not their transitions
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme, still]})
+
+
+def test_upload_ask_answer(page: Browser, flag: Path) -> None:
     assert by_id(page, "idle").is_displayed()
-    ask(page, path, "When was the treaty?")
-    wait(page, lambda: by_id(page, "found").is_displayed())
-    assert "\n1848\n" in by_id(page, "answer").text
-    assert by_id(page, "entity").text.startswith("Redland")
-    evidence = by_id(page, "evidence")
+    turn = ask(page, flag, WHEN)
+    assert not by_id(page, "idle").is_displayed()
+    assert part(turn, "asked").text.startswith(WHEN)
+    assert part(turn, "answer").text == "1848\nlast number, 75% sure"
+    assert part(turn, "entity").text.startswith("Redland")
+    evidence = part(turn, "evidence")
     assert [mark.text for mark in evidence.find_elements("tag name", "mark")] == ["1848"]
     assert "a republic in 1848 — after the Café treaty" in evidence.text
-    rows = by_id(page, "candidates").find_elements("css selector", "tbody tr")
-    assert [row.text.split() for row in rows] == [
-        ["Redland", "1.000", "0.750", "0.975"],
-        [*rows[1].text.split()],
-        ["Blueland", rows[2].text.split()[1], "\u2013", rows[2].text.split()[3]],
-    ]
-    times = by_id(page, "times").text
-    assert "step1\n1.5 ms" in times and "total" in times
+    assert by_id(page, "status").get_attribute("textContent") == "Answer: 1848"
     assert not by_id(page, "error").is_displayed()
-    loaded = page.execute_script("return [...document.images].filter(i => i.offsetParent && !i.naturalWidth).length")
-    assert loaded == 0
-    screenshot(page, "small")
 
 
-def test_abstains(page: Browser, tmp_path: Path) -> None:
-    path = tmp_path / "flag.png"
+def test_why(page: Browser, flag: Path) -> None:
+    """Step 1 ranks by sim_c, step 2 by the fused score, step 3 the sections."""
+    why = opened(page, ask(page, flag, WHEN), "why")
+    nearest, ranked, sections = why.find_elements("class name", "step")
+    shown = [item.text.split() for item in nearest.find_elements("tag name", "li")]
+    assert shown[0] == ["Redland", "1.000"] and [name for name, _ in shown[1:]] == ["Greenland", "Blueland"]
+    rows = [row.text.split() for row in ranked.find_elements("css selector", "tbody tr")]
+    assert rows[0] == ["Redland", "1.000", "0.750", "0.975"]
+    assert rows[2] == ["Blueland", rows[2][1], "\u2013", rows[2][3]]
+    first = sections.find_element("css selector", "tbody tr").text.split()
+    assert first[0] == "History" and first[2] == "0.750"
+    assert "step1\n1.5 ms" in part(why, "times").text and "total" in part(why, "times").text
+    wait(page, lambda: page.execute_script("return [...document.images].every(i => !i.offsetParent || i.naturalWidth)"))
+
+
+def test_several_questions_about_one_photo(page: Browser, flag: Path) -> None:
+    ask(page, flag, WHEN)
+    second = ask(page, None, "What is the wave length of red?", 2)
+    assert part(second, "reply").text == "700"
+    assert [part(turn, "reply").text for turn in turns(page)] == ["700", "1848"]
+    assert by_id(page, "preview").get_attribute("alt") == "Your photo: flag.png"
+    assert (
+        page.execute_script("return getSelection().toString()") == "What is the wave length of red?"
+    )  # to be replaced
+
+
+def test_the_answer_streams(page: Browser, world: World, flag: Path) -> None:
+    """What is retrieved is shown before the answer, and the answer in pieces."""
+    script = """
+        window.seen = [];
+        new MutationObserver(() => {
+            const text = document.querySelector(".turn .reply")?.textContent;
+            const entity = document.querySelector(".turn .entity")?.textContent;
+            if (entity || text) seen.push([Boolean(entity), text]);
+        }).observe(document.getElementById("history"), {childList: true, subtree: true, characterData: true});
+    """
+    page.execute_script(script)
+    ask(page, flag, WHEN)
+    seen = page.execute_script("return window.seen")
+    assert [True, "Searching…"] in seen and seen[-1] == [True, "1848"]
+
+
+def test_the_request_as_curl(page: Browser, tmp_path: Path) -> None:
+    path = tmp_path / 'it\'s a "flag".png'
     path.write_bytes(image_bytes("red"))
-    ask(page, path, "What is the flag of one color?")
-    wait(page, lambda: by_id(page, "found").is_displayed())
-    assert "No answer found in the evidence" in by_id(page, "answer").text
-    assert by_id(page, "evidence").find_elements("tag name", "mark") == []
+    turn = ask(page, path, "When was the treaty, 'roughly'? $HOME")
+    command = opened(page, turn, "curl").find_element("tag name", "code").text
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "event: done" in done.stdout and '"title": "Redland"' in done.stdout
 
 
-def test_without_a_generator(chromium: Browser, tmp_path: Path) -> None:
-    path = tmp_path / "flag.png"
-    path.write_bytes(image_bytes("red"))
+def test_an_agent_shows_its_steps(page: Browser, flag: Path) -> None:
+    choose(page, "mmsearch-plus")
+    GATE.clear()
+    try:
+        by_id(page, "file").send_keys(str(flag))
+        by_id(page, "question").send_keys("What is the wave length of green?\n")
+        wait(page, lambda: turns(page) and part(turns(page)[0], "answer").text == "Searching…")
+    finally:
+        GATE.set()
+    wait(page, lambda: turns(page)[0].get_attribute("aria-busy") == "false")
+    turn = turns(page)[0]
+    assert part(turn, "reply").text == "It is 530 nm.[1] It looks green."
+    assert part(turn, "reply").find_element("tag name", "a").get_attribute("aria-label") == "Source 1"
+    assert "[1] Greenland, Wave" in part(turn, "evidence").text
+    rounds = part(turn, "trail").find_elements("class name", "round")
+    assert [part(one, "thought").text for one in rounds[:2]] == ["I look closer.", "Green has a wave length."]
+    [crop] = rounds[0].find_elements("css selector", ".crops img")
+    assert page.execute_script("return [arguments[0].naturalWidth, arguments[0].naturalHeight]", crop) == [30, 25]
+    assert "Looks closer" in rounds[0].text and "box 10, 5, 40, 30" in rounds[0].text and "tokens" in rounds[0].text
+    assert [query.text for query in rounds[1].find_elements("tag name", "q")] == ["wave length of green", "green"]
+    sources = rounds[1].find_elements("tag name", "details")
+    assert sources[0].text == "[1] Greenland, Wave"
+    sources[0].find_element("tag name", "summary").click()
+    assert "the wave length of green is 530 nm" in sources[0].text
+    assert not part(turn, "why").is_displayed()
+    screenshot(page, "small-agent")
+
+
+def test_an_agent_is_stopped(page: Browser, flag: Path) -> None:
+    choose(page, "mmsearch-plus")
+    GATE.clear()
+    try:
+        by_id(page, "file").send_keys(str(flag))
+        by_id(page, "question").send_keys(WHEN + "\n")
+        wait(page, lambda: turns(page))
+        part(turns(page)[0], "asked").find_element("tag name", "button").click()
+        wait(page, lambda: part(turns(page)[0], "answer").text == "Stopped.")
+    finally:
+        GATE.set()
+
+
+def test_the_camera(page: Browser) -> None:
+    """Chromium's own fake camera shows a green screen with a timer."""
+    by_id(page, "shoot").click()
+    wait(page, lambda: by_id(page, "camera").is_displayed())
+    wait(page, lambda: page.execute_script("return document.getElementById('video').videoWidth"))
+    assert page.switch_to.active_element.get_attribute("id") == "take"
+    assert violations(page) == []
+    by_id(page, "take").click()
+    wait(page, lambda: by_id(page, "preview").get_attribute("alt") == "Your photo: camera.jpg")
+    assert not by_id(page, "camera").is_displayed()
+    assert page.execute_script("return document.getElementById('video').srcObject") is None
+    turn = ask(page, None, WHEN)
+    assert part(turn, "entity").text.startswith("Greenland")
+
+
+def test_abstains(page: Browser, flag: Path) -> None:
+    turn = ask(page, flag, "What is the flag of one color?")
+    assert "No answer found in the evidence" in part(turn, "answer").text
+    assert part(turn, "evidence").find_elements("tag name", "mark") == []
+
+
+def test_without_a_generator(chromium: Browser, tmp_path: Path, flag: Path) -> None:
     generator = ChatGenerator(ChatClient("http://127.0.0.1:9", "llama", retries=0))
     with served(tmp_path, generator=generator) as world:
         chromium.get(world.url)
-        ask(chromium, path, "When was the treaty?")
-        wait(chromium, lambda: by_id(chromium, "found").is_displayed())
-        answer = by_id(chromium, "answer").text
+        turn = ask(chromium, flag, WHEN)
+        answer = part(turn, "answer").text
         assert "No answer: the generator failed\nllama, the generator cannot be reached" in answer
-        assert by_id(chromium, "entity").text.startswith("Redland")
-        assert "a republic in 1848" in by_id(chromium, "evidence").text
-        assert not by_id(chromium, "error").is_displayed()
-        screenshot(chromium, "degraded")
+        assert part(turn, "entity").text.startswith("Redland")
+        assert "a republic in 1848" in part(turn, "evidence").text
+        assert not by_id(chromium, "mode-line").is_displayed()  # there are no agents
 
 
-def test_a_cut_section(chromium: Browser, tmp_path: Path) -> None:
-    path = tmp_path / "flag.png"
-    path.write_bytes(image_bytes("red"))
+def test_a_cut_section(chromium: Browser, tmp_path: Path, flag: Path) -> None:
     with FakeChatServer() as server:
         generator = ChatGenerator(ChatClient(server.url, "good"), max_context_tokens=5)
         with served(tmp_path, generator=generator) as world:
             chromium.get(world.url)
-            ask(chromium, path, "When was the treaty?")
-            wait(chromium, lambda: by_id(chromium, "found").is_displayed())
-            assert by_id(chromium, "answer").text.endswith("\ngood, read only the beginning of the section")
+            turn = ask(chromium, flag, WHEN)
+            assert part(turn, "answer").text.endswith("\ngood, read only the beginning of the section")
 
 
 def test_errors(page: Browser, tmp_path: Path) -> None:
@@ -116,64 +291,96 @@ def test_errors(page: Browser, tmp_path: Path) -> None:
     assert not error.is_displayed()
     by_id(page, "ask").click()
     assert error.text == "Type a question first."
-    by_id(page, "question").send_keys("When?\n")
-    wait(page, lambda: "not an image" in error.text)
-    assert not by_id(page, "found").is_displayed()
+    turn = ask(page, None, "When?")
+    alert = part(turn, "error")
+    assert "not an image" in alert.text and alert.get_attribute("role") == "alert"
+    assert not part(turn, "evidence").is_displayed() and not error.is_displayed()
 
 
-def test_a_file_that_changes(page: Browser, tmp_path: Path) -> None:
-    path = tmp_path / "flag.png"
-    path.write_bytes(image_bytes("red"))
-    os.utime(path, (1e9, 1e9))
-    by_id(page, "file").send_keys(str(path))
-    path.write_bytes(image_bytes("green"))
-    by_id(page, "question").send_keys("When was the treaty?\n")
-    wait(page, lambda: by_id(page, "error").is_displayed())
-    assert by_id(page, "error").text == "The photo can no longer be read. Choose it again."
-    ask(page, path, "When was the treaty?")
-    wait(page, lambda: by_id(page, "found").is_displayed())
-    assert by_id(page, "entity").text.startswith("Greenland")
-    assert not by_id(page, "error").is_displayed()
+def test_a_key(chromium: Browser, tmp_path: Path, flag: Path) -> None:
+    with served(tmp_path, ServingSettings(read_keys=(digest_of("omgm-reader"),))) as world:
+        chromium.get(world.url)
+        wait(chromium, lambda: by_id(chromium, "key").is_displayed())
+        turn = ask(chromium, flag, WHEN)
+        assert part(turn, "error").text == "This service needs a key. Enter it above the question."
+        by_id(chromium, "key").send_keys("omgm-reader")
+        turn = ask(chromium, None, WHEN, 2)
+        assert part(turn, "reply").text == "1848"
+        assert '-H "Authorization: Bearer $OMGM_KEY"' in opened(chromium, turn, "curl").text
+        chromium.execute_script("sessionStorage.clear()")
+
+
+def test_a_file_that_changes(page: Browser, flag: Path) -> None:
+    os.utime(flag, (1e9, 1e9))
+    by_id(page, "file").send_keys(str(flag))
+    flag.write_bytes(image_bytes("green"))
+    turn = ask(page, None, WHEN)
+    assert part(turn, "error").text == "The photo can no longer be read. Choose it again."
+    assert part(ask(page, flag, WHEN, 2), "entity").text.startswith("Greenland")
     page.get_log("browser")  # Chromium logs the changed file
 
 
 def test_example(page: Browser) -> None:
     wait(page, lambda: by_id(page, "examples").is_displayed())
     by_id(page, "examples").find_element("tag name", "button").click()
-    wait(page, lambda: by_id(page, "found").is_displayed())
-    assert by_id(page, "question").get_attribute("value") == "When was the treaty?"
-    assert by_id(page, "entity").text.startswith("Greenland")
+    wait(page, lambda: turns(page) and turns(page)[0].get_attribute("aria-busy") == "false")
+    assert by_id(page, "question").get_attribute("value") == WHEN
+    assert part(turns(page)[0], "entity").text.startswith("Greenland")
 
 
-def test_drop(page: Browser) -> None:
+@pytest.mark.parametrize("way", ["drop", "paste"])
+def test_drop_and_paste(page: Browser, way: str) -> None:
     data = list(image_bytes("green"))
+    event = "DragEvent('drop', {dataTransfer: carrier, bubbles: true})"
+    if way == "paste":
+        event = "ClipboardEvent('paste', {clipboardData: carrier, bubbles: true})"
     script = f"""
         const carrier = new DataTransfer();
-        carrier.items.add(new File([new Uint8Array({json.dumps(data)})], "dropped.png", {{type: "image/png"}}));
-        document.getElementById("drop").dispatchEvent(new DragEvent("drop", {{dataTransfer: carrier, bubbles: true}}));
-        document.dispatchEvent(new ClipboardEvent("paste", {{clipboardData: carrier, bubbles: true}}));
+        carrier.items.add(new File([new Uint8Array({json.dumps(data)})], "{way}.png", {{type: "image/png"}}));
+        document.getElementById("question").dispatchEvent(new {event});
     """
     page.execute_script(script)
-    assert by_id(page, "preview").get_attribute("alt") == "Your photo: dropped.png"
-    by_id(page, "question").send_keys("When was the treaty?\n")
-    wait(page, lambda: by_id(page, "found").is_displayed())
-    assert by_id(page, "entity").text.startswith("Greenland")
+    assert by_id(page, "preview").get_attribute("alt") == f"Your photo: {way}.png"
+    assert part(ask(page, None, WHEN), "entity").text.startswith("Greenland")
 
 
-def test_everything_has_a_name(page: Browser) -> None:
-    """A screen reader finds a name for every control, and the page never scrolls sideways on a phone."""
+def test_keyboard(page: Browser) -> None:
+    """Tab reaches everything in the order of reading; names are there for screen readers."""
+    wait(page, lambda: by_id(page, "mode-line").is_displayed() and by_id(page, "examples").is_displayed())
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install -e .[dev]")
+    page.find_element("tag name", "h1").click()
+    reached = []
+    for _ in range(7):
+        webdriver.ActionChains(page).send_keys(webdriver.Keys.TAB).perform()
+        reached.append(page.switch_to.active_element.get_attribute("id") or page.switch_to.active_element.tag_name)
+    assert reached == ["file", "shoot", "question", "ask", "mode", "button", "a"]
     unnamed = page.execute_script(
-        "return [...document.querySelectorAll('button, input, textarea')].filter("
+        "return [...document.querySelectorAll('button, input, textarea, select')].filter("
         "e => !(e.labels?.length || e.textContent.trim() || e.ariaLabel)).map(e => e.outerHTML)"
     )
-    assert [element for element in unnamed if 'id="more"' not in element] == []
-    page.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True}
-    )
+    assert unnamed == []
+
+
+def test_axe_finds_nothing(page: Browser, flag: Path) -> None:
+    """The page with an answer and its reasons, an agent's steps, and an error; a phone never scrolls sideways."""
     try:
-        assert page.execute_script("return document.documentElement.scrollWidth") == 390
+        emulate(page)
+        assert violations(page) == []
+        turn = ask(page, flag, WHEN)
+        opened(page, turn, "why")
+        opened(page, turn, "curl")
+        choose(page, "auto")
+        turn = ask(page, None, "What is the wave length of green?", 2)
+        part(turn, "trail").find_element("tag name", "details").find_element("tag name", "summary").click()
+        by_id(page, "question").clear()
+        by_id(page, "ask").click()
+        for name, phone, dark in (("desktop", False, False), ("dark", False, True), ("phone", True, False)):
+            emulate(page, phone, dark)
+            assert violations(page) == [], name
+            assert page.execute_script("return document.documentElement.scrollWidth - innerWidth") <= 0
+            screenshot(page, name)
     finally:
-        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        emulate(page)
 
 
 def test_documentation(page: Browser, world: World, tmp_path: Path) -> None:

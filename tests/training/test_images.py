@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 
 from indexes.formats import read_knowledge_base
 from omgm.__main__ import parser
-from omgm.commands.train_encoder import _labeled
+from omgm.commands.common import labeled_of
 from retriever.types import ArticleImage, Entity
 from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
@@ -104,6 +104,6 @@ def test_questions_without_an_entity_label_no_image(tmp_path: Path, caplog: pyte
     given = ["--kb", "kb", "--out", "o", "--dataset", "plain", "--queries", str(tmp_path / "questions.jsonl")]
     args = parser().parse_args(["train-encoder", *given, "--query-images", str(tmp_path / "queries")])
     with caplog.at_level(logging.WARNING):
-        labeled = _labeled(args)
+        labeled = labeled_of(args)
     assert [(image.path.name, image.entity_id) for image in labeled] == [("a.png", "tea"), ("c.png", "x")]
     assert "2 of 4 images left out" in caplog.text

@@ -179,8 +179,13 @@ def test_the_best_weights_are_kept(tmp_path: Path) -> None:
 
     def validate() -> dict[str, float]:
         weights.append(model.weight.item())
-        # The second is best: as high as the first, and lower.
-        return [{"hits": 2.0, "loss": 3.0}, {"hits": 2.0, "loss": 1.0}, {"hits": 1.0, "loss": 0.0}][len(weights) - 1]
+        # The third is best: as high as the first two, and lower.
+        return [
+            {"hits": 2.0, "loss": 4.0},  # before the first step
+            {"hits": 2.0, "loss": 3.0},
+            {"hits": 2.0, "loss": 1.0},
+            {"hits": 1.0, "loss": 0.0},
+        ][len(weights) - 1]
 
     result = train(
         model,
@@ -192,8 +197,25 @@ def test_the_best_weights_are_kept(tmp_path: Path) -> None:
         better_by=("hits", "loss"),
         progress=False,
     )
-    assert model.weight.item() == weights[1] != weights[2]
+    assert model.weight.item() == weights[2] != weights[3]
     assert (result["hits"], result["loss"], result["steps"]) == (2, 1, 6)
+
+
+def test_a_training_that_helps_nothing_keeps_the_weights_that_it_started_with(tmp_path: Path) -> None:
+    model = nn.Linear(1, 1, bias=False)
+    start = model.weight.item()
+    result = train(
+        model,
+        lambda step, part: model(torch.ones(1, 1)).mean(),
+        out=tmp_path,
+        optimization=Optimization(steps=4, learning_rate=0.1),
+        validate=lambda: {"hits": float(model.weight.item() == start), "loss": 0.0},
+        validate_every=2,
+        better_by=("hits", "loss"),
+        progress=False,
+    )
+    assert model.weight.item() == start
+    assert (result["hits"], result["steps"]) == (1, 4)
 
 
 def test_tensorboard_gets_the_curve(tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ from PIL import Image
 from safetensors.numpy import load_file
 from transformers import CLIPConfig, CLIPModel
 
+from indexes.labeled_images import LabeledImage
 from retriever.models.pixels import PixelPreparation
 from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
 from training.augment import vary
 from training.config import TrainingConfig
-from training.train_encoder import EncoderData, LabeledImage, train_encoder
+from training.train_encoder import EncoderData, train_encoder
 
 COLORS = {"Red": (220, 30, 30), "Green": (20, 160, 40), "Blue": (30, 60, 200), "White": (240, 240, 240)}
 

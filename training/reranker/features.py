@@ -111,7 +111,6 @@ class FeatureStore:
 
 def compute_features(
     fusion: QFormerFusion,
-    tower: str,
     images: ImageTable,
     views: NDArray[np.int64],
     folder: Path,
@@ -128,7 +127,6 @@ def compute_features(
 
     Args:
         fusion: The encoder whose tower is used.
-        tower: Fingerprint of the tower.
         images: The images.
         views: Number of views per image, [I].
         folder: Folder of the shards.
@@ -144,7 +142,7 @@ def compute_features(
         pixels = fusion.pixels([Image.new("RGB", (8, 8))]).to(fusion.query_tokens.device)
         shape = fusion.vision_features(pixels).shape[1:]
     store = FeatureStore(folder, views, (shape[0], shape[1]))
-    key = {"tower": tower, "images": _digest(images), "views": _digest(views.tolist()), "seed": seed}
+    key = {"tower": fusion.fingerprint, "images": _digest(images), "views": _digest(views.tolist()), "seed": seed}
     if processes.first:
         _claim(store, key)
     processes.wait()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from collections.abc import Callable, Iterator
@@ -13,10 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_folder import read_layout
-from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from retriever.protocols import TextReranker
 from training.checkpoint import CHECKPOINT_NAME
 from training.config import Optimization
@@ -60,7 +57,6 @@ def train_reranker(
     out: Path,
     config: RerankerTrainingConfig = RerankerTrainingConfig(),  # noqa: B008  frozen
     *,
-    encoder: Path | None = None,
     sections: Callable[[], TextReranker] | None = None,
     origin: Origin = Origin(),  # noqa: B008  frozen
     progress: bool = True,
@@ -75,7 +71,6 @@ def train_reranker(
         data: Knowledge base, questions and negatives.
         out: Folder for `fusion/`, `data/`, `left_out.jsonl`, the checkpoint and the curve.
         config: Recipe, limits, batch size, seed and device.
-        encoder: Folder of a step 1 encoder whose image tower replaces the fusion encoder's (see `shared_tower`).
         sections: Loads step 3's model, with which beta is found.
         origin: Where model and code come from, for the record of the training.
         progress: Shows progress bars.
@@ -86,7 +81,7 @@ def train_reranker(
         MemoryError: The device's memory does not suffice; the message names the settings that need less.
     """
     with joined(config.device) as processes:
-        return _train(fusion, data, out, config, encoder, sections, origin, progress, processes)
+        return _train(fusion, data, out, config, sections, origin, progress, processes)
 
 
 def _train(
@@ -94,7 +89,6 @@ def _train(
     data: RerankerData,
     out: Path,
     config: RerankerTrainingConfig,
-    encoder: Path | None,
     sections: Callable[[], TextReranker] | None,
     origin: Origin,
     progress: bool,
@@ -103,14 +97,12 @@ def _train(
     recipe = _recipe(config)
     defaults = MODEL_DEFAULTS[read_layout(fusion).settings["vision"]["kind"]]
     start = QFormerFusion.load(fusion, str(processes.device))
-    tower = start.fingerprint if encoder is None else _take_tower(start, encoder)
     max_tokens = min(config.max_tokens or defaults.max_tokens, start.max_text_tokens)
     views = Views(defaults.query_views, defaults.main_views) if recipe.augment else Views(1, 1)
     training_set = make_training_set(
         data,
         out / DATA_NAME,
         start,
-        tower,
         max_tokens=max_tokens,
         views=views,
         most_similar=recipe.positive_image == "most_similar",
@@ -151,7 +143,6 @@ def _train(
     validation = Validation(samples, make, processes) if len(samples.validation) else None
     settings = {
         "fusion": start.fingerprint,
-        "image tower": tower,
         "samples": samples.digest,
         "recipe": asdict(recipe),
         "precision": str(precision).removeprefix("torch."),
@@ -266,24 +257,3 @@ def _weights(
     question_of = {question.sample: asked[int(samples.question[question.sample])] for question in scored}
     beta, metrics["section_recall"] = best_beta(samples, scored, used, sections(), question_of, passages)
     return alpha, beta, metrics
-
-
-def shared_tower(fusion: Path, encoder: Path) -> Path | None:
-    """Returns `encoder` if its image tower can replace that of the fusion encoder, else `None`.
-
-    Published models keep their own: BLIP-2's ViT-g is not step 1's tower.
-    """
-    path = encoder / "config.json"
-    of_encoder = json.loads(path.read_text(encoding="utf-8")).get("model_type") if path.is_file() else None
-    kinds = {of_encoder, read_layout(fusion).settings["vision"]["kind"]}
-    return encoder if kinds == {SmallCLIPConfig.model_type} else None
-
-
-def _take_tower(fusion: QFormerFusion, folder: Path) -> str:
-    """Puts the image tower of a step 1 encoder into `fusion`; returns the encoder's fingerprint."""
-    encoder = ClipEncoder.load(folder)
-    config = encoder.model.config
-    if not isinstance(config, SmallCLIPConfig) or not isinstance(fusion.vision, SmallVision):
-        raise ValueError(f"{folder}: its image tower cannot replace the fusion encoder's; leave the encoder out")
-    fusion.use_vision(encoder.model.vision_model, config, encoder.pixels)
-    return encoder.fingerprint

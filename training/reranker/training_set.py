@@ -94,7 +94,6 @@ def make_training_set(
     data: RerankerData,
     folder: Path,
     fusion: QFormerFusion,
-    tower: str,
     *,
     max_tokens: int,
     views: Views,
@@ -115,7 +114,6 @@ def make_training_set(
         data: The data.
         folder: Folder to write to.
         fusion: The model in training: its tokenizer, and its image tower.
-        tower: Fingerprint of the tower.
         max_tokens: Length at which texts are cut.
         views: Views per image.
         most_similar: See `prepare`.
@@ -133,7 +131,7 @@ def make_training_set(
     """
     inputs = {
         **_described(data),
-        "tower": tower,
+        "tower": fusion.fingerprint,
         "max_tokens": max_tokens,
         "views": list(views),
         "most_similar": most_similar,
@@ -164,7 +162,6 @@ def make_training_set(
     counts = np.array([views.query if name.kind == "query" else views.main for name in images.names], dtype=np.int64)
     store = compute_features(
         fusion,
-        tower,
         images,
         counts,
         folder / _FEATURES_NAME,

@@ -91,6 +91,26 @@ def test_live_changes_equal_a_fresh_build(tmp_path: Path, candidates: str, token
     editor.index.close()
 
 
+@pytest.mark.parametrize("candidates", ["combined", "image"])
+def test_live_changes_of_articles_with_several_images(tmp_path: Path, candidates: str) -> None:
+    first = [article("a", further=2), article("b", further=1), article("c"), article("d", further=2)]
+    final = [article("a", further=2), article("b", 5, further=2), article("d", image="gone.png", further=1)]
+    final += [article("e", 1, further=3), article("f", 2)]
+    world = World(tmp_path, first, candidates=candidates, image_keys=3, section_images=True)
+    editor = world.editor()
+    world.put(editor, article("e", 7), *final[1:3])
+    editor.remove(["kb/c"])
+    world.put(editor, *final[3:])
+    fresh = world.build(final, tmp_path / "fresh")
+    assert fresh.manifest.counts.further_keys == 2 + 2 + 0 + 2 + 0  # the only image of "d" stands for its main one
+    check_same(editor.index, fresh)
+    check_same(world.open(), fresh)
+    assert editor.index.compact()
+    check_same(editor.index, fresh)
+    assert data_of(current_files(world.index)) == data_of(tmp_path / "fresh")
+    editor.index.close()
+
+
 def test_the_whole_pipeline_ranks_alike(tmp_path: Path) -> None:
     world = World(tmp_path, BASE)
     index, fresh = edit(world), world.build(FINAL, tmp_path / "fresh")

@@ -37,7 +37,7 @@ def compute(
     fusion: QFormerFusion, images: ImageTable, folder: Path, views: list[int], workers: int = 0
 ) -> FeatureStore:
     return compute_features(
-        fusion, "tower", images, np.array(views), folder, seed=0, workers=workers, processes=Processes(), progress=False
+        fusion, images, np.array(views), folder, seed=0, workers=workers, processes=Processes(), progress=False
     )
 
 

@@ -16,7 +16,6 @@ import torch
 from safetensors.torch import load_file
 
 from retriever.models.bm25 import BM25
-from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion
 from tests.fakes.training_world import LabeledQuestion, TrainingWorld
 from training import checkpoint, loop
@@ -30,8 +29,8 @@ from training.reranker.train import train_reranker
 CONFIG = RerankerTrainingConfig(steps=6, validate_every=2, validation_share=0.25)
 
 
-def run(world: TrainingWorld, out: Path, config: RerankerTrainingConfig = CONFIG, encoder: Path | None = None) -> Path:
-    return train_reranker(world.folder / "fusion", world.data, out, config, encoder=encoder, progress=False).folder
+def run(world: TrainingWorld, out: Path, config: RerankerTrainingConfig = CONFIG) -> Path:
+    return train_reranker(world.folder / "fusion", world.data, out, config, progress=False).folder
 
 
 def test_the_loss_falls_and_the_result_loads(world: TrainingWorld, tmp_path: Path) -> None:
@@ -68,14 +67,6 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     assert not torch.equal(
         expected["query_tokens"], load_file(world.folder / "fusion" / "model.safetensors")["query_tokens"]
     )
-
-
-def test_the_tower_of_an_encoder_is_taken_and_stays(world: TrainingWorld, tmp_path: Path) -> None:
-    out = run(world, tmp_path, replace(CONFIG, steps=2), encoder=world.folder / "clip")
-    tower = ClipEncoder.load(world.folder / "clip").model.vision_model.state_dict()
-    found = QFormerFusion.load(out).vision.state_dict()
-    for name, tensor in tower.items():
-        assert torch.equal(tensor, found[name]), name
 
 
 def test_both_recipes_train(world: TrainingWorld, tmp_path: Path) -> None:

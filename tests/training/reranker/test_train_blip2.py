@@ -10,7 +10,6 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file
-from transformers import CLIPConfig
 
 from omgm.__main__ import main
 from retriever.models.qformer import QFormerFusion
@@ -18,7 +17,7 @@ from tests.fakes.training_world import TrainingWorld
 from tests.retriever.models.test_blip2 import kept, published  # noqa: F401  fixtures: the tiny BLIP-2 of transformers
 from training.checkpoint import CHECKPOINT_NAME
 from training.reranker.config import RerankerTrainingConfig
-from training.reranker.train import shared_tower, train_reranker
+from training.reranker.train import train_reranker
 
 CONFIG = RerankerTrainingConfig(
     steps=3, minutes=None, batch_size=4, learning_rate=1e-3, validation_share=0.25, validate_every=2
@@ -53,16 +52,6 @@ def test_defaults_are_those_of_the_kind(world: TrainingWorld, kept: Path, tmp_pa
     with safe_open(tmp_path / CHECKPOINT_NAME, "pt") as checkpoint:
         settings = json.loads(checkpoint.metadata()["settings"])
     assert (settings["learning_rate"], settings["max_tokens"]) == (1e-5, 20)  # of 512, the most that the model reads
-
-
-def test_a_tower_is_shared_only_by_models_of_its_kind(world: TrainingWorld, kept: Path, tmp_path: Path) -> None:  # noqa: F811
-    small, fusion = world.folder / "clip", world.folder / "fusion"
-    assert shared_tower(fusion, small) == small
-    assert shared_tower(kept, small) is None
-    CLIPConfig().save_pretrained(tmp_path)
-    assert shared_tower(fusion, tmp_path) is None
-    assert shared_tower(kept, tmp_path) is None
-    assert shared_tower(fusion, tmp_path / "open_clip") is None
 
 
 def test_the_command_leaves_blip2_its_tower(

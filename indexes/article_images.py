@@ -1,0 +1,80 @@
+"""Which images of an article are used besides its main image: more keys for step 1, sections' own images for step 2."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from indexes.lines import Lines
+from retriever.types import IntArray
+
+LABELED = "labeled:"
+"""How the URLs of labeled images begin (`indexes.labeled_images`)."""
+
+
+class ImageUse(NamedTuple):
+    """Which images of an entity are used.
+
+    Attributes:
+        keys: Image keys of an entity, at most, labeled ones apart; 1 is the main image alone.
+        sections: Whether a section's tokens are made with its own image if it has one, else with the main image.
+        labeled: Whether labeled images are keys as well, all of them.
+    """
+
+    keys: int = 1
+    sections: bool = False
+    labeled: bool = False
+
+
+MAIN_ONLY = ImageUse()
+
+
+class FurtherImages(NamedTuple):
+    """The images of an entity that are used besides its main image, by their names in the image source.
+
+    Attributes:
+        keys: Those that are keys.
+        sections: For each section its own image, `None` for the main image; empty if no section has one.
+    """
+
+    keys: tuple[str, ...] = ()
+    sections: tuple[str | None, ...] = ()
+
+    def of_sections(self, main: str, count: int) -> dict[str, list[int]]:
+        """Returns the image of each of `count` sections: the positions of the sections by the names of the images."""
+        found: dict[str, list[int]] = {}
+        for position, name in enumerate(self.sections or [None] * count):
+            found.setdefault(name or main, []).append(position)
+        return found
+
+
+class FurtherTable:
+    """The further images of all entities by row, read from disk on demand.
+
+    Args:
+        path: What `read_further_images` wrote; by default no entity has any.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._lines = None if path is None else Lines(path)
+
+    def __getitem__(self, row: int) -> FurtherImages:
+        """Returns the further images of the entity at `row`."""
+        if self._lines is None:
+            return FurtherImages()
+        keys, sections, _ = self._lines.read(row)
+        return FurtherImages(tuple(keys), tuple(sections))
+
+    def owners(self) -> IntArray:
+        """Returns the row of the entity of each further image that is a key, ascending, int64."""
+        count = 0 if self._lines is None else len(self._lines)
+        keys = np.fromiter((len(self[row].keys) for row in range(count)), np.int64, count)
+        return np.repeat(np.arange(count, dtype=np.int64), keys)
+
+    def unreadable(self) -> Iterator[str]:
+        """Yields the images that could not be read, each with the reason."""
+        for row in range(0 if self._lines is None else len(self._lines)):
+            yield from self._lines.read(row)[2] if self._lines is not None else ()

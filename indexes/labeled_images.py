@@ -1,0 +1,81 @@
+"""Images labeled with the entity that they show, such as those of training questions: more keys for step 1."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image
+
+from indexes.article_images import LABELED
+from indexes.sources import ImageSource
+from retriever.files import as_line
+from retriever.images import load_image
+from retriever.types import ArticleImage, Entity
+
+logger = logging.getLogger(__name__)
+
+
+class LabeledImage(NamedTuple):
+    """The file of an image, by its id, with the id of the entity that it shows."""
+
+    image_id: str
+    path: Path
+    entity_id: str
+
+
+class LabeledSource:
+    """An image source that has labeled images beside those of a knowledge base.
+
+    Args:
+        images: The labeled images, each image id once.
+        source: Where the images of the knowledge base are.
+    """
+
+    def __init__(self, images: Sequence[LabeledImage], source: ImageSource | None) -> None:
+        self._source = source
+        self._paths = {LABELED + image.image_id: image.path for image in images}
+        self._of: dict[str, list[ArticleImage]] = defaultdict(list)
+        digest = hashlib.sha256()
+        for image in sorted(images):
+            self._of[image.entity_id].append(ArticleImage(LABELED + image.image_id))
+            digest.update(as_line([image.entity_id, image.image_id, image.path.stat().st_size]))
+        self.digest = digest.hexdigest()
+        self.missing = "no such file" if source is None else source.missing
+
+    def attach(self, entities: Iterator[Entity]) -> Iterator[Entity]:
+        """Yields entities with their labeled images after those of their articles."""
+        left = set(self._of)
+        for entity in entities:
+            left.discard(entity.id)
+            labeled = self._of.get(entity.id)
+            yield replace(entity, images=(*entity.images, *labeled)) if labeled else entity
+        if left:
+            logger.warning(
+                "%d entities of labeled images are not in the knowledge base, the first is %s", len(left), min(left)
+            )
+
+    def find(self, url: str) -> str | None:
+        """Returns the name of a labeled image, or of one in the source."""
+        if url in self._paths:
+            return url
+        return None if self._source is None else self._source.find(url)
+
+    def size(self, name: str) -> int:
+        """Returns the size in bytes of an image that `find` named."""
+        if name in self._paths:
+            return self._paths[name].stat().st_size
+        assert self._source is not None  # else `find` named none
+        return self._source.size(name)
+
+    def load(self, name: str) -> Image.Image:
+        """Returns an image that `find` named, in RGB."""
+        if name in self._paths:
+            return load_image(self._paths[name])
+        assert self._source is not None  # else `find` named none
+        return self._source.load(name)

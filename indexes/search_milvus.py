@@ -1,0 +1,295 @@
+"""Entity search by Milvus, a distributed vector database, for keys that outgrow one machine.
+
+Milvus only proposes candidates. Their scores are computed from the index's own `vectors.npy`, and what the index does
+not know is left out. So an index stays what its files say while another version of it writes to the same collection.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from indexes.formats.fields import optional
+from indexes.growing import save_array
+from indexes.ids import hash_id
+from indexes.keys import Keys
+from indexes.manifest import KEY_IDS, REBUILD, VECTORS, SearchRecord
+from indexes.progress import progress_bar
+from indexes.recall import ExactSearch, HeldOutQueries
+from indexes.search import DEPTH, load_vectors, rescored
+from indexes.search_kinds import TARGET, blocks, write_vectors
+from retriever.files import write_whole
+from retriever.types import FloatArray, IntArray
+
+logger = logging.getLogger(__name__)
+
+_UPLOADED = 1000
+"""Keys per request, 8 MB at a length of 2,048."""
+_ASKED = 64
+"""Queries per request."""
+_MOST = 16384
+"""Results that Milvus returns at most."""
+_FACTORS = 2, 5, 10, 20, 50
+
+
+class Collection:
+    """A collection of Milvus: keys by 64-bit ids that an entity keeps whatever its row is.
+
+    Args:
+        uri: Address of a server, or a file whose name ends with `.db`, which one process can open. The environment
+            variable MILVUS_URI replaces it, and MILVUS_TOKEN is the server's token or `user:password`.
+        name: The collection's name.
+    """
+
+    def __init__(self, uri: str, name: str) -> None:
+        self.uri, self.name = os.environ.get("MILVUS_URI") or uri, name
+        pymilvus = optional("pymilvus", "milvus")
+        self._types, self._error = pymilvus.DataType, pymilvus.MilvusException
+        with self._named():
+            self._client = pymilvus.MilvusClient(self.uri, token=os.environ.get("MILVUS_TOKEN", ""))
+        weakref.finalize(self, self._client.close)
+
+    def exists(self) -> bool:
+        """Returns whether the collection is there."""
+        with self._named():
+            return bool(self._client.has_collection(self.name))
+
+    def create(self, length: int) -> None:
+        """Creates the collection for keys of a length, empty; one of the same name is dropped."""
+        with self._named():
+            if self._client.has_collection(self.name):
+                self._client.drop_collection(self.name)
+            schema = self._client.create_schema(auto_id=False, enable_dynamic_field=False)
+            schema.add_field("id", self._types.INT64, is_primary=True)
+            schema.add_field("key", self._types.FLOAT_VECTOR, dim=length)
+            index = self._client.prepare_index_params()
+            index.add_index("key", index_type="AUTOINDEX", metric_type="IP")
+            self._client.create_collection(self.name, schema=schema, index_params=index)
+
+    def load(self) -> None:
+        """Makes the collection ready to be searched."""
+        with self._named():
+            self._client.load_collection(self.name)
+
+    def upsert(self, ids: IntArray, keys: FloatArray) -> None:
+        """Adds keys, or replaces those of the same ids."""
+        for start in range(0, len(ids), _UPLOADED):
+            part = slice(start, start + _UPLOADED)
+            rows = [{"id": one, "key": key} for one, key in zip(ids[part].tolist(), keys[part], strict=True)]
+            with self._named():
+                self._client.upsert(self.name, rows)
+
+    def delete(self, ids: IntArray) -> None:
+        """Removes keys; those that are not there do not matter."""
+        for start in range(0, len(ids), _UPLOADED):
+            with self._named():
+                self._client.delete(self.name, ids=ids[start : start + _UPLOADED].tolist())
+
+    def flush(self) -> None:
+        """Waits until everything is on disk."""
+        with self._named():
+            self._client.flush(self.name)
+
+    def count(self) -> int:
+        """Returns the number of keys."""
+        with self._named():
+            found = self._client.query(self.name, output_fields=["count(*)"], consistency_level="Strong")
+        return int(found[0]["count(*)"])
+
+    def candidates(self, queries: FloatArray, depth: int) -> Iterator[IntArray]:
+        """Yields for each query the ids of up to `depth` keys, those with the largest inner products first."""
+        for start in range(0, len(queries), _ASKED):
+            with self._named():
+                hits = self._client.search(
+                    self.name,
+                    data=list(queries[start : start + _ASKED]),
+                    anns_field="key",
+                    limit=min(depth, _MOST),
+                    search_params={"metric_type": "IP"},
+                    consistency_level="Strong",
+                )
+            for own in hits:
+                yield np.array([hit["id"] for hit in own], np.int64)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except self._error as error:
+            raise OSError(f"Milvus at {self.uri}, collection {self.name}: {error}") from error
+
+
+class MilvusSearch:
+    """Search by Milvus whose candidates are scored again, exactly up to the rounding to float16.
+
+    Args:
+        collection: Holds the keys.
+        ids: int64 [2, keys], the ids of the index's keys, sorted, and the number of each key.
+        vectors: Float16 [keys, length], memory-mapped or not.
+        factor: Candidates to score again for each result.
+    """
+
+    def __init__(self, collection: Collection, ids: IntArray, vectors: NDArray[np.float16], factor: int) -> None:
+        self._collection, self._ids, self._vectors, self._factor = collection, ids, vectors, factor
+        self.shape: tuple[int, int] = (ids.shape[1], vectors.shape[1])
+
+    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        """Returns inner products and keys, best first."""
+        queries = vectors.float().cpu()
+        depth = min(self._factor * max(k, DEPTH), self.shape[0])
+        found = self._collection.candidates(queries.numpy(), depth) if depth else iter([np.empty(0, np.int64)])
+        return rescored(self._vectors, queries, map(self._known, found), k)
+
+    def _known(self, ids: IntArray) -> IntArray:
+        """Returns the keys with these ids, without those that only other versions of the index have."""
+        places = np.minimum(np.searchsorted(self._ids[0], ids), self.shape[0] - 1)
+        found: IntArray = self._ids[1][places[self._ids[0][places] == ids]]
+        return found
+
+
+def open_milvus(folder: Path, record: SearchRecord) -> MilvusSearch:
+    """Opens the entity index of a folder whose keys are in Milvus.
+
+    Raises:
+        ValueError: The collection is not there.
+        OSError: The server cannot be reached, or another process has the file open.
+    """
+    collection = Collection(record.uri, record.collection)
+    if not collection.exists():
+        raise ValueError(f"Milvus at {collection.uri}: has no collection {record.collection}; {REBUILD}")
+    collection.load()
+    ids: IntArray = np.load(folder / KEY_IDS, mmap_mode="r", allow_pickle=False)
+    return MilvusSearch(collection, ids, load_vectors(folder), record.rescored)
+
+
+def collection_name(folder: Path, inputs: str) -> str:
+    """Returns the name of the collection of an index: another one for each folder and all that it is built from."""
+    return f"omgm_{hash_id(f'{folder.resolve()} {inputs}') & (1 << 64) - 1:016x}"
+
+
+def key_ids(folder: Path, keys: Keys) -> IntArray:
+    """Returns the id in Milvus of every key, int64 [keys with and without vectors].
+
+    An entity's first key has the hash of its id (`entity_ids.npy` in `folder`), the further ones have hashes of that.
+
+    Raises:
+        ValueError: Two have the same: one chance in 4 million for 3 million keys.
+    """
+    hashes, rows = np.load(folder / "entity_ids.npy", allow_pickle=False)
+    first = np.empty(len(rows), np.int64)
+    first[rows] = hashes
+    starts = np.searchsorted(keys.owners, keys.owners)
+    further = [hash_id(f"{first[owner]} {i - starts[i]}") for i, owner in enumerate(keys.owners.tolist())]
+    ids = np.concatenate([first, np.array(further, np.int64)])
+    if len(np.unique(ids)) != len(ids):
+        raise ValueError('two keys have the same id in Milvus; use another search.kind, such as "ivf-pq"')
+    return ids
+
+
+def write_milvus(
+    folder: Path,
+    keys: Keys,
+    ids: IntArray,
+    queries: HeldOutQueries,
+    uri: str,
+    collection: str,
+    *,
+    progress: bool = False,
+) -> SearchRecord:
+    """Uploads keys to a collection of their own and returns the record of the entity index.
+
+    What was uploaded is noted in `folder`: killed and repeated, it resumes. A batch that is sent twice counts once.
+
+    Args:
+        folder: Gets `key_ids.npy` and `vectors.npy`.
+        keys: Keys by entity.
+        ids: Their ids, see `key_ids`.
+        queries: Held-out queries, for which the number of candidates is chosen.
+        uri: See `Collection`.
+        collection: Name of the collection.
+        progress: Whether to show a progress bar.
+
+    Raises:
+        OSError: The server cannot be reached or refuses something.
+    """
+    there, note = Collection(uri, collection), folder / "uploaded.json"
+    started = json.loads(note.read_bytes()) if note.exists() else None
+    if started is None or started["uri"] != there.uri or not there.exists():
+        there.create(keys.length)
+        started = {"uri": there.uri, "done": 0}
+    with progress_bar(
+        total=len(keys.rows), initial=started["done"], desc="upload keys", unit="key", shown=progress
+    ) as bar:
+        for start, block in blocks(keys, started["done"]):
+            there.upsert(ids[keys.rows[start : start + len(block)]], block)
+            there.flush()
+            write_whole(note, json.dumps({"uri": there.uri, "done": start + len(block)}).encode())
+            bar.update(len(block))
+    write_ids(folder, keys, ids)
+    exact = ((keys.rows[start : start + len(block)], block) for start, block in blocks(keys))
+    write_vectors(folder / VECTORS, (len(keys.parts[0]), keys.length), exact)
+    return _measured(folder, keys, queries, there)
+
+
+def update_milvus(
+    folder: Path, keys: Keys, ids: IntArray, changed: IntArray, gone: IntArray, record: SearchRecord
+) -> SearchRecord:
+    """Brings the collection of an index up to date after changes and writes the files of the new version.
+
+    Args:
+        folder: Gets `key_ids.npy` and `vectors.npy`.
+        keys: All keys of the new version.
+        ids: Their ids, see `key_ids`.
+        changed: The keys that are new or changed, int64.
+        gone: Ids of keys of the old version that the new one has not, int64.
+        record: How the index was built.
+
+    Raises:
+        OSError: The server cannot be reached or refuses something; the old version still answers.
+    """
+    there = Collection(record.uri, record.collection)
+    there.delete(gone)
+    there.upsert(ids[changed], keys.read(changed))
+    there.flush()
+    write_ids(folder, keys, ids)
+    exact = ((keys.rows[start : start + len(block)], block) for start, block in blocks(keys))
+    write_vectors(folder / VECTORS, (len(keys.parts[0]), keys.length), exact)
+    return record
+
+
+def write_ids(folder: Path, keys: Keys, ids: IntArray) -> None:
+    """Writes `key_ids.npy`: int64 [2, keys], the sorted ids and the key of each."""
+    order = np.argsort(ids[keys.rows])
+    save_array(folder / KEY_IDS, np.stack([ids[keys.rows][order], keys.rows[order]]))
+
+
+def _measured(folder: Path, keys: Keys, queries: HeldOutQueries, there: Collection) -> SearchRecord:
+    """Returns the record with the least number of candidates whose recall reaches `TARGET`, else the most."""
+    there.load()
+    exact = ExactSearch(keys, queries.vectors, DEPTH)
+    ids: IntArray = np.load(folder / KEY_IDS, mmap_mode="r", allow_pickle=False)
+    for factor in _FACTORS:
+        recall = exact.recall(MilvusSearch(there, ids, load_vectors(folder), factor))
+        if recall is None or recall >= TARGET:
+            break
+    else:
+        logger.warning("recall@%d of Milvus is %.3f against exact search, below %.2f", DEPTH, recall, TARGET)
+    return SearchRecord(
+        kind="milvus",
+        faiss="",
+        rescored=factor,
+        recall=None if recall is None else round(recall, 6),
+        k=DEPTH,
+        queries=queries.about,
+        uri=there.uri,
+        collection=there.name,
+    )

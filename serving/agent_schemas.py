@@ -1,0 +1,136 @@
+"""What an agent's run looks like over the wire: its trail, and its steps as server-sent events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
+
+
+class ClaimOut(_Part):
+    """A sentence of the answer."""
+
+    text: str
+    sources: list[int]
+    """Numbers of the sources it cites."""
+
+
+class SourceOut(_Part):
+    """An excerpt that a tool found."""
+
+    number: int
+    title: str
+    text: str
+    url: str
+    """A URL, or an entity's id."""
+    section: str
+    span: tuple[int, int] | None
+    """Start and end of the excerpt in the section or page, in Unicode characters."""
+
+
+class AgentCallOut(_Part):
+    """A call of a tool."""
+
+    tool: str
+    arguments: dict[str, Any] | str
+    """A JSON object, or the text that should have been one."""
+
+
+class CallOut(AgentCallOut):
+    """A call of a tool with its result."""
+
+    sources: list[int]
+    """Numbers of the sources it found."""
+    images: list[str]
+    """Names of the images it made."""
+    text: str
+    error: str
+    """What was wrong with the call, or why it failed."""
+    cached: bool
+    cost: float
+    ms: float
+
+
+class ModelRequestOut(_Part):
+    """A request to the chat model."""
+
+    purpose: str
+    prompt_tokens: int
+    completion_tokens: int
+    ms: float
+    money: float
+
+
+class RoundOut(_Part):
+    """A decision, and the calls that came of it."""
+
+    number: int
+    thought: str
+    problem: str
+    """What was malformed in the model's reply."""
+    requests: list[ModelRequestOut]
+    calls: list[CallOut]
+    ms: float
+
+
+class SpentOut(_Part):
+    """What a run took."""
+
+    tokens: int
+    money: float
+    calls: dict[str, int]
+    """Calls per tool."""
+    ms: float
+
+
+class TrailOut(_Part):
+    """How an agent came to its answer."""
+
+    question: str
+    policy: str
+    answer: str | None
+    abstained: bool
+    stopped: str
+    """The limit or failure that ended the run early: `rounds`, `tokens`, `seconds`, `money`, `malformed replies` or
+    `the model failed`; empty if the policy ended it."""
+    failure: str
+    """Why the model failed."""
+    claims: list[ClaimOut]
+    invented_citations: list[int]
+    """Cited numbers that no source has."""
+    sources: list[SourceOut]
+    rounds: list[RoundOut]
+    malformed: int
+    """Malformed replies and calls."""
+    spent: SpentOut
+
+
+class RequestStep(ModelRequestOut):
+    """The event `request`: the model has replied."""
+
+    round: int
+
+
+class RoundStep(_Part):
+    """The event `round`: the policy has decided; its calls are running."""
+
+    round: int
+    thought: str
+    problem: str
+    calls: list[AgentCallOut]
+
+
+class CallStep(CallOut):
+    """The event `call`: a call has ended."""
+
+    round: int
+    position: int
+    """Its place among the round's calls, from 0."""
+    found: list[SourceOut]
+    """Its sources in full."""
+    thumbnails: dict[str, str]
+    """Small images as data URIs: the new ones by name, or the `part` of an image that the call looked at."""

@@ -1,0 +1,261 @@
+"""Answers by search agents: what the service asks of whoever runs them, how many run at once, and their events."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import statistics
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from PIL import Image
+
+from retriever.protocols import EntityIndex
+from retriever.types import Query, RetrievalResult
+from serving.agent_schemas import TrailOut
+from serving.errors import ApiError, as_api_error
+from serving.fields import CheckedRequest
+from serving.schemas import AgentBudget, AnswerOut, ErrorDetail, OnGeneratorError
+from serving.service import Service
+
+log = logging.getLogger(__name__)
+
+Step = tuple[str, Mapping[str, Any]]
+"""A step's name and its JSON values, see `serving.agent_schemas`."""
+Watch = Callable[[str, Mapping[str, Any]], None]
+"""Takes a step."""
+
+_PING_S = 10.0  # of silence, after which a stream shows that it is alive
+_REMEMBERED = 15  # runs that Retry-After is estimated from
+
+
+class Searcher(Protocol):
+    """What agents search: an index with the steps and the generator over it."""
+
+    @property
+    def index(self) -> EntityIndex:
+        """The index."""
+
+    async def retrieve_query(self, query: Query) -> RetrievalResult:
+        """Returns the result of the steps."""
+
+    async def answer_query(self, query: Query) -> tuple[str | None, RetrievalResult]:
+        """Returns the generator's answer, `None` if it abstains, and the result of the steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRequest:
+    """What an agent is asked; `budget` is within the service's limits."""
+
+    mode: str
+    question: str
+    image: Image.Image
+    budget: AgentBudget
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOutcome:
+    """What an agent returns; `failure` says why its model failed, if it did."""
+
+    answer: str | None
+    trail: Mapping[str, Any]
+    failure: Exception | None = None
+
+
+class AgentRunner(Protocol):
+    """Runs agents. All methods are called in the service's event loop."""
+
+    @property
+    def modes(self) -> Sequence[str]:
+        """The names of the policies."""
+
+    @property
+    def model(self) -> str:
+        """The name of the chat model that plans."""
+
+    @property
+    def limits(self) -> AgentBudget:
+        """The largest budget of a run; `None` is unlimited."""
+
+    @property
+    def runs(self) -> int:
+        """The most runs at once."""
+
+    async def run(self, request: AgentRequest, watch: Watch | None) -> AgentOutcome:
+        """Answers a question, and tells every step to `watch`; ends when it is canceled."""
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+
+
+AgentFactory = Callable[[Searcher], AgentRunner]
+"""Makes the runner that searches by the service's own batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRun:
+    """A run that may begin."""
+
+    request: AgentRequest
+    request_id: str
+    decode_ms: float
+    on_error: OnGeneratorError
+
+
+class AgentRuns:
+    """The agents of one service: checks, bounds and answers their requests.
+
+    Args:
+        service: The service, which the agents search by.
+        make: Makes the runner; `None` if there is no chat model.
+    """
+
+    def __init__(self, service: Service, make: AgentFactory | None) -> None:
+        self._service = service
+        self._runner = None if make is None else make(service)
+        self._running = 0
+        self._seconds: deque[float] = deque(maxlen=_REMEMBERED)
+
+    @property
+    def modes(self) -> list[str]:
+        """The modes that `/answer` takes, besides that without an agent."""
+        return [] if self._runner is None else list(self._runner.modes)
+
+    @property
+    def limits(self) -> AgentBudget | None:
+        """The largest budget of a run, `None` without agents."""
+        return None if self._runner is None else self._runner.limits
+
+    async def prepare(self, checked: CheckedRequest, request_id: str) -> PendingRun:
+        """Decodes the image of a request with a mode.
+
+        Raises:
+            ApiError: 422 if there is no such mode or the budget is too large, 429 if too many agents run, and those of
+                `Service.decode`.
+        """
+        runner = self._checked_runner(checked.mode or "")
+        budget = _within(checked.budget, runner.limits)
+        image, seconds = await self._service.decode(checked)
+        if refusal := self._refusal(runner):
+            raise refusal
+        request = AgentRequest(checked.mode or "", checked.question, image, budget)
+        return PendingRun(request, request_id, seconds * 1000, checked.on_generator_error)
+
+    async def answer(self, pending: PendingRun, watch: Watch | None = None) -> AnswerOut:
+        """Runs an agent.
+
+        Raises:
+            ApiError: 429 if too many run, 424 if the model failed and the request says that this is an error.
+        """
+        runner, started = self._checked_runner(pending.request.mode), time.perf_counter()
+        with self._place(runner):
+            outcome = await runner.run(pending.request, watch)
+        seconds = time.perf_counter() - started
+        self._seconds.append(seconds)
+        failure = None
+        if outcome.failure is not None:
+            failure = self._service.generator_failure(outcome.failure, pending.request_id)
+            if pending.on_error == "fail":
+                raise failure from outcome.failure
+        trail = TrailOut.model_validate({**outcome.trail, "failure": failure.message if failure else ""})
+        mode, metrics = pending.request.mode, self._service.metrics
+        metrics.agent(mode, outcome.answer is None, failure is not None, trail.spent.tokens)
+        return AnswerOut(
+            entity=None,
+            evidence=[],
+            candidates=[],
+            timings_ms={
+                "decode": round(pending.decode_ms, 2),
+                "agent": round(seconds * 1000, 2),
+                "total": round(pending.decode_ms + seconds * 1000, 2),
+            },
+            request_id=pending.request_id,
+            index=self._service.about(),
+            answer=outcome.answer,
+            confidence=None,
+            abstained=outcome.answer is None and failure is None,
+            context_truncated=False,
+            generator=runner.model,
+            generator_error=ErrorDetail.model_validate(failure.body()["error"]) if failure else None,
+            mode=mode,
+            trail=trail,
+        )
+
+    async def steps(self, pending: PendingRun) -> AsyncGenerator[Step | AnswerOut | ApiError | None]:
+        """Yields the steps of a run as they happen, then the answer or the error; `None` after a silence.
+
+        Closing the iterator cancels the run.
+        """
+        steps: asyncio.Queue[Step | None] = asyncio.Queue()
+        task = asyncio.ensure_future(self.answer(pending, lambda name, values: steps.put_nowait((name, values))))
+        task.add_done_callback(lambda _: steps.put_nowait(None))
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(_PING_S):
+                        step = await steps.get()
+                except TimeoutError:
+                    yield None
+                    continue
+                if step is None:
+                    break
+                yield step
+            try:
+                yield task.result()
+            except Exception as error:
+                yield as_api_error(error, pending.request_id)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def aclose(self) -> None:
+        """Closes the runner's connections."""
+        if self._runner is not None:
+            await self._runner.aclose()
+
+    def _checked_runner(self, mode: str) -> AgentRunner:
+        if self._runner is None:
+            needs = "a chat model, and the service's generator.base_url and generator.model are not set"
+            message = f"mode {mode[:40]!r} needs {needs}"
+            raise ApiError(422, "mode_not_available", message, param="mode")
+        if mode not in self._runner.modes:
+            message = f"mode must be one of retrieve, {', '.join(self._runner.modes)}; got {mode[:40]!r}"
+            raise ApiError(422, "out_of_range", message, param="mode")
+        return self._runner
+
+    def _refusal(self, runner: AgentRunner) -> ApiError | None:
+        if self._running < runner.runs:
+            return None
+        after = max(1, math.ceil(statistics.median(self._seconds or [0]) / runner.runs))
+        message = f"{self._running} agents are running, and no more may; try again in {after} s"
+        return ApiError(429, "agents_busy", message, headers={"Retry-After": str(after)})
+
+    @contextmanager
+    def _place(self, runner: AgentRunner) -> Iterator[None]:
+        if refusal := self._refusal(runner):
+            raise refusal
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+
+
+def _within(asked: AgentBudget | None, limits: AgentBudget) -> AgentBudget:
+    """Returns the limits with what a request lowers.
+
+    Raises:
+        ApiError: 422 if it raises one.
+    """
+    lower = {} if asked is None else asked.model_dump(exclude_none=True)
+    for name, value in lower.items():
+        most = getattr(limits, name)
+        if most is not None and value > most:
+            message = f"budget.{name} must be at most {most:g}, got {value:g}"
+            raise ApiError(422, "out_of_range", message, param="budget")
+    return limits.model_copy(update=lower)

@@ -1,0 +1,185 @@
+// One answer by retrieval: the reply, the entity, its evidence, and why: the three steps with their scores.
+
+import { make, serviceImage } from "./page-service.js";
+
+/** Shows the reply of the service, or what there is of it while it is being written. */
+export function showReply(turn, reply) {
+  const failed = reply.generator_error;
+  const missing = failed
+    ? "No answer: the generator failed"
+    : reply.declined
+      ? "The image was not recognized: the closest match is below"
+      : reply.trail?.stopped
+        ? `No answer: stopped by its limit of ${reply.trail.stopped}`
+        : "No answer found in the evidence";
+  const about = [reply.generator];
+  if (failed) about.push(failed.message);
+  else if (reply.answer !== null && reply.confidence !== null) about.push(`${Math.round(reply.confidence * 100)}% sure`);
+  if (reply.context_truncated) about.push("read only the beginning of the section");
+  if (reply.trail) about.push(`${reply.trail.spent.tokens.toLocaleString()} tokens`, duration(reply.timings_ms.total));
+  turn.answer.replaceChildren(
+    reply.answer === null ? make("p", "reply none", missing) : make("p", "reply", cited(turn, reply)),
+    make("p", "sure", about.join(", ")),
+  );
+}
+
+/** Returns the answer's text; what an agent cites is linked. */
+function cited(turn, reply) {
+  const claims = reply.trail?.claims ?? [];
+  if (!claims.some((claim) => claim.sources.length)) return reply.answer;
+  return claims.flatMap((claim) => [
+    claim.text,
+    ...claim.sources.map((number) =>
+      make("sup", "", make("a", "", `[${number}]`, { href: `#${turn.element.id}-${number}`, ariaLabel: `Source ${number}` })),
+    ),
+    " ",
+  ]);
+}
+
+export function showEntity(turn, entity) {
+  turn.entity.hidden = !entity;
+  if (!entity) return;
+  turn.entity.replaceChildren(
+    ...(entity.image ? [serviceImage(entity.image, { alt: `Main image of ${entity.title}` })] : []),
+    make("div", "", [make("h3", "", entity.title), link(entity.url)]),
+  );
+}
+
+/** Returns a link to a web page, null for anything else. */
+export function link(url) {
+  if (!/^https?:\/\//.test(url)) return null;
+  const properties = { href: url, target: "_blank", rel: "noopener noreferrer" };
+  return make("a", "", url.replace(/^https?:\/\//, ""), properties);
+}
+
+export function showEvidence(turn, evidence) {
+  turn.evidence.hidden = !evidence.length;
+  if (!evidence.length) return;
+  const [best, ...others] = evidence;
+  const more = make("details", "", [
+    make("summary", "", others.length === 1 ? "The next best section" : `The next ${others.length} best sections`),
+    ...others.map((section) => passage(section.section, section)),
+  ]);
+  turn.evidence.replaceChildren(passage(best.section, best), ...(others.length ? [more] : []));
+  const mark = turn.evidence.querySelector("mark");
+  if (mark) {
+    const text = mark.parentElement;
+    text.scrollTop = mark.offsetTop - text.offsetTop - text.clientHeight / 2;
+  }
+}
+
+/** Returns a text with a heading; its span is marked. */
+export function passage(heading, { text, span = null }) {
+  const characters = [...text]; // the span counts Unicode characters, a string counts UTF-16 units
+  const cut = (from, to) => characters.slice(from, to).join("");
+  const body = make("div", "text", [], { tabIndex: 0, role: "group", ariaLabel: heading });
+  if (span) body.append(cut(0, span[0]), make("mark", "", cut(...span)), cut(span[1]));
+  else body.append(text);
+  return make("article", "passage", [make("h3", "", heading), body]);
+}
+
+// Why
+
+/** Shows the three steps: entities near to the image, the same ranked again with the question, sections. */
+export function showWhy(turn, reply) {
+  turn.why.hidden = !reply.candidates.length;
+  if (!reply.candidates.length) return;
+  turn.why.querySelector(".steps").replaceChildren(
+    step("1", "Which entities look like it?", "The image is compared with every entity of the index: sim_c.", nearest(reply)),
+    step(
+      "2",
+      "Which of them fits image and question?",
+      "Image and question are compared with each entity's sections and main image: sim_m. Both together rank the entities.",
+      ranked(reply),
+    ),
+    step(
+      "3",
+      "Which section answers?",
+      "The sections of the best entity, by sim_m and by how well their text fits the question: sim_t.",
+      sections(reply),
+    ),
+    times(reply.timings_ms),
+  );
+}
+
+function step(number, title, text, ...content) {
+  const heading = make("h3", "", [make("span", "number", number, { ariaHidden: "true" }), title]);
+  return make("section", "step", [heading, make("p", "hint", text), ...content]);
+}
+
+function nearest({ candidates }) {
+  const byImage = candidates.filter((candidate) => candidate.sim_c !== null).sort((a, b) => b.sim_c - a.sim_c);
+  const figures = byImage.map((candidate) =>
+    make("li", "", [thumbnail(candidate), make("span", "", candidate.title), make("span", "value", fixed(candidate.sim_c))]),
+  );
+  return make("ol", "nearest", figures, { tabIndex: 0, ariaLabel: "Nearest entities" });
+}
+
+function ranked({ candidates, entity }) {
+  return table(
+    ["Entity", "sim_c", "sim_m", "fused"],
+    candidates.map((candidate) => ({
+      best: candidate.entity_id === entity?.id,
+      name: make("div", "name", [thumbnail(candidate), make("span", "", candidate.title)]),
+      scores: [candidate.sim_c, candidate.sim_m, candidate.fused],
+    })),
+  );
+}
+
+function sections({ evidence }) {
+  return table(
+    ["Section", "sim_m", "sim_t", "score"],
+    evidence.map(({ section, scores }, rank) => ({
+      best: rank === 0,
+      name: section,
+      scores: [scores.sim_m, scores.sim_t, scores.score],
+    })),
+  );
+}
+
+function thumbnail({ image }) {
+  return image ? serviceImage(image, { alt: "", loading: "lazy" }) : make("span", "blank");
+}
+
+function table(heads, rows) {
+  const ranges = heads.slice(1).map((_, column) => {
+    const values = rows.map((row) => row.scores[column]).filter((value) => value !== null);
+    return [Math.min(...values), Math.max(...values)];
+  });
+  const head = heads.map((text, column) => make("th", column ? "score" : "", text, { scope: "col" }));
+  const body = rows.map(({ best, name, scores }) => {
+    const cells = scores.map((value, column) => score(value, ...ranges[column]));
+    return make("tr", best ? "best" : "", [make("td", "", name), ...cells]);
+  });
+  return make("table", "", [make("thead", "", make("tr", "", head)), make("tbody", "", body)]);
+}
+
+function score(value, low, high) {
+  if (value === null) return make("td", "score", "–");
+  const bar = make("span", "bar");
+  bar.style.width = `${high > low ? 6 + (94 * (value - low)) / (high - low) : 100}%`;
+  return make("td", "score", [fixed(value), bar]);
+}
+
+const fixed = (value) => value.toFixed(3);
+
+/** Returns milliseconds for people. */
+export const duration = (ms) => (ms < 1000 ? `${ms < 10 ? ms.toFixed(1) : Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);
+
+function times(timings) {
+  const steps = Object.entries(timings).filter(([name]) => name !== "total");
+  const strip = make("div", "strip", [], { ariaHidden: "true" });
+  const list = make("dl");
+  steps.forEach(([name, ms], i) => {
+    const shade = 1 - (0.75 * i) / Math.max(steps.length - 1, 1);
+    const part = make("i");
+    part.style.flexGrow = ms;
+    part.style.opacity = shade;
+    strip.append(part);
+    const entry = make("div", "", [make("dt", "", name), make("dd", "", duration(ms))]);
+    entry.style.setProperty("--shade", shade);
+    list.append(entry);
+  });
+  list.append(make("div", "total", [make("dt", "", "total"), make("dd", "", duration(timings.total ?? 0))]));
+  return make("section", "times", [make("h3", "", "Time"), strip, list]);
+}

@@ -1,0 +1,109 @@
+// The photo: chosen, dropped, pasted or taken with the camera.
+
+import { make } from "./page-service.js";
+
+const LARGE = 4 * 2 ** 20; // bytes above which an image is shrunk before it is sent
+const MAX_SIDE = 2048; // pixels of a shrunk image
+
+const byId = (id) => document.getElementById(id);
+const [drop, preview, camera, video] = ["drop", "preview", "camera", "video"].map(byId);
+let image = null;
+let changed = () => {};
+
+/** Returns the photo, or null. */
+export const currentImage = () => image;
+
+/** Calls `listener` whenever there is another photo. */
+export const onImage = (listener) => (changed = listener);
+
+export function setImage(blob) {
+  image = blob;
+  preview.src = URL.createObjectURL(blob); // kept: the questions about it show it, too
+  preview.alt = `Your photo${blob.name ? `: ${blob.name}` : ""}`;
+  preview.hidden = byId("change").hidden = false;
+  byId("drop-text").hidden = true;
+  drop.classList.add("filled");
+  changed();
+}
+
+/** Returns the address of the photo in this page; empty if it cannot be shown. */
+export const imageAddress = () => (preview.hidden ? "" : preview.src);
+
+/** Returns the bytes to send: of a large image a smaller one; one that the browser cannot decode is left as it is. */
+export async function bytesToSend(blob) {
+  return (await shrunk(blob)).arrayBuffer(); // fails if the file was changed after it was chosen
+}
+
+async function shrunk(blob) {
+  if (blob.size < LARGE) return blob;
+  try {
+    const bitmap = await createImageBitmap(blob);
+    const scale = Math.min(1, MAX_SIDE / Math.max(bitmap.width, bitmap.height));
+    return (await drawn(bitmap, bitmap.width * scale, bitmap.height * scale)) ?? blob;
+  } catch {
+    return blob;
+  }
+}
+
+function drawn(source, width, height) {
+  const canvas = make("canvas", "", [], { width, height });
+  const context = canvas.getContext("2d");
+  context.fillStyle = "#fff";
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(source, 0, 0, canvas.width, canvas.height);
+  return new Promise((done) => canvas.toBlob(done, "image/jpeg", 0.92));
+}
+
+preview.addEventListener("error", () => {
+  preview.hidden = true; // only its name is shown; the service will say what is wrong with it
+  byId("drop-text").hidden = false;
+  byId("file-hint").textContent = image?.name ?? "this file cannot be shown";
+});
+
+for (const input of [byId("file"), byId("capture")]) {
+  input.addEventListener("change", () => {
+    if (input.files.length) setImage(input.files[0]);
+    input.value = ""; // so that choosing the same file again is a change too
+  });
+}
+
+document.addEventListener("paste", (event) => {
+  const pasted = [...(event.clipboardData?.files ?? [])].find((file) => file.type.startsWith("image/"));
+  if (pasted) setImage(pasted);
+});
+
+for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
+  document.addEventListener(kind, (event) => {
+    if (!event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    drop.classList.toggle("over", kind === "dragenter" || kind === "dragover");
+    if (kind === "drop" && event.dataTransfer.files.length) setImage(event.dataTransfer.files[0]);
+  });
+}
+
+// The camera: live where the browser lets the page have it, else the phone's own camera application
+
+const live = Boolean(navigator.mediaDevices?.getUserMedia);
+byId("shoot").hidden = !live && !matchMedia("(pointer: coarse)").matches;
+
+byId("shoot").addEventListener("click", async () => {
+  if (!live) return byId("capture").click();
+  try {
+    video.srcObject = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
+    camera.showModal();
+  } catch {
+    byId("capture").click(); // no camera, or the user said no
+  }
+});
+
+byId("take").addEventListener("click", async () => {
+  if (!video.videoWidth) return; // not yet
+  const taken = await drawn(video, video.videoWidth, video.videoHeight);
+  setImage(new File([taken], "camera.jpg", { type: "image/jpeg" }));
+  camera.close();
+});
+
+camera.addEventListener("close", () => {
+  video.srcObject?.getTracks().forEach((track) => track.stop());
+  video.srcObject = null;
+});

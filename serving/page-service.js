@@ -1,0 +1,63 @@
+// The service: requests with the user's key, its images, its streams of events. And `make`, which all of the page uses.
+
+const key = document.getElementById("key");
+
+/** Returns an element with a class, children, and properties. */
+export function make(tag, className = "", children = [], properties = {}) {
+  const element = Object.assign(document.createElement(tag), properties);
+  if (className) element.className = className;
+  element.append(...[children].flat().filter((child) => child !== null));
+  return element;
+}
+
+/** Returns whether the user has entered a key. */
+export const hasKey = () => key.value.trim() !== "";
+
+/** Requests a path of the service, with the user's key if there is one; a refusal shows the field for it. */
+export async function request(path, options = {}) {
+  const headers = hasKey() ? { Authorization: `Bearer ${key.value.trim()}` } : {};
+  const response = await fetch(path, { ...options, headers });
+  if (response.status === 401) document.getElementById("key-line").hidden = false;
+  return response;
+}
+
+/** Returns an image of the service. With a key it has to be requested: an image by its address alone sends none. */
+export function serviceImage(path, properties) {
+  const element = make("img", "", [], properties);
+  if (!hasKey()) {
+    element.src = path;
+    return element;
+  }
+  element.addEventListener("load", () => URL.revokeObjectURL(element.src), { once: true });
+  request(path)
+    .then((response) => response.blob())
+    .then((blob) => (element.src = URL.createObjectURL(blob)))
+    .catch(() => {}); // as without a key: the image stays empty
+  return element;
+}
+
+/** Yields the server-sent events of a response as [name, values]. */
+export async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const parts = (text + value).split("\n\n");
+    text = parts.pop();
+    for (const part of parts) {
+      const fields = Object.fromEntries(part.split("\n").map((line) => line.split(/: (.*)/s, 2)));
+      if (fields.data) yield [fields.event, JSON.parse(fields.data)];
+    }
+  }
+}
+
+/** Calls `changed` when the user enters another key, which is kept until the tab is closed. */
+export function keepKey(changed) {
+  key.value = sessionStorage.getItem("omgm-key") ?? "";
+  document.getElementById("key-line").hidden = !key.value;
+  key.addEventListener("change", () => {
+    sessionStorage.setItem("omgm-key", key.value.trim());
+    changed();
+  });
+}

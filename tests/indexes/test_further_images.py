@@ -1,0 +1,224 @@
+"""Several images of an entity: further keys for step 1, and sections' own images for step 2."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from indexes.article_images import FurtherImages, ImageUse
+from indexes.build import build_index
+from indexes.estimate import estimate_build
+from indexes.formats import read_knowledge_base
+from indexes.further_images import choose_further
+from indexes.keys import Keys
+from indexes.manifest import FILES, OWNERS
+from indexes.recall import HeldOutQueries
+from indexes.search import BestKeySearch, best_of_each, open_search
+from indexes.search_kinds import write_search
+from indexes.sources import FolderImages
+from indexes.stages import MainImage
+from indexes.store import Index
+from retriever.types import ArticleImage, Entity, FloatArray, IntArray, Section
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.vectors import clustered
+from tests.indexes.test_build import KILLED, Fuse, FusedEncoder, FusedFusion
+from tests.paths import contents
+
+ROWS = [
+    # red on its main image; green and blue on further ones, of which green is the second section's
+    {"id": "a", "title": "A", "sections": [{"title": "A", "text": "One."}, {"title": "Use", "text": "Two."}]}
+    | {"image": "red.png", "images": ["red.png", "gone.png", {"url": "green.png", "section": 1}, "blue.png"]},
+    {"id": "b", "title": "B", "sections": [{"title": "B", "text": "It is white."}], "image": "white.png"},
+    # whose further image is broken
+    {"id": "c", "title": "C", "sections": [{"title": "C", "text": "Black."}]}
+    | {"image": "black.png", "images": [{"url": "broken.png", "section": 0}, "yellow.png"]},
+    {"id": "d", "title": "D green", "sections": [], "images": ["gone.png"]},
+]
+
+
+@pytest.fixture
+def kb(tmp_path: Path) -> Path:
+    (tmp_path / "images").mkdir()
+    for color in ("red", "green", "blue", "white", "black", "yellow"):
+        Image.new("RGB", (90, 60), color).save(tmp_path / "images" / f"{color}.png")
+    (tmp_path / "images" / "broken.png").write_text("none")
+    path = tmp_path / "kb.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+def build(kb: Path, out: str, **options: Any) -> Index:
+    models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
+    defaults: dict[str, Any] = {"candidates": "combined", "image_keys": 3, "section_images": True, "batch_size": 2}
+    images = kb.parent / "images"
+    return build_index(kb, images, kb.parent / out, **models | defaults | options, progress=False)
+
+
+def found(index: Index, color: str, k: int) -> tuple[list[str | None], list[float]]:
+    scores, rows = index.search(FakeEncoder().encode_images([Image.new("RGB", (9, 9), color)]), k)
+    return [index.entity(row).id if row >= 0 else None for row in rows[0].tolist()], scores[0].tolist()
+
+
+def test_an_entity_is_found_once_by_its_best_key(kb: Path, caplog: pytest.LogCaptureFixture) -> None:
+    index = build(kb, "index", image_weight=0.75)
+    counts = index.manifest.counts
+    assert (counts.entities, counts.searchable, counts.further_keys, counts.with_image) == (4, 4, 3, 3)
+    assert np.load(index.folder / OWNERS).tolist() == [0, 0, 2]
+    assert set(index.manifest.files) == {*FILES, OWNERS}
+    assert "1 further images unreadable, left out (broken.png: not an image of a known format" in caplog.text
+    for color, expected in (("red", "a"), ("blue", "a"), ("yellow", "c")):
+        names, scores = found(Index.open(index.folder, image_weight=0.75), color, 4)
+        assert names[0] == expected and sorted(map(str, names)) == ["a", "b", "c", "d"]
+        assert scores[0] == pytest.approx(0.75, abs=1e-3)  # the image's whole weight, and no word of its summary
+    names, scores = found(Index.open(index.folder, image_weight=0.75), "green", 2)
+    assert names == ["d", "a"] and scores == pytest.approx([1, 0.75], abs=1e-3)  # without an image, by its title alone
+    assert found(index, "red", 1)[0] == ["a"]
+
+
+def test_one_image_key_leaves_the_index_as_it_was(kb: Path) -> None:
+    index = build(kb, "index", image_keys=1, section_images=False)
+    assert set(index.manifest.files) == set(FILES) and index.manifest.counts.further_keys == 0
+    summaries = build(kb, "texts", candidates="summary", section_images=False)
+    assert summaries.manifest.inputs.image_keys == 1  # of no use there
+    with pytest.raises(ValueError, match="image_keys must be at least 1, got 0"):
+        build(kb, "bad", image_keys=0)
+
+
+def test_images_alone(kb: Path) -> None:
+    index = build(kb, "index", candidates="image", image_keys=2)
+    counts = index.manifest.counts
+    assert (counts.searchable, counts.further_keys) == (3, 2)
+    assert found(index, "green", 5)[0][0] == "a" and found(index, "yellow", 5)[0][0] == "c"
+    assert found(index, "blue", 5)[0].count(None) == 2  # "d" has no key
+
+
+def test_a_section_is_paired_with_its_own_image(kb: Path) -> None:
+    index = build(kb, "index")
+
+    def stored(color: str, text: str) -> torch.Tensor:
+        tokens = FakeFusion().encode([Image.new("RGB", (90, 60), color)], [text])
+        return torch.nn.functional.normalize(tokens, dim=-1)
+
+    texts = ["wiki article a\n section title a\none", "wiki article a\n section title use\ntwo"]
+    expected = torch.cat([stored("red", texts[0]), stored("green", texts[1])])
+    torch.testing.assert_close(index.tokens(np.arange(2)), expected, atol=1e-3, rtol=0)
+    main = build(kb, "main", section_images=False)
+    expected = torch.cat([stored("red", text) for text in texts])
+    torch.testing.assert_close(main.tokens(np.arange(2)), expected, atol=1e-3, rtol=0)
+    assert torch.equal(index.tokens(np.arange(2, 4)), main.tokens(np.arange(2, 4)))
+
+
+@pytest.mark.parametrize("calls", [1, 3, 6])
+def test_a_killed_build_resumes(kb: Path, calls: int) -> None:
+    build(kb, "whole")
+    encoder = FusedEncoder()
+    encoder.fuse = Fuse(calls)  # 2 batches of texts, 4 of images
+    with pytest.raises(RuntimeError, match=KILLED):
+        build(kb, "resumed", encoder=encoder)
+    fusion = FusedFusion()
+    fusion.fuse = Fuse(1 + calls % 2)
+    with pytest.raises(RuntimeError, match=KILLED):
+        build(kb, "resumed", fusion=fusion)
+    build(kb, "resumed")
+    assert contents(kb.parent / "resumed") == contents(kb.parent / "whole")
+
+
+def test_another_kind_of_entity_index_keeps_the_further_keys(kb: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexes.search_kinds.AT_LEAST", 1)
+    flat = build(kb, "index", search="flat")
+    changed = build(kb, "index", search="hnsw", overwrite=True)
+    assert set(changed.manifest.files) == {*FILES, OWNERS} and changed.manifest.search is not None
+    assert changed.manifest.search.kind == "hnsw"
+    for color in ("green", "yellow"):
+        assert found(changed, color, 1) == found(flat, color, 1)
+    # a build of something else leaves no owners behind
+    build(kb, "index", image_keys=1, overwrite=True)
+    assert not (kb.parent / "index" / OWNERS).exists()
+
+
+def test_a_changed_further_image_is_noticed(kb: Path) -> None:
+    build(kb, "index")
+    build(kb, "index")  # nothing to do
+    Image.new("RGB", (91, 61), "blue").save(kb.parent / "images" / "green.png")
+    with pytest.raises(ValueError, match="pictures"):
+        build(kb, "index")
+
+
+def test_an_estimate_counts_further_images(kb: Path) -> None:
+    models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
+    source, more = FolderImages(kb.parent / "images"), ImageUse(3, True)
+    for use, keys in ((ImageUse(), 4), (more, 7)):
+        entities = read_knowledge_base(kb, "jsonl")
+        estimate = estimate_build(entities, source, candidates="combined", use=use, progress=False, **models)
+        assert estimate.temporary_bytes == keys * 2 * 7 * 2
+
+
+def choose(use: ImageUse, **names: str | None) -> FurtherImages:
+    sections = tuple(Section(title, "text", index) for index, title in ((0, "first"), (2, "third"), (3, "fourth")))
+    images = [("main", None), ("m2", 2), ("x", 2), ("y", 0), ("y2", 3), ("main", 3)]
+    entity = Entity("e", "E", sections, "main", images=tuple(ArticleImage(*image) for image in images))
+    return choose_further(entity, MainImage("main"), use, {"main": "main", **names}.get)
+
+
+def test_which_images_are_chosen() -> None:
+    known = {"m2": "main", "x": "x", "y": "y", "y2": "y"}  # "m2" is the main image's file, "y2" that of "y"
+    assert choose(ImageUse(9), **known) == FurtherImages(("x", "y"))
+    assert choose(ImageUse(2), **known) == FurtherImages(("x",))
+    assert choose(ImageUse(1), **known) == FurtherImages()
+    # the first readable image of a section counts: "m2" for the second, and that is the main one
+    assert choose(ImageUse(1, True), **known) == FurtherImages((), ("y", None, "y"))
+    assert choose(ImageUse(1, True), **known | {"m2": None}) == FurtherImages((), ("y", "x", "y"))
+    assert choose(ImageUse(3, True)) == FurtherImages()
+    assert FurtherImages((), ("y", None, "y")).of_sections("main", 3) == {"y": [0, 2], "main": [1]}
+    assert FurtherImages().of_sections("main", 2) == {"main": [0, 1]}
+    unreadable = choose_further(Entity("e", "E", ()), MainImage("m", "unreadable", "cut"), ImageUse(3), str)
+    assert unreadable == FurtherImages()
+
+
+def test_the_best_score_of_each_row() -> None:
+    scores = np.array([[0.1, 0.9, 0.5, 0.7, -np.inf], [0.3, 0.3, 0.2, 0.1, 0.0]], np.float32)
+    rows = np.array([[3, 5, 3, 5, -1], [4, 1, 4, 1, 4]])
+    best = best_of_each(scores, rows, 3)
+    assert best[1].tolist() == [[5, 3, -1], [4, 1, -1]]
+    assert best[0].tolist() == [[np.float32(0.9), 0.5, -np.inf], [np.float32(0.3), np.float32(0.3), -np.inf]]
+
+
+class Depths:
+    """A search that notes how many results it is asked for."""
+
+    def __init__(self, scores: FloatArray) -> None:
+        self._scores, self.shape, self.asked = scores, (len(scores), 1), list[int]()
+
+    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        self.asked.append(k)
+        order = np.argsort(-self._scores, kind="stable")[:k]
+        return self._scores[order][None], order[None]
+
+
+def test_more_keys_are_asked_for_until_there_are_enough_entities() -> None:
+    inner = Depths(np.array([0.1, 0.2, *np.arange(1, 11) / 100 + 0.5], np.float32))  # the further keys are the best
+    search = BestKeySearch(inner, 2, np.zeros(10, np.int64))
+    scores, rows = search.search(torch.zeros(1, 1), 2)
+    assert rows.tolist() == [[0, 1]] and scores[0].tolist() == pytest.approx([0.6, 0.2])
+    assert inner.asked == [4, 12]
+    assert search.search(torch.zeros(1, 1), 1)[1].tolist() == [[0]] and inner.asked == [4, 12, 2]
+
+
+def test_approximate_search_among_further_keys(tmp_path: Path) -> None:
+    vectors = clustered(1200, 32)
+    owners = np.sort(np.random.default_rng(0).integers(0, 700, 500))
+    keys = Keys((vectors,), np.arange(1200), owners)
+    assert (keys.entities, keys.searchable) == (700, 700)
+    queries = torch.from_numpy(clustered(32, 32, seed=1))
+    record = write_search(tmp_path, keys, "sq8", HeldOutQueries(queries, "others"))
+    rows = BestKeySearch(open_search(tmp_path, record), 700, owners).search(queries, 10)[1]
+    products, owner = queries.numpy() @ vectors.T, np.concatenate([np.arange(700), owners])
+    for own, product in zip(rows.tolist(), products, strict=True):
+        best = list(dict.fromkeys(owner[np.argsort(-product)].tolist()))[:10]
+        assert len(set(own)) == 10 and len(set(own) & set(best)) >= 9

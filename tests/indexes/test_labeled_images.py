@@ -1,0 +1,95 @@
+"""Labeled images as further keys of the entities that they show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from indexes.build import build_index
+from indexes.labeled_images import LabeledImage
+from indexes.store import Index
+from omgm.__main__ import main
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+
+COLORS = ("red", "green", "blue", "white", "black", "yellow")
+
+
+@pytest.fixture
+def kb(tmp_path: Path) -> Path:
+    for folder in ("images", "photos"):
+        (tmp_path / folder).mkdir()
+        for color in COLORS:
+            Image.new("RGB", (90, 60), color).save(tmp_path / folder / f"{color}.png")
+    rows = [
+        {"id": "a", "title": "A", "sections": [{"title": "A", "text": "One."}], "images": ["red.png", "green.png"]},
+        {"id": "b", "title": "B", "sections": [{"title": "B", "text": "Two."}], "images": ["white.png"]},
+    ]
+    (tmp_path / "kb.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path / "kb.jsonl"
+
+
+def labeled(kb: Path, **entities: str) -> list[LabeledImage]:
+    return [LabeledImage(color, kb.parent / "photos" / f"{color}.png", name) for color, name in entities.items()]
+
+
+def build(kb: Path, images: list[LabeledImage], **options: bool) -> Index:
+    models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
+    return build_index(
+        kb,
+        kb.parent / "images",
+        kb.parent / "index",
+        candidates="combined",
+        labeled=images,
+        progress=False,
+        **models,  # type: ignore[arg-type]
+        **options,
+    )
+
+
+def best(index: Index, color: str) -> str:
+    _, rows = index.search(FakeEncoder().encode_images([Image.new("RGB", (9, 9), color)]), 2)
+    assert sorted(rows[0].tolist()) == [0, 1]
+    return index.entity(int(rows[0][0])).id
+
+
+def test_an_entity_is_found_by_its_labeled_images(kb: Path, caplog: pytest.LogCaptureFixture) -> None:
+    index = build(kb, labeled(kb, blue="a", black="b", yellow="b", green="nobody"))
+    assert index.manifest.counts.further_keys == 3  # and not the second image of A's article
+    assert [best(index, color) for color in ("red", "blue", "white", "black", "yellow")] == ["a", "a", "b", "b", "b"]
+    assert "1 entities of labeled images are not in the knowledge base, the first is nobody" in caplog.text
+
+
+def test_other_labels_are_other_inputs(kb: Path) -> None:
+    first = build(kb, labeled(kb, blue="a"))
+    made = (first.folder / "manifest.json").read_bytes()
+    build(kb, labeled(kb, blue="a"))  # nothing to do
+    assert (first.folder / "manifest.json").read_bytes() == made
+    for others in (labeled(kb, blue="b"), []):
+        with pytest.raises(ValueError, match=r"index of other inputs \(.*labeled: .*--overwrite"):
+            build(kb, others)
+    assert best(build(kb, labeled(kb, blue="b"), overwrite=True), "blue") == "b"
+
+
+def test_labeled_images_stand_for_a_missing_main_image(kb: Path) -> None:
+    (kb.parent / "images" / "white.png").unlink()
+    index = build(kb, labeled(kb, black="b"))
+    assert index.manifest.counts.with_image == 2
+    assert best(index, "black") == "b"
+
+
+def test_the_command_takes_the_images_of_questions(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"{color}.png" for color in COLORS[4:]] + ["photo-9.png", "photo-9"]  # trainings hold out "photo-9"
+    for name in names[2:]:
+        Image.new("RGB", (9, 9), "cyan").save(kb.parent / "photos" / name, "PNG")
+    questions = [{"id": n, "image": n, "question": "?", "answers": ["x"], "entity": "b"} for n in names]
+    (kb.parent / "questions.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
+    given = {"--kb": kb, "--images": kb.parent / "images", "--out": kb.parent / "index", "--dataset": "plain"}
+    arguments = [str(word) for pair in given.items() for word in pair]
+    queries = ["--queries", str(kb.parent / "questions.jsonl")]
+    assert main(["build-index", *arguments, *queries]) == 2
+    assert "--queries and --query-images must be given together" in capsys.readouterr().err
+    assert main(["build-index", *arguments, *queries, "--query-images", str(kb.parent / "photos"), "--json"]) == 0
+    assert Index.open(kb.parent / "index").manifest.counts.further_keys == 3
