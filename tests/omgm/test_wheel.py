@@ -47,6 +47,7 @@ def test_contents(unpacked: Path) -> None:
         "omgm/weights/embedded/encoder/model.safetensors",
         "omgm/weights/embedded/fusion/tokenizer.json",
         "serving/page.html",
+        "serving/page-trail.js",
         "evaluation/report.html",
         "evaluation/tables/paper.toml",
         "generators/reader/weights.safetensors",
