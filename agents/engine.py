@@ -182,7 +182,8 @@ class Engine:
             run.malformed += 1
             record.observation = Observation(error=str(error))
             return
-        refusal = run.spending.add_call(tool.name, tool.cost)
+        price = tool.price(arguments)
+        refusal = run.spending.add_call(tool.name, price)
         if refusal:
             record.observation = Observation(error=refusal)
             return
@@ -199,15 +200,19 @@ class Engine:
                 return Observation(error=str(error) or type(error).__name__)
 
         if key is None:
-            (record.observation, record.ms), record.cost = await make(), tool.cost
+            (record.observation, record.ms), record.cost = await make(), price
             return
         try:
-            (record.observation, record.ms), record.cached = await self._cache.get(key, make)
+            (record.observation, record.ms), record.cached = await self._cache.get(key, make, _works)
         except NotRecorded as error:
             record.observation = Observation(error=str(error))
-        record.cost = 0.0 if record.cached else tool.cost
+        record.cost = 0.0 if record.cached else price
         if record.cached:
-            run.spending.refund(tool.cost)
+            run.spending.refund(price)
+
+
+def _works(result: tuple[Observation, float]) -> bool:
+    return not result[0].error
 
 
 def _reason(error: Exception) -> str:

@@ -161,6 +161,7 @@ class AgentRun:
     found: dict[str, list[str]] = field(default_factory=dict)
     watch: Watch | None = None
     _digests: dict[str, str] = field(default_factory=dict)
+    _numbers: dict[Source, int] = field(default_factory=dict)
 
     async def ask(
         self,
@@ -194,9 +195,10 @@ class AgentRun:
 
     def number(self, source: Source) -> int:
         """Returns the number of a source, a new one unless it was found before."""
-        if source not in self.sources:
+        if source not in self._numbers:
             self.sources.append(source)
-        return self.sources.index(source) + 1
+            self._numbers[source] = len(self.sources)
+        return self._numbers[source]
 
     def image(self, name: str) -> Image.Image:
         """Returns an image by its name.

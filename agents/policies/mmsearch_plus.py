@@ -13,7 +13,9 @@ from agents.tool import Tool
 from llm.chat import Message
 from llm.replies import ChatReply
 
-OFFERED = ("image_search", "text_search", "zoom_in", "rotate", "open_page", "web_search")
+OFFERED = (
+    "image_search", "text_search", "zoom_in", "rotate", "sharpen", "ocr", "open_page", "web_search", "web_image_search",
+)  # fmt: skip
 _PUBLISHED = {"image_zoom_in_tool": "zoom_in"}
 """Names of the paper's tools that are ours under another name."""
 

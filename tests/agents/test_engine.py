@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,52 @@ def test_runs_share_a_cache_that_expires() -> None:
     for now[0] in (0.0, 9.0, 10.0):
         run([SEARCH, "<answer>x</answer>"], [fake_tool("text_search", search)], cache=cache)
     assert asked == [0.0, 10.0]
+
+
+def test_runs_at_once_join_identical_searches() -> None:
+    """Both runs search for the same while the first search is under way: one is asked, one pays."""
+    started, both = 0, asyncio.Event()
+
+    async def search(arguments: Words, state: AgentRun) -> Observation:
+        nonlocal started
+        started += 1
+        await both.wait()
+        return Observation((Source("a", "text", "a"),))
+
+    tool = Tool("text_search", "", Words, search, lambda arguments, state: "", cost=0.5)
+    asked = 0
+
+    def reply(text: str) -> ChatReply | str:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            asyncio.get_running_loop().call_later(0.01, both.set)  # after the second run has called the tool
+        return SEARCH if asked <= 2 else "<answer>x</answer>"
+
+    async def run_both() -> list[AgentAnswer]:
+        engine = Engine(ScriptedPlanner(reply), [tool])
+        return await asyncio.gather(*(engine.run(MMSearchPlus(), "What?", image()) for _ in range(2)))
+
+    answers = asyncio.run(run_both())
+    assert started == 1
+    assert sorted(answer.spent["money"] for answer in answers) == [0, 0.5]
+    assert [answer.sources[0].title for answer in answers] == ["a", "a"]
+
+
+def test_a_price_is_per_query() -> None:
+    tool = replace(fake_tool("text_search", cost=0.25), units=lambda arguments: len(arguments.queries))
+    three = calling("text_search", '{"queries": ["a", "b", "c"]}')
+    answer, planner = run([three, SEARCH, "<answer>x</answer>"], [tool], Budget(money=1))
+    assert [one.calls[0].cost for one in answer.rounds[:2]] == [0.75, 0]
+    assert "text_search costs more than the budget has left" in last_text(planner.asked[2])
+    assert answer.spent["money"] == 0.75
+
+
+def test_a_failed_search_is_tried_again_at_the_next_call() -> None:
+    seen: list[Observation | Exception] = [OSError("busy"), Observation((Source("a", "text", "a"),))]
+    answers = iter(seen)
+    answer, _ = run([SEARCH, SEARCH, "<answer>x</answer>"], [fake_tool("text_search", lambda arguments: next(answers))])
+    assert [one.calls[0].observation.error for one in answer.rounds[:2]] == ["busy", ""]
 
 
 def test_a_failed_search_is_told_and_kept_from_nobody() -> None:
@@ -267,6 +314,26 @@ def test_a_frozen_corpus_asks_nobody(tmp_path: Path) -> None:
     assert planner.asked == []
     assert answer.rounds[0].calls[0].observation.error.startswith("this text_search is not in the frozen corpus")
     assert answer.abstained and "this model is not in the frozen corpus" in str(answer.failure)
+
+
+def test_who_records_the_same_at_once_gets_the_same(tmp_path: Path) -> None:
+    """Of two runs without a common cache, the first one to end decides what both saw, and what a replay sees."""
+    numbers = iter(range(9))
+
+    async def search(arguments: Words, state: AgentRun) -> Observation:
+        number = next(numbers)
+        await asyncio.sleep(0.02 * (1 - number))
+        return Observation((Source(f"found by {number}", "text", "a"),))
+
+    tool = Tool("text_search", "", Words, search, lambda arguments, state: "")
+
+    async def both() -> list[AgentAnswer]:
+        corpus = Corpus(tmp_path, record=True)
+        engines = [Engine(ScriptedPlanner([SEARCH, "<answer>x</answer>"]), [tool], corpus=corpus) for _ in range(2)]
+        return await asyncio.gather(*(engine.run(MMSearchPlus(), "What?", image()) for engine in engines))
+
+    first, second = asyncio.run(both())
+    assert first.sources == second.sources and len(first.sources) == 1
 
 
 def test_a_damaged_corpus_is_named(tmp_path: Path) -> None:
