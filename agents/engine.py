@@ -80,9 +80,10 @@ class Engine:
         self,
         policy: Policy,
         question: str,
-        image: Image.Image,
+        image: Image.Image | None,
         *,
         boxes: Sequence[Box] = (),
+        more_images: Sequence[Image.Image] = (),
         budget: Budget | None = None,
     ) -> AgentAnswer:
         """Answers a question about an image; always returns, with an answer or an abstention and the trail.
@@ -90,13 +91,17 @@ class Engine:
         Args:
             policy: Chooses the actions; a new object.
             question: The question.
-            image: The image.
+            image: The image, `None` for a question in words alone.
             boxes: Its regions, numbered from 1.
+            more_images: Further images of the question.
             budget: The limits.
         """
         budget = budget or Budget()
-        run = AgentRun(question, {IMAGE: image}, tuple(boxes), self._tools, self._asking, Spending(budget))
-        await asyncio.to_thread(run.digest, IMAGE)  # slow for large images, so not in the event loop later
+        given = [one for one in (image, *more_images) if one is not None]
+        images = {f"{IMAGE}_{n}" if n > 1 else IMAGE: one for n, one in enumerate(given, start=1)}
+        run = AgentRun(question, images, tuple(boxes), self._tools, self._asking, Spending(budget))
+        for name in images:
+            await asyncio.to_thread(run.digest, name)  # slow for large images, so not in the event loop later
         end = time.monotonic() + budget.seconds
         answer: str | None = None
         rounds = policy.rounds if budget.rounds is None else budget.rounds

@@ -32,6 +32,7 @@ class Source:
         url: Where it is from: a URL, or an entity's id.
         section: The section's title.
         span: Where the excerpt stands in the text of the section or page (start and end character).
+        related: How the image of what was found relates to the image that was searched for.
     """
 
     title: str
@@ -39,6 +40,7 @@ class Source:
     url: str
     section: str = ""
     span: tuple[int, int] | None = None
+    related: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ class AgentRun:
 
     Attributes:
         question: The question.
-        images: The question's image (`IMAGE`) and what tools made of it, by name.
+        images: The question's image (`IMAGE`), if it has one, its further images, and what tools made of them, by name.
         boxes: Regions of the question's image, numbered from 1.
         tools: The tools of this run by name.
         asking: Sends requests to the model.
@@ -194,7 +196,7 @@ class AgentRun:
             ValueError: There is none of that name.
         """
         if name not in self.images:
-            raise ValueError(f"there is no image {name!r}; there are {', '.join(self.images)}")
+            raise ValueError(f"there is no image {name!r}; there are {', '.join(self.images) or 'none'}")
         return self.images[name]
 
     def digest(self, name: str) -> str:

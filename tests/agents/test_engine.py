@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import math
 from collections.abc import Sequence
@@ -160,7 +161,8 @@ def test_roles_alternate() -> None:
     _, planner = run([SEARCH, "hm", SEARCH], budget=Budget(rounds=3))
     for asked in planner.asked:
         roles = [message["role"] for message in asked]
-        assert roles == ["system", *["user", "assistant"] * len(roles)][: len(roles)]
+        assert roles[:2] == ["system", "user"]
+        assert all(one != after or one == "tool" for one, after in itertools.pairwise(roles))
 
 
 def test_no_rounds_at_all() -> None:

@@ -52,8 +52,9 @@ class ScriptedPlanner:
 
 
 def last_text(messages: Sequence[Message]) -> str:
-    """Returns the text of the last message."""
-    return text_of(messages[-1])
+    """Returns what the model has not seen before: the text after its last reply."""
+    replies = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
+    return "\n".join(map(text_of, messages[replies[-1] + 1 if replies else -1 :]))
 
 
 def text_of(message: Message) -> str:
