@@ -20,6 +20,9 @@ _THOUGHTS = ("think", "thinking", "thought", "reason", "reasoning")
 _OPEN_THOUGHT = re.compile(
     rf"<\s*({'|'.join(_THOUGHTS)})\s*>(?:(?!<\s*/\s*\1\s*>).)*(?:<\s*/\s*\1\s*>|\Z)", re.DOTALL | re.IGNORECASE
 )
+_OPEN_THINK = re.compile(
+    r"<\s*(think|thinking)\s*>(?:(?!<\s*/\s*\1\s*>).)*(?:<\s*/\s*\1\s*>|\Z)", re.DOTALL | re.IGNORECASE
+)
 _FENCED = re.compile(r"```[\w-]*\s*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _SPOKEN_CALL = re.compile(r"^\W*tool[ _]call\W*[:\uff1a][\s\"'`*]*([\w.-]+)[\"'`*]*", re.IGNORECASE | re.MULTILINE)
 """`Tool Call: name` with a JSON object below it, as in the transcripts of MMSearch-Plus."""
@@ -32,12 +35,22 @@ def without_thoughts(text: str) -> str:
         >>> without_thoughts("<think>Final Answer: no</think> yes")
         'yes'
     """
+    return _OPEN_THOUGHT.sub("", _without_opened(text)).strip()
+
+
+def without_think(text: str) -> str:
+    """Returns a reply without the thoughts of reasoning models, for forms with thoughts of their own."""
+    return _OPEN_THINK.sub("", _without_opened(text)).strip()
+
+
+def _without_opened(text: str) -> str:
+    """Returns a reply without the thought that a chat template may open in the prompt."""
     text = text[:_LIMIT]
     closed = re.split(r"</think(?:ing)?>", text, flags=re.IGNORECASE)
     if len(closed) > 1 and not re.search(r"<think", closed[0], re.IGNORECASE):
-        text = text[len(closed[0]) :]  # chat templates may open the thought in the prompt
+        text = text[len(closed[0]) :]
         text = re.sub(r"\A</think(?:ing)?>", "", text, flags=re.IGNORECASE)
-    return _OPEN_THOUGHT.sub("", text).strip()
+    return text
 
 
 def tagged(text: str, tag: str) -> list[str]:
@@ -182,6 +195,11 @@ def _call(value: dict[str, Any]) -> Call | None:
     if not isinstance(name, str) or not isinstance(arguments, dict | str):
         return None
     return Call(name, arguments)
+
+
+def is_true(value: object) -> bool:
+    """Returns whether a value of a model's JSON says yes: `true`, or a word for it."""
+    return value is True or (isinstance(value, str) and value.strip().lower() in ("true", "yes"))
 
 
 _UNKNOWN = re.compile(

@@ -37,6 +37,8 @@ class Assistant(ScriptedPlanner):
             self._script = [update if isinstance(update, str) else json.dumps(update)]
         elif about.startswith("Answer the sub"):
             self._script = ["response to " + last_text(messages).split("Sub-question: ")[1] + " [1]"]
+        elif about.startswith("Sum up"):
+            self._script = [f"{last_text(messages).count('response to')} responses"]
         else:
             self._script = ["Niamey [1]"]
         return await super().reply(messages, *rest)
@@ -64,18 +66,24 @@ def purposes(answer: AgentAnswer) -> list[list[str]]:
 
 
 def test_regions_then_a_graph_then_the_answer() -> None:
-    answer, planner = run(ask((1, "a"), (2, "b")), ask((1, "c")), ENOUGH)
+    third = {"sufficient": False, "questions": [{"region": 0, "after": 2, "question": "c"}]}
+    answer, planner = run(ask((1, "a"), (2, "b")), third, ENOUGH)
     assert purposes(answer) == [
         ["caption", "caption", "correlate", "correlate", "sub-questions"],
-        ["respond", "respond", "sub-questions"],
-        ["respond", "sub-questions", "answer"],
+        ["respond", "respond", "knowledge", "sub-questions"],
+        ["respond", "knowledge", "sub-questions", "answer"],
     ]
     assert [len(one.calls) for one in answer.rounds] == [2, 1, 0]
     final = last_text(planner.asked[-1])
-    assert "Region 2, b response to b [1]" in final and "Region 1, c response to c [1]" in final
+    assert "Sub-question 2 (region 2): b response to b [1]" in final
+    assert "Sub-question 3 (region 2, after 2): c response to c [1]" in final
+    assert "Knowledge of update 1: 2 responses\nKnowledge of update 2: 3 responses" in final
+    [following] = [text for asked in planner.asked if (text := last_text(asked)).endswith("Sub-question: c")]
+    assert "Known before: response to b [1]" in following  # its parent's, equation 6
     assert ", corrected" in final
     assert answer.answer == "Niamey" and answer.claims[0].sources == (1,)
     assert [source.url for source in answer.sources] == ["https://kb/a", "https://kb/b", "https://kb/c"]  # kept
+    assert answer.rounds[0].calls[1].call.arguments["queries"][0] == "b"
 
 
 def test_without_regions_the_whole_image_is_one() -> None:
