@@ -176,6 +176,7 @@ class Engine:
             try:
                 return await tool.run(arguments, run)
             except (ValueError, OSError) as error:  # a call that cannot run, a failed server, no time left
+                run.malformed += key is None and isinstance(error, ValueError)  # such as a region that does not exist
                 return Observation(error=str(error) or type(error).__name__)
 
         if key is None:

@@ -11,7 +11,7 @@ import httpx
 
 from agents.budget import Budget
 from agents.corpus import Corpus
-from agents.engine import Engine
+from agents.engine import Engine, Policy
 from agents.model import Planner
 from agents.policies import POLICIES
 from agents.regions import Box
@@ -106,6 +106,22 @@ class Agent:
     ) -> AgentAnswer:
         """Answers a question about an image without blocking the caller's event loop; see `ask`."""
         return await asyncio.to_thread(self.ask, image, question, mode, boxes=boxes, budget=budget)
+
+    def run(
+        self, policy: Policy, question: str, images: Sequence[ImageInput] = (), *, budget: Budget | None = None
+    ) -> AgentAnswer:
+        """Lets a policy answer a question about any number of images, the main one first, or about none.
+
+        Raises:
+            ValueError: An image is unreadable.
+        """
+        loaded = [load_image(image) for image in images]
+
+        async def run() -> AgentAnswer:
+            first = loaded[0] if loaded else None
+            return await self._opened().run(policy, question, first, more_images=loaded[1:], budget=budget)
+
+        return self._loop.submit(run()).result()
 
     def close(self) -> None:
         """Closes the connections, the client's too, and ends the thread."""

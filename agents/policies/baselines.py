@@ -47,7 +47,7 @@ class _Heuristic:
 
 
 class ImageBaseline(_Heuristic):
-    """Retrieves images by the input image, and answers from their captions (section 4.1, first single-hop baseline).
+    """Retrieves images by the input image, and answers from their captions (section 4.1, single-hop).
 
     A caption is the title and the best sections of what the image search finds.
     """
@@ -59,7 +59,7 @@ class ImageBaseline(_Heuristic):
 
 
 class WebBaseline(_Heuristic):
-    """Searches for the question as it stands, and answers from the results (section 4.1, second single-hop baseline)."""
+    """Searches for the question as it stands, and answers from the results (section 4.1, single-hop)."""
 
     name = "dynvqa-web"
 
@@ -68,7 +68,7 @@ class WebBaseline(_Heuristic):
 
 
 class ImageWebBaseline(_Heuristic):
-    """Retrieves images, then searches for the caption of the first with the question (section 4.1, first two-hop baseline).
+    """Retrieves images, then searches for the caption of the first with the question (section 4.1, two-hop).
 
     The caption is the title of the first result.
     """
@@ -85,7 +85,7 @@ class ImageWebBaseline(_Heuristic):
 
 
 class CaptionWebBaseline(_Heuristic):
-    """Lets the model caption the image, then searches for caption and question (section 4.1, second two-hop baseline)."""
+    """Lets the model caption the image, then searches for caption and question (section 4.1, two-hop)."""
 
     name = "dynvqa-caption-web"
 

@@ -45,7 +45,7 @@ def trajectory_figures(trails: Sequence[Trail], scores: Sequence[float]) -> dict
                 calls[tool] += tool != ANSWER
                 following[tool].update(set(after))
         failed.update(call["tool"] for one in trail["rounds"] for call in one["calls"] if call["error"])
-    del following[ANSWER]
+    following.pop(ANSWER, None)
     right = [trail for trail, score in zip(trails, scores, strict=True) if score >= 0.5]
     wrong = [trail for trail, score in zip(trails, scores, strict=True) if score < 0.5]
     return {
