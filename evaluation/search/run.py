@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -111,11 +112,11 @@ def _journal(
     """Does what is missing in a file of JSON lines, `concurrency` items at once, and returns all of its records."""
     with GrowingLines(path, run.concurrency, total) as lines, ThreadPoolExecutor(run.concurrency) as pool:
         bar = progress_bar(total=total, initial=lines.done, desc=path.stem, unit="question", shown=progress)
-        todo = islice(items, lines.done, None)
-        while batch := list(islice(todo, run.concurrency)):
-            lines.append(pool.map(do, batch))
-            bar.update(len(batch))
-        bar.close()
+        with closing(bar):
+            todo = islice(items, lines.done, None)
+            while batch := list(islice(todo, run.concurrency)):
+                lines.append(pool.map(do, batch))
+                bar.update(len(batch))
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -60,8 +61,11 @@ def _libraries() -> tuple[Callable[[list[list[str]], list[str]], float], Callabl
     try:
         bleu: Any = importlib.import_module("nltk.translate.bleu_score")
         rouge: Any = importlib.import_module("rouge_score.rouge_scorer")
+        absl: Any = importlib.import_module("absl.logging")
     except ImportError as error:
         raise ValueError(f"the requery score needs {error.name}: pip install 'omgm[mmsearch]'") from error
+    # Its handler closes the stream that was stderr at its import as soon as logging is configured anew.
+    absl.get_absl_handler().python_handler.setStream(sys.__stderr__)
     smoothing = bleu.SmoothingFunction().method1
     scorer = rouge.RougeScorer(["rougeL"])
 
