@@ -48,7 +48,8 @@ class Engine:
         planner: The model.
         tools: The tools.
         context_tokens: The model's context.
-        cache: Results of tools, shared by all runs.
+        cache: Results of tools, shared by all runs. With a corpus each run has a cache of its own, so that its trail
+            does not depend on the runs before it; the corpus saves their searches.
         corpus: Where results of tools and replies of the model are recorded or replayed.
 
     Raises:
@@ -100,6 +101,8 @@ class Engine:
         given = [one for one in (image, *more_images) if one is not None]
         images = {f"{IMAGE}_{n}" if n > 1 else IMAGE: one for n, one in enumerate(given, start=1)}
         run = AgentRun(question, images, tuple(boxes), self._tools, self._asking, Spending(budget))
+        if self._corpus is None:
+            run.cache = self._cache
         for name in images:
             await asyncio.to_thread(run.digest, name)  # slow for large images, so not in the event loop later
         end = time.monotonic() + budget.seconds
@@ -183,7 +186,7 @@ class Engine:
             (record.observation, record.ms), record.cost = await make(), tool.cost
             return
         try:
-            (record.observation, record.ms), record.cached = await self._cache.get(key, make)
+            (record.observation, record.ms), record.cached = await run.cache.get(key, make)
         except NotRecorded as error:
             record.observation = Observation(error=str(error))
         record.cost = 0.0 if record.cached else tool.cost

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
+from agents.cache import ResultCache
 from agents.regions import Box
 from llm.chat import Message
 
@@ -143,6 +144,7 @@ class AgentRun:
         malformed: Malformed replies and calls so far.
         image_parts: The question's image and its overlay, encoded for the model at the first request.
         found: By an image's hash, the ids of the entities that searches of it found.
+        cache: Results of calls.
     """
 
     question: str
@@ -157,6 +159,7 @@ class AgentRun:
     malformed: int = 0
     image_parts: list[Message] = field(default_factory=list)
     found: dict[str, list[str]] = field(default_factory=dict)
+    cache: ResultCache[tuple[Observation, float]] = field(default_factory=lambda: ResultCache())
     _digests: dict[str, str] = field(default_factory=dict)
 
     async def ask(

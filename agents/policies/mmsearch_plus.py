@@ -127,7 +127,7 @@ async def _summary(run: AgentRun, record: CallRecord) -> str:
     if sum(len(source.text) for source in sources) < prompts.LONG_PAGE or any(source.section for source in sources):
         return ""
     excerpts = "\n\n".join(run.quoted(number) for number in record.numbers)
-    messages = [system(prompts.WEB_INFO), user(f"{excerpts}\n\nQuestion: {run.question}")]
+    messages = [system(prompts.WEB_INFO), user(f"Question: {run.question}\n\n{excerpts}")]
     try:
         reply = await run.ask("web_info", messages, max_tokens=400)
     except OutOfBudget:

@@ -92,7 +92,7 @@ class OmniSearch:
         found = results_message(run, last)["content"]
         texts = found if isinstance(found, str) else found[-1]["text"]
         images = [image for record in last.calls for image in record.observation.images.values()]
-        asked = f"{texts if last.calls else ''}\n\nSub-question: {self._pending}".strip()
+        asked = f"Sub-question: {self._pending}\n\n{texts if last.calls else ''}".strip()
         seen = [run.images[IMAGE]] if IMAGE in run.images else []
         messages = [system(prompts.SOLVE), user(asked, [*seen, *images])]
         solved = without_thoughts((await run.ask("solve", messages, max_tokens=256)).text)

@@ -130,7 +130,7 @@ class VisionSearchAssistant:
             about = f"About: {self._formulations[node.region - 1]}"
             if node.parent is not None and node.parent.response:
                 about += f"\nKnown before: {node.parent.response}"
-            asked = f"{run.results([record])}\n\n{about}\nSub-question: {node.question}"
+            asked = f"Sub-question: {node.question}\n{about}\n\n{run.results([record])}"
             reply = await run.ask("respond", [system(prompts.SOLVE), user(asked)], max_tokens=256)
             node.response = without_thoughts(reply.text)[:2000]
 

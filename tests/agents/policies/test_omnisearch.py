@@ -49,7 +49,7 @@ def test_all_four_actions(action: str, tool: list[str]) -> None:
     assert answer.answer == "Niamey" and answer.malformed == 0
     assert [request.purpose for one in answer.rounds for request in one.requests] == ["plan", "solve", "plan"]
     solving, planning = planner.asked[1], planner.asked[2]
-    assert last_text(solving).endswith("Sub-question: Which country has this flag?")
+    assert last_text(solving).startswith("Sub-question: Which country has this flag?")
     assert last_text(planning) == "Answer to the sub-question: It is Niger [1]."
     parts = solving[-1]["content"]
     assert sum(part["type"] == "image_url" for part in parts) == (2 if tool == ["find_images"] else 1)
