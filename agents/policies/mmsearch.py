@@ -11,7 +11,7 @@ from PIL import Image
 from agents import prompts
 from agents.parsing import is_abstention, plain_answer, without_thoughts
 from agents.policies.messages import answered, question_message, system
-from agents.state import AgentRun, Call, Decision, Round
+from agents.state import IMAGE, AgentRun, Call, Decision, Round
 from llm.chat import Message, image_part, text_part
 
 RESULTS = 8
@@ -46,7 +46,7 @@ class MMSearch:
     async def decide(self, run: AgentRun) -> Decision:
         """Takes the next step."""
         current = run.rounds[-1]
-        if self._images is None and run.images:
+        if self._images is None and self._search is None and IMAGE in run.images:
             self._images = current
             return Decision("Search by image.", (Call("image_search", {}),))
         if self._search is None:

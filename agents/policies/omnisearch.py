@@ -28,7 +28,7 @@ _ACTIONS = {
 """The tool of each action, as the paper's English and Chinese prompts name it, a slip of the latter included."""
 _ACTION = re.compile(rf"({'|'.join(_ACTIONS)})[\"'*`\])\s:\uff1a.-]*([^\n]*)", re.IGNORECASE)
 _NEXT_ACTION = re.compile("|".join(_ACTIONS), re.IGNORECASE)
-_QUERY_ENDS = " \t\"'`*。“”"
+_QUERY_ENDS = " \t.\"'`*。“”"
 
 
 class OmniSearch:

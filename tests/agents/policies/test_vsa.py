@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from PIL import Image
 
 from agents.engine import Engine
@@ -108,4 +109,22 @@ def test_code_is_not_run_and_counts_as_malformed() -> None:
 def test_a_question_is_not_asked_twice() -> None:
     answer, _ = run(ask((1, "a"), (1, "A ")), ask((1, "a")))
     assert [len(one.calls) for one in answer.rounds] == [1, 0]
+    assert answer.answer == "Niamey"
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        "1. a?\n2) b?",
+        "- a?\n* b?",
+        "a?\nb?",
+        "Here they are:\nQ1: a?\nQ2: b?",
+        "1、a\uff1f\n2、b\uff1f",
+        '```json\n{"questions": ["a?", "b?"]}\n```',
+    ],
+)
+@pytest.mark.parametrize("verdict", ["Yes, it is enough.", '{"sufficient": "true"}', "{'sufficient': True}"])
+def test_plans_in_words(update: str, verdict: str) -> None:
+    answer, _ = run(update, verdict)
+    assert [len(one.calls) for one in answer.rounds] == [2, 0] and answer.malformed == 0
     assert answer.answer == "Niamey"
