@@ -321,7 +321,7 @@ def page(text: str, chunks: int) -> Tool:
 
 
 def test_long_pages_of_the_web_are_summarized_for_the_question() -> None:
-    script = [calling("open_page"), "Niamey is the capital [2].", "<answer>Niamey [2]</answer>"]
+    script: Script = [calling("open_page"), "Niamey is the capital [2].", "<answer>Niamey [2]</answer>"]
     answer, planner = run(script, [page("word " * 200, 4)])
     assert [request.purpose for one in answer.rounds for request in one.requests] == ["decide", "web_info", "decide"]
     assert last_text(planner.asked[1]).startswith("Question: What is it?") and "[4] page" in last_text(planner.asked[1])

@@ -43,7 +43,7 @@ def mmsearch_rows(
     images: Sequence[bytes | None], answers: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
     """Returns rows of MMSearch's end2end, rerank and summarization files, one question per image."""
-    common = [
+    common: list[dict[str, Any]] = [
         {
             "sample_id": f"s{at}",
             "query": f"Question {at}?",
@@ -55,7 +55,9 @@ def mmsearch_rows(
         }
         for at, image in enumerate(images)
     ]
-    gold = [{"gt_answer": answer, "alternative_gt_answers": [f"{answer} city"]} for answer in answers]
+    gold: list[dict[str, Any]] = [
+        {"gt_answer": answer, "alternative_gt_answers": [f"{answer} city"]} for answer in answers
+    ]
     first = [
         row | one | {"gt_requery": f"capital {at}"} for at, (row, one) in enumerate(zip(common, gold, strict=True))
     ]
@@ -65,7 +67,7 @@ def mmsearch_rows(
         sites[f"website{site}_head_screenshot"] = embedded(jpeg("white"))
     second = [row | sites | {"valid": [1], "not_sure": [2, 3], "invalid": [0, 4, 5, 6, 7]} for row in common]
     page = {"website_title": "t", "website_snippet": "s", "website_retrieved_content": "content of the page"}
-    shot = {"website_fullpage_screenshot": embedded(jpeg("white", (60, 1100)))}
+    shot: dict[str, Any] = {"website_fullpage_screenshot": embedded(jpeg("white", (60, 1100)))}
     third = [row | one | page | shot for row, one in zip(common, gold, strict=True)]
     return first, second, third
 

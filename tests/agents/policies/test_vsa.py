@@ -85,7 +85,8 @@ def test_regions_then_a_graph_then_the_answer() -> None:
     assert answer.answer == "Niamey" and answer.claims[0].sources == (1,)
     urls = [source.url for source in answer.sources]  # kept, each found by the question and with the formulation
     assert [url[:12] for url in urls] == ["https://kb/a"] * 2 + ["https://kb/b"] * 2 + ["https://kb/c"] * 2
-    assert answer.rounds[0].calls[1].call.arguments["queries"][0] == "b"
+    arguments = answer.rounds[0].calls[1].call.arguments
+    assert isinstance(arguments, dict) and arguments["queries"][0] == "b"
 
 
 def test_without_regions_the_whole_image_is_one() -> None:

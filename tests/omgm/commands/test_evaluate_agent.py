@@ -18,6 +18,7 @@ from fastapi.responses import Response
 from llm.replies import ChatReply
 from omgm.__main__ import main
 from tests.examples import write_examples
+from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.planner import calling, text_of
 from tests.fakes.question_files import DYNVQA, write_jsonl
 from tests.fakes.scripted_server import ScriptedServer
@@ -167,7 +168,7 @@ def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(folder: 
             return calling("text_search", json.dumps({"queries": [f"{len(messages)} {question}"]}))
         return "<answer>Tokyo [1]</answer>"
 
-    def asked(server: ScriptedServer) -> list[str]:
+    def asked(server: FakeChatServer) -> list[str]:
         bodies = [json.dumps(body["messages"], sort_keys=True) for body in server.bodies]
         server.bodies.clear()
         return bodies
