@@ -13,7 +13,7 @@ from PIL import Image
 
 from agents.budget import Budget
 from agents.corpus import Corpus
-from agents.engine import Engine
+from agents.engine import Engine, Policy
 from agents.model import Planner
 from agents.policies import POLICIES
 from agents.regions import Box, ProposeRegions
@@ -188,6 +188,22 @@ class Agent:
         if seen.error:
             raise ValueError(seen.error)
         return seen
+
+    def run(
+        self, policy: Policy, question: str, images: Sequence[ImageInput] = (), *, budget: Budget | None = None
+    ) -> AgentAnswer:
+        """Lets a policy answer a question about any number of images, the main one first, or about none.
+
+        Raises:
+            ValueError: An image is unreadable.
+        """
+        loaded = [load_image(image) for image in images]
+
+        async def run() -> AgentAnswer:
+            first = loaded[0] if loaded else None
+            return await self._engine.opened().run(policy, question, first, more_images=loaded[1:], budget=budget)
+
+        return self._loop.submit(run()).result()
 
     def close(self) -> None:
         """Closes the connections, the planner's too, and ends the thread."""
