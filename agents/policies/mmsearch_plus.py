@@ -108,7 +108,7 @@ def offered(run: AgentRun) -> list[Tool]:
 
 
 async def _result(run: AgentRun, record: CallRecord) -> str:
-    """Returns what a call returned in the paper's form, a page of the web summarized."""
+    """Returns the result of a call in the form of the paper, a page of the web summarized."""
     tool, seen = record.call.tool, record.observation
     if seen.error:
         return f"{tool}: {seen.error}"
@@ -124,7 +124,7 @@ async def _result(run: AgentRun, record: CallRecord) -> str:
 
 
 async def _summary(run: AgentRun, record: CallRecord) -> str:
-    """Returns what a page of the web says about the question, empty for an article and if there is no budget for it."""
+    """Returns a summary of a web page for the question, empty for an article and if there is no budget for it."""
     sources = [run.sources[number - 1] for number in record.numbers]
     if sum(len(source.text) for source in sources) < prompts.LONG_PAGE or any(source.section for source in sources):
         return ""

@@ -32,7 +32,7 @@ Record = dict[str, Any]
 Ask = Callable[[SearchTask], Trail]
 """Lets the agent answer a task; returns its trail. Raises `ValueError` if the task's image is unreadable."""
 AskStep = Callable[[StepTask], tuple[str, int | None]]
-"""Lets the model do a single step; returns what it wrote, and the position of the website that it chose."""
+"""Lets the model do a single step; returns its reply, and the position of the website that it chose."""
 Verdict = Callable[[Question, str], tuple[bool | None, str]]
 """Judges an answer; returns whether it is right, `None` if the judge's reply is unreadable, and that reply."""
 

@@ -52,7 +52,7 @@ class ScriptedPlanner(scripted.ScriptedPlanner):
 
 
 def last_text(messages: Sequence[Message]) -> str:
-    """Returns what the model has not seen before: the text after its last reply."""
+    """Returns the text after the last reply of the model, which it has not seen before."""
     replies = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
     return "\n".join(map(text_of, messages[replies[-1] + 1 if replies else -1 :]))
 

@@ -30,10 +30,10 @@ def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     pyarrow = pytest.importorskip("pyarrow", reason="needs the extra parquet")
     parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra parquet")
     image = pyarrow.struct([("bytes", pyarrow.binary()), ("path", pyarrow.string())])
-    pictured = {key for row in rows for key, value in row.items() if isinstance(value, dict) and "bytes" in value}
-    pictured |= {"query_image", "image_search_result"} & rows[0].keys()
+    with_images = {key for row in rows for key, value in row.items() if isinstance(value, dict) and "bytes" in value}
+    with_images |= {"query_image", "image_search_result"} & rows[0].keys()
     table = pyarrow.table(
-        {key: pyarrow.array([row[key] for row in rows], image if key in pictured else None) for key in rows[0]}
+        {key: pyarrow.array([row[key] for row in rows], image if key in with_images else None) for key in rows[0]}
     )
     parquet.write_table(table, path)
     return path
