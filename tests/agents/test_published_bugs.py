@@ -233,7 +233,7 @@ def test_mindsearch_responses_reach_the_next_questions() -> None:
     planner = Planning([""])
     play(VisionSearchAssistant(), planner, [fake_tool("text_search")])
     planning = [asked for asked in planner.asked if text_of(asked[0]).startswith("You plan")]
-    assert "Region 1, a Niamey [1]" in last_text(planning[1])
+    assert "Sub-question 1 (region 1): a Niamey [1]" in last_text(planning[1])
 
 
 def test_mindsearch_a_question_without_results_is_no_crash() -> None:
@@ -276,7 +276,8 @@ def test_perplexica_a_failure_ends_the_run_and_is_told(policy: str) -> None:
     """There, nothing is awaited and no error is ever sent, so the caller waits forever."""
     tools = [fake_tool("text_search"), fake_tool("image_search"), fake_tool("open_page"), fake_tool("ask_index")]
     answer = play(POLICIES[policy](), ScriptedPlanner([ChatError("out of memory", "http://model", 500)]), tools)
-    assert answer.abstained and answer.stopped == "the model failed: http://model: out of memory"
+    assert answer.abstained and answer.stopped == "the model failed"
+    assert str(answer.failure) == "http://model: out of memory"
 
 
 def test_perplexica_results_belong_to_their_calls() -> None:
@@ -295,7 +296,9 @@ def test_perplexica_results_belong_to_their_calls() -> None:
     planner = ScriptedPlanner([ChatReply("", calls), "<answer>x</answer>"])
     answer = play(MMSearchPlus(), planner, [tool])
     assert [record.observation.sources[0].title for record in answer.rounds[0].calls] == ["slow", "fast"]
-    assert "[1] slow (slow)\nabout slow\n\ntext_search:\n[2] fast (fast)" in last_text(planner.asked[1])
+    told = [message["content"] for message in planner.asked[1] if message["role"] == "tool"]
+    assert ["about slow" in text for text in told] == [True, False]
+    assert ["about fast" in text for text in told] == [False, True]
 
 
 def test_the_order_of_actions_is_that_of_the_reply_not_of_a_list() -> None:

@@ -40,8 +40,8 @@ def test_text_is_read_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None
         raise AssertionError("the network was asked")
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    assert told(sign()) == "ocr:\nNiamey 1.3 million\nAgadez 110 thousand"
-    assert told(sign(), '{"box": [0, 60, 300, 120]}') == "ocr:\nAgadez 110 thousand"
+    assert told(sign()) == "<ocr_result>\nNiamey 1.3 million\nAgadez 110 thousand\n</ocr_result>"
+    assert told(sign(), '{"box": [0, 60, 300, 120]}') == "<ocr_result>\nAgadez 110 thousand\n</ocr_result>"
 
 
 @needs_ocr
@@ -51,13 +51,13 @@ def test_a_slimmed_page_says_the_same() -> None:
 
 @needs_ocr
 def test_an_image_without_text() -> None:
-    assert told(Image.new("L", (64, 48), 200)) == "ocr:\nthere is no text"
+    assert told(Image.new("L", (64, 48), 200)) == "<ocr_result>\nthere is no text\n</ocr_result>"
 
 
 def test_long_texts_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "read_lines", lambda image: [str(number) for number in range(150)])
     lines = told(Image.new("RGB", (9, 9))).splitlines()
-    assert lines[1:3] == ["0", "1"] and lines[-2:] == ["99", "(50 more lines)"]
+    assert lines[1:3] == ["0", "1"] and lines[-3:] == ["99", "(50 more lines)", "</ocr_result>"]
 
 
 def test_without_the_extra_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
