@@ -276,7 +276,8 @@ def test_perplexica_a_failure_ends_the_run_and_is_told(policy: str) -> None:
     """There, nothing is awaited and no error is ever sent, so the caller waits forever."""
     tools = [fake_tool("text_search"), fake_tool("image_search"), fake_tool("open_page"), fake_tool("ask_index")]
     answer = play(POLICIES[policy](), ScriptedPlanner([ChatError("out of memory", "http://model", 500)]), tools)
-    assert answer.abstained and answer.stopped == "the model failed: http://model: out of memory"
+    assert answer.abstained and answer.stopped == "the model failed"
+    assert str(answer.failure) == "http://model: out of memory"
 
 
 def test_perplexica_results_belong_to_their_calls() -> None:
