@@ -23,7 +23,7 @@ OMGM := $(BIN)/python -m omgm
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-wheel test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker \
-	train-generator eval sweep calibrate serve bench bench-gpu bench-load bench-scale bench-train bench-maxsim weights
+	train-generator eval sweep calibrate serve bench bench-gpu bench-load bench-hostile bench-scale bench-train bench-maxsim weights
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -113,6 +113,9 @@ bench: index  ## time retrieval on INDEX, and step 2 with stored tokens against 
 bench-load: index  ## load the service at 0.5 to 10 times its capacity; writes artifacts/load.json (ARGS="--seconds 10")
 	$(BIN)/python benchmarks/load.py --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) --queries $(QUERIES) \
 		--query-images $(QUERY_IMAGES) --out artifacts/load.json $(ARGS)
+
+bench-hostile: index .venv/dev.stamp  ## send the service 10,000 hostile requests; writes artifacts/hostile.json (ARGS="--requests 1000")
+	$(BIN)/python -W ignore benchmarks/hostile.py --profile $(PROFILE) --index $(INDEX) --out artifacts/hostile.json $(ARGS)
 
 bench-gpu: .venv/base.stamp  ## measure the paper's models at full size on one GPU, with random weights
 	$(BIN)/python benchmarks/gpu.py --out artifacts/$@ $(ARGS)
