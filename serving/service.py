@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import anyio
 import anyio.to_thread
@@ -76,6 +77,8 @@ class Service:
         self._cache = cache
         self.metrics = Metrics(self.admission, cache)
         self.batcher = Batcher(retriever.retrieve, settings, self.admission, self.metrics)
+        # A row keeps its image for as long as the process runs, and a response names some twenty of them.
+        self._has_image = lru_cache(maxsize=100_000)(lambda row: self.index.image_path(row) is not None)
         self._decoders = anyio.CapacityLimiter(settings.decode_threads)
 
     def about(self) -> IndexOut:
@@ -217,7 +220,7 @@ class Service:
         )
 
     def _image(self, row: int, root: str) -> str | None:
-        return f"{root}/entities/{row}/image" if self.index.image_path(row) else None
+        return f"{root}/entities/{row}/image" if self._has_image(row) else None
 
     def _entity(self, row: int, root: str) -> EntityOut:
         entity = self.index.entity(row)
