@@ -38,6 +38,7 @@ from serving.schemas import (
     SectionScores,
 )
 from serving.settings import ServingSettings
+from serving.tracing import Traces
 
 log = logging.getLogger(__name__)
 
@@ -65,16 +66,23 @@ class Service:
         generator: Answers from the evidence.
         settings: Limits.
         cache: Keeps decoded images.
+        traces: Gets the stages of each request.
     """
 
     def __init__(
-        self, retriever: QueryRetriever, generator: Generator, settings: ServingSettings, cache: ImageCache
+        self,
+        retriever: QueryRetriever,
+        generator: Generator,
+        settings: ServingSettings,
+        cache: ImageCache,
+        traces: Traces,
     ) -> None:
         self.index = retriever.index
         self.generator = generator
         self.settings = settings
         self.admission = Admission(settings)
         self._cache = cache
+        self.traces = traces
         self.metrics = Metrics(self.admission, cache)
         self.batcher = Batcher(retriever.retrieve, settings, self.admission, self.metrics)
         # A row keeps its image for as long as the process runs, and a response names some twenty of them.
@@ -100,6 +108,7 @@ class Service:
         result = await self.batcher.submit(Query(image, checked.question, request_id, checked.options), deadline)
         waited = _ms(decoded) - sum(result.timings_ms.values())
         timings = {"decode": (decoded - started) * 1000, "queue": max(waited, 0.0), **result.timings_ms}
+        self.traces.stages(timings, time.perf_counter())
         candidates = [self._candidate(candidate, root) for candidate in result.candidates]
         entity = self._entity(result.candidates[0].row, root) if result.candidates else None
         sections = self._evidence(result.candidates[0], entity) if entity else []
@@ -208,6 +217,7 @@ class Service:
         timings = {name: value for name, value in pending.response.timings_ms.items() if name != "total"}
         timings |= {"generate": _ms(started), "total": _ms(pending.started)}
         self.metrics.answer(generation, failure is not None, timings["generate"] / 1000)
+        self.traces.stage("generate", started, time.perf_counter())
         return AnswerOut(
             **{**dict(pending.response), "evidence": evidence, "timings_ms": _rounded(timings)},
             answer=generation.answer,

@@ -76,6 +76,7 @@ def run(args: argparse.Namespace) -> None:
     from retriever.types import Query
     from serving.app import create_app
     from serving.logs import log_json
+    from serving.tracing import tracer_of_environment
 
     settings = profile.serving
     if args.examples is not None:
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
     index = kept_index(args, profile)
     cache = ImageCache(settings.cache_mib * 2**20)
     retriever, editor = open_service(profile, index, cache if settings.cache_mib else None)
-    app = create_app(retriever, build_generator(profile), settings, editor, cache)
+    app = create_app(retriever, build_generator(profile), settings, editor, cache, tracer_of_environment())
     retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
     host = f"[{args.host}]" if ":" in args.host else args.host
     warn_if_open(args.host, settings)
