@@ -14,6 +14,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import math
 import random
 import re
 import shutil
@@ -24,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -133,7 +134,7 @@ def _drawn(strategy: Any, settings: Any, seed: int) -> list[Any]:
     return cases
 
 
-def send_cases(url: str, cases: Iterator[Any]) -> Counter[tuple[str, str]]:
+def send_cases(url: str, cases: Iterable[Any]) -> Counter[tuple[str, str]]:
     """Sends the cases of schemathesis; returns outcomes as `send_all`."""
     import requests
 
@@ -180,11 +181,12 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         args.index = Path(folder, "index")
         with service(args, "serving.timeout_s=20", "serving.upload_timeout_s=20") as (process, address):
             url = "http://{}:{}".format(*address)
-            own = hostile_requests(args.requests - args.requests * 3 // 10, args.seed)
-            blocks = [own[start : start + len(own) // 10] for start in range(0, len(own), len(own) // 10)]
-            began, outcomes, memory, good = time.perf_counter(), Counter[tuple[str, str]](), list[float | None](), []
             document = httpx.get(f"{url}/openapi.json", trust_env=False, verify=False).json()
-            cases = schema_cases(document, args.requests * 3 // 10, args.seed)
+            cases = list(schema_cases(document, args.requests * 3 // 10, args.seed))
+            own = hostile_requests(args.requests - len(cases), args.seed)
+            size = math.ceil(len(own) / 10)
+            blocks = [own[start : start + size] for start in range(0, len(own), size)]
+            began, outcomes, memory, good = time.perf_counter(), Counter[tuple[str, str]](), list[float | None](), []
             for block in blocks:
                 outcomes += asyncio.run(send_all(address, block, args.at_once))
                 memory.append(resident_mib(process))

@@ -6,12 +6,15 @@ import argparse
 import logging
 import math
 import os
+import signal
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omgm.commands.common import add_max_bad, add_profile, add_reading, existing, images_of, profile_of, reading_of
+from omgm.replicas import replica_range
 
 if TYPE_CHECKING:
     from indexes.live.editor import Editor
@@ -33,6 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_kept_index(parser)
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (%(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="the port to listen on (%(default)s)")
+    parser.add_argument(
+        "--replicas",
+        type=replica_range,
+        metavar="N",
+        help="processes that serve, by Ray Serve, or a range such as 1-4 to follow the load",
+    )
     parser.add_argument("--examples", type=Path, metavar="DIR", help="a folder of example images for the page")
 
 
@@ -66,6 +75,9 @@ def kept_index(args: argparse.Namespace, profile: Profile) -> Path:
 def run(args: argparse.Namespace) -> None:
     """Runs the service until it is stopped."""
     profile = profile_of(args)
+    if args.replicas is not None:
+        run_replicas(args, profile)
+        return
     limit_threads(profile.serving.model_threads)
 
     import uvicorn
@@ -104,6 +116,26 @@ def run(args: argparse.Namespace) -> None:
     finally:
         if not isinstance(editor, str):
             editor.index.close()
+
+
+def run_replicas(args: argparse.Namespace, profile: Profile) -> None:
+    """Runs several replicas until they are stopped."""
+    from omgm.replicas import start_replicas, stop_replicas
+
+    if args.examples is not None:
+        serving = profile.serving.model_copy(update={"examples_dir": args.examples.absolute()})
+        profile = profile.model_copy(update={"serving": serving})
+    index = kept_index(args, profile)
+    warn_if_open(args.host, profile.serving)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    start_replicas(profile, index, args.replicas, args.host, args.port)
+    print(f"Serving {index} at http://{args.host}:{args.port}/ (Ctrl-C stops it)", flush=True)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        print("Stopping the replicas", flush=True)
+    finally:
+        stop_replicas()
 
 
 def open_service(
