@@ -83,8 +83,12 @@ class ChatGenerator:
 
 
 def _generation(answer: str, truncated: bool, usage: Usage) -> Generation:
-    tokens = {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens}
-    return Generation(answer.strip() or None, truncated=truncated, **tokens)
+    return Generation(
+        answer.strip() or None,
+        truncated=truncated,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+    )
 
 
 def request_messages(

@@ -43,7 +43,7 @@ class OMGMRetriever(BaseRetriever):
 def _image(query: QueryBundle) -> str:
     if not query.image_path:
         raise ValueError("the query has no image: ask with QueryBundle(question, image_path=...)")
-    return query.image_path
+    return str(query.image_path)
 
 
 def _nodes(found: RetrieveOut) -> list[NodeWithScore]:

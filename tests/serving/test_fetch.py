@@ -24,17 +24,17 @@ class Host(HTTPServer):
     def __init__(self) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                host.asked.append(self.headers["Host"])
+                server.asked.append(self.headers["Host"])
                 self.send_response(302 if self.path == "/moved" else 200)
                 if self.path == "/moved":
-                    self.send_header("Location", f"http://127.0.0.1:{host.server_port}/secret")
+                    self.send_header("Location", f"http://127.0.0.1:{server.server_port}/secret")
                 self.end_headers()
                 self.wfile.write(b"content")
 
             def log_message(self, *args: object) -> None:
                 """Keeps quiet."""
 
-        host = self
+        server = self
         self.asked: list[str] = []
         super().__init__(("127.0.0.1", 0), Handler)
 
