@@ -69,7 +69,7 @@ def start_replicas(profile: Profile, index: Path, replicas: tuple[int, int], hos
     def build() -> FastAPI:  # Ray takes nothing but a function
         return build_app(profile, folder)
 
-    replica = serve.deployment(serve.ingress(build)(Replica)).options(name="replica", **options)
+    replica: Any = serve.deployment(name="replica", **options)(serve.ingress(build)(Replica))
     serve.run(replica.bind(), name="omgm")
 
 

@@ -59,8 +59,9 @@ def test_a_replica_is_killed_under_load(example_folder: Path, url: str) -> None:
     outcomes, stop = list[tuple[int, str | None]](), threading.Event()
 
     def ask() -> tuple[int, str | None]:
-        files = {"image": ("photo.jpg", photo), "question": (None, "What is the capital of this country?")}
-        response = httpx.post(f"{url}/answer", files=files, timeout=60, trust_env=False, verify=False)
+        question = {"question": "What is the capital of this country?"}
+        files = {"image": photo}
+        response = httpx.post(f"{url}/answer", files=files, data=question, timeout=60, trust_env=False, verify=False)
         return response.status_code, response.json()["answer"] if response.is_success else None
 
     def replicas() -> list[str]:
