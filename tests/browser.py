@@ -42,10 +42,11 @@ def by_id(page: Browser, name: str) -> Any:
 
 
 def wait(page: Browser, condition: Callable[[], Any]) -> None:
-    """Waits until `condition` holds, at most 15 seconds."""
+    """Waits until `condition` holds, at most 30 seconds; what it reads may be replaced meanwhile."""
+    from selenium.common.exceptions import StaleElementReferenceException
     from selenium.webdriver.support.ui import WebDriverWait
 
-    WebDriverWait(page, 15, 0.05).until(lambda _: condition())
+    WebDriverWait(page, 30, 0.05, [StaleElementReferenceException]).until(lambda _: condition())
 
 
 def screenshot(page: Browser, name: str) -> None:

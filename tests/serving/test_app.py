@@ -4,8 +4,7 @@ import base64
 import io
 import json
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -20,7 +19,7 @@ from PIL import Image
 
 from serving.settings import ServingSettings
 from tests.fakes.images import data_uri, image_bytes
-from tests.fakes.service import World, served
+from tests.fakes.service import World, served, wait_until
 from tests.fakes.world import COLORS
 
 RED, GREEN = "red", "green"
@@ -437,13 +436,6 @@ def test_internal_errors_keep_their_internals(client: httpx.Client) -> None:
 
 
 # Load and health
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_time_out(tmp_path: Path) -> None:

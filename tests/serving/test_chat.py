@@ -226,7 +226,7 @@ def test_a_generator_that_is_away(tmp_path: Path) -> None:
 
 
 def wait_for(world: World, batches: int, waiting: int) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 20
     ready = f"{world.url}/health/ready"
     while (len(world.retriever.batches), httpx.get(ready, trust_env=False).json()["waiting"]) != (batches, waiting):
         assert time.monotonic() < deadline
