@@ -60,7 +60,7 @@ KINDS: tuple[SearchKind, ...] = ("flat", "sq8", "hnsw", "ivf-pq")
 STAGES = {
     "hash_knowledge_base": "hash",
     "write_articles": "read",
-    "_with_images": "find images",
+    "with_images": "find images",
     "read_main_images": "images",
     "summarize_all": "summaries",
     "write_keys": "keys",

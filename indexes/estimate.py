@@ -21,6 +21,7 @@ from indexes.sources import ImageSource
 from indexes.stages import read_main_images, store_tokens, write_articles
 from indexes.summarizers import ChatSummarizer, Summarizer
 from indexes.summary_file import summarize_all
+from indexes.workers import LocalWorkers
 from llm.context import CHARACTERS_PER_TOKEN
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.token_codec import TokenCodec
@@ -92,6 +93,7 @@ def estimate_build(
         raise ValueError("the knowledge base holds no entity; is it the right file, and --kb-format right?")
     kind, codec, scale = choose_kind(search, count), TokenCodec.parse(tokens), count / len(drawn)
     _warm_up(encoder, fusion)
+    workers = LocalWorkers(encoder, fusion)
     seconds: dict[str, float] = {"read": reading}
 
     def timed(stage: str, function: Callable[[], T]) -> T:
@@ -103,17 +105,17 @@ def estimate_build(
     with TemporaryDirectory(prefix="omgm-estimate-") as name:
         folder = Path(name)
         articles = write_articles(drawn, folder)
-        images = timed("images", lambda: read_main_images(articles, source, folder, batch_size, False))
+        images = timed("images", lambda: read_main_images(articles, source, workers, folder, batch_size, False))
         path = folder / "summaries.jsonl"
         timed("summaries", lambda: summarize_all(articles, summarizer, path, batch_size))
         save_offsets(path)
         summaries = Lines(path)
         keys = timed(
             "keys",
-            lambda: write_keys(candidates, articles, summaries, images, source, encoder, folder, batch_size, False),
+            lambda: write_keys(candidates, articles, images, source, workers, folder, batch_size, False),
         )
         offsets = timed(
-            "tokens", lambda: store_tokens(articles, images, source, fusion, codec, folder, batch_size, False)
+            "tokens", lambda: store_tokens(articles, images, source, workers, codec, folder, batch_size, False)
         )
         shown = sum(image.readable for image in images)
         thumbnails = sum(file.stat().st_size for file in (folder / THUMBNAILS).iterdir())

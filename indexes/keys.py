@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 
 from indexes.growing import GrowingArray
 from indexes.lines import Articles, Lines
 from indexes.manifest import Candidates
 from indexes.sources import ImageSource
-from indexes.stages import MainImages, batches, decoded, finite, readable_rows
+from indexes.stages import MainImages, finite, load_main, readable_rows
+from indexes.workers import Workers, in_batches
 from retriever.protocols import DualEncoder
 from retriever.types import Entity, FloatArray, IntArray
 
@@ -63,10 +66,9 @@ def as_query(vectors: torch.Tensor, candidates: Candidates, image_weight: float)
 def write_keys(
     candidates: Candidates,
     articles: Articles,
-    summaries: Lines,
     main_images: MainImages,
     source: ImageSource | None,
-    encoder: DualEncoder,
+    workers: Workers,
     folder: Path,
     batch: int,
     progress: bool,
@@ -77,12 +79,12 @@ def write_keys(
     """
     shown = readable_rows(main_images)
     if candidates == "image":
-        return Keys((_embed_images(main_images, source, encoder, folder, batch, progress),), shown)
+        return Keys((_embed_images(main_images, source, workers, folder, batch, progress),), shown)
     everything = np.arange(len(articles), dtype=np.int64)
-    texts = _embed_texts(articles, summaries, candidates, encoder, folder, batch, progress)
+    texts = _embed_texts(len(articles), candidates, workers, folder, batch, progress)
     if candidates != "combined":
         return Keys((texts,), everything)
-    images = _embed_images(main_images, source, encoder, folder, batch, progress)
+    images = _embed_images(main_images, source, workers, folder, batch, progress)
     hidden = np.setdiff1d(everything, shown)
     for start in range(0, len(hidden), 65536):
         part = hidden[start : start + 65536]
@@ -91,39 +93,78 @@ def write_keys(
 
 
 def _embed_texts(
-    articles: Articles,
-    summaries: Lines,
-    candidates: Candidates,
-    encoder: DualEncoder,
-    folder: Path,
-    batch: int,
-    progress: bool,
+    entities: int, candidates: Candidates, workers: Workers, folder: Path, batch: int, progress: bool
 ) -> NDArray[np.float16]:
-    array = GrowingArray(folder / "text_keys.npy", (len(articles), encoder.dimension), np.float16)
-    for rows in batches("embed texts", array.done, len(articles), batch, progress):
-        texts = [candidate_text(articles[row], summaries.read(row)["summary"], candidates) for row in rows]
-        array.values[rows.start : rows.stop] = finite(encoder.encode_texts(texts), "encoder")
-        array.commit(rows.stop)
+    array = GrowingArray(folder / "text_keys.npy", (entities, workers.encoder.dimension), np.float16)
+    make, left = partial(EncodeTexts, folder, candidates), range(array.done, entities)
+    with closing(in_batches("embed texts", workers, make, "encoder", left, batch, progress)) as done:
+        for rows, vectors in done:
+            array.values[rows.start : rows.stop] = vectors
+            array.commit(rows.stop)
     return array.values
 
 
 def _embed_images(
     main_images: MainImages,
     source: ImageSource | None,
-    encoder: DualEncoder,
+    workers: Workers,
     folder: Path,
     batch: int,
     progress: bool,
 ) -> NDArray[np.float16]:
-    array = GrowingArray(folder / "image_keys.npy", (len(main_images), encoder.dimension), np.float16)
-    present = [row for row in range(array.done, len(main_images)) if main_images[row].readable]
-    with closing(decoded(present, main_images, source, batch)) as images:
-        for rows in batches("embed images", array.done, len(main_images), batch, progress):
-            shown = [row for row in rows if main_images[row].readable]
-            if shown:
-                array.values[shown] = finite(encoder.encode_images(list(islice(images, len(shown)))), "encoder")
+    array = GrowingArray(folder / "image_keys.npy", (len(main_images), workers.encoder.dimension), np.float16)
+    make, left = partial(EncodeMainImages, folder, source), range(array.done, len(main_images))
+    with closing(in_batches("embed images", workers, make, "encoder", left, batch, progress)) as done:
+        for rows, vectors in done:
+            array.values[[row for row in rows if main_images[row].readable]] = vectors
             array.commit(rows.stop)
     return array.values
+
+
+class EncodeTexts:
+    """Encodes the text that represents an entity in step 1; `encode` returns float32 [batch, dimension].
+
+    Args:
+        folder: The unfinished build, with the articles and summaries.
+        candidates: What step 1 searches.
+        encoder: Step 1's model.
+    """
+
+    def __init__(self, folder: Path, candidates: Candidates, encoder: DualEncoder) -> None:
+        self._articles, self._summaries = Articles(folder / "entities.jsonl"), Lines(folder / "summaries.jsonl")
+        self._candidates, self._encoder = candidates, encoder
+
+    def read(self, row: int) -> str:
+        """Returns the text."""
+        return candidate_text(self._articles[row], self._summaries.read(row)["summary"], self._candidates)
+
+    def encode(self, items: Sequence[str]) -> NDArray[Any]:
+        """Returns the vectors of texts."""
+        return finite(self._encoder.encode_texts(items), "encoder")
+
+
+class EncodeMainImages:
+    """Encodes main images; `encode` returns those of readable ones, float32 [readable, dimension].
+
+    Args:
+        folder: The unfinished build, with what was found out about the main images.
+        source: Where the images are.
+        encoder: Step 1's model.
+    """
+
+    def __init__(self, folder: Path, source: ImageSource | None, encoder: DualEncoder) -> None:
+        self._images, self._source, self._encoder = MainImages(folder / "main_images.jsonl"), source, encoder
+
+    def read(self, row: int) -> Image.Image | None:
+        """Returns the image, decoded."""
+        return load_main(self._images[row], self._source)
+
+    def encode(self, items: Sequence[Image.Image | None]) -> NDArray[Any]:
+        """Returns the vectors of images."""
+        shown = [image for image in items if image is not None]
+        return (
+            finite(self._encoder.encode_images(shown), "encoder") if shown else np.empty((0, self._encoder.dimension))
+        )
 
 
 def candidate_text(entity: Entity, summary: str, candidates: Candidates) -> str:
