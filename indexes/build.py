@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
-from indexes.claim import PARTS, UNKNOWN, claim, publish
+from indexes.claim import PARTS, UNKNOWN, claim, publish, resumable
 from indexes.existing import existing_index, with_images
 from indexes.formats import (
     FORMATS,
@@ -115,6 +115,7 @@ def build_index(
     Raises:
         ValueError: Bad input, a knowledge base without entities, `out` holds something else and `overwrite` is off, or
             another process builds or serves it (`LockedError`).
+        OSError: `out` cannot be written; the message names the file. The build resumes when it is repeated.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
@@ -150,10 +151,10 @@ def build_index(
             raise ValueError(
                 f"{out}: keeps its kind of entity index, since it was changed after it was built; build another index"
             )
-        with locked(out, "builds it"):
+        with resumable(out), locked(out, "builds it"):
             change_search(out, choose_kind(search, index.manifest.counts.searchable), image_weight, encoder, progress)
         return Index.open(out, encoder=encoder, fusion=fusion)
-    with locked(out, "builds it"):
+    with resumable(out), locked(out, "builds it"):
         parts = claim(out, inputs, overwrite)
         if not (parts / MANIFEST).exists():  # else it was killed while it was published
             skipped = SkippedEntries(max_bad)

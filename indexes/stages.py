@@ -23,7 +23,7 @@ from indexes.manifest import THUMBNAILS
 from indexes.sources import ImageSource, find_main
 from indexes.workers import Workers, in_batches
 from retriever.codecs import encode_tokens
-from retriever.files import write_lines
+from retriever.files import naming, write_lines
 from retriever.images import ImageError
 from retriever.protocols import FusionEncoder
 from retriever.texts import blip_caption, section_passage
@@ -96,7 +96,9 @@ def read_main_images(
             for rows, images in done:
                 for row, (_, small) in zip(rows, images, strict=True):
                     if small is not None:
-                        (folder / THUMBNAILS / f"{row}.jpg").write_bytes(small)
+                        small_path = folder / THUMBNAILS / f"{row}.jpg"
+                        with naming(small_path):
+                            small_path.write_bytes(small)
                 lines.append(image for image, _ in images)
     save_offsets(path)
     return MainImages(path)
@@ -163,10 +165,11 @@ def store_tokens(
     array = GrowingArray(folder / "tokens.npy", (int(offsets[-1]), *shape), codec.dtype)
     scaled = (int(offsets[-1]), shape[0]) if codec.scaled else (0, 0)
     scales = GrowingArray(folder / "token_scales.npy", scaled, np.float16)
-    left = range(array.done, len(articles) if fusion is not None else array.done)
+    done = min(array.done, scales.done)
+    left = range(done, len(articles) if fusion is not None else done)
     make = partial(EncodeSections, folder, source, codec)
-    with closing(in_batches("tokens", workers, make, "fusion", left, batch, progress)) as done:
-        for rows, encoded in done:
+    with closing(in_batches("tokens", workers, make, "fusion", left, batch, progress)) as results:
+        for rows, encoded in results:
             if encoded is not None:
                 span = slice(offsets[rows.start], offsets[rows.stop])
                 array.values[span] = encoded[0]
