@@ -61,7 +61,7 @@ def test_work_gets_the_model_that_it_asks_for() -> None:
         return made[-1]
 
     for model in ("encoder", "fusion", None):
-        list(workers.run(make, model, [range(1)]))  # type: ignore[arg-type]
+        list(workers.run(make, model, [range(1)]))
     assert [work.model for work in made] == [encoder, fusion, None]
     rows = list(in_batches("double", workers, Doubling, None, range(2, 5), 2, False))
     assert rows == [(range(2, 4), [4, 6]), (range(4, 5), [8])]
