@@ -47,16 +47,13 @@ def test_a_folder_that_became_read_only(small_disk: Path, tmp_path: Path) -> Non
         build(kb, images, small_disk / "index", overwrite=True)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [name for name in FILES if name not in ("summaries.offsets.npy", "vectors.npy")])
 def test_a_file_of_another_index(tmp_path: Path, name: str) -> None:
     kb, images = write_kb(tmp_path)
     build(kb, images, tmp_path / "one", tokens="int8", search="flat")
     other = kb.read_text().replace("France", "Norway").replace("yellow", "purple").replace("Broken.png", "Lost.png")
     (tmp_path / "other.json").write_text(other)
     build(tmp_path / "other.json", images, tmp_path / "two", tokens="int8", search="flat")
-    taken = (tmp_path / "two" / name).read_bytes()
-    if taken == (tmp_path / "one" / name).read_bytes():
-        pytest.skip("both indexes have the same")
     shutil.copyfile(tmp_path / "two" / name, tmp_path / "one" / name)
     with pytest.raises(
         ValueError, match=rf"{name}: (\d+ bytes, but|content differs).*; rebuild with `omgm build-index"
