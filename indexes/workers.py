@@ -16,6 +16,9 @@ R_co = TypeVar("R_co", covariant=True)
 
 ModelName = Literal["encoder", "fusion"]
 
+_READ_AHEAD = 16
+"""Entities that are read before their batch is put together: enough for every thread; decoded images are large."""
+
 
 class Work(Protocol[R_co]):
     """What one stage does with a batch of entities, in two halves."""
@@ -66,14 +69,14 @@ class LocalWorkers:
 def run_ahead(work: Work[R], batches: Sequence[range]) -> Generator[R, None, None]:
     """Yields the result of each batch, in order.
 
-    While the caller uses a result, the next batches are encoded and the entities of those after them are read. So the
-    model waits only if reading or writing takes longer than encoding, and about four batches are in memory.
+    While the caller uses a result, the next batch is encoded and entities of the one after it are read. So the model
+    waits only if reading or writing takes longer than encoding, and about two and a half batches are in memory.
     """
     if not batches:
         return
-    with closing(map_ahead(work.read, chain.from_iterable(batches), len(batches[0]))) as items:
+    with closing(map_ahead(work.read, chain.from_iterable(batches), _READ_AHEAD)) as items:
         groups = (list(islice(items, len(rows))) for rows in batches)
-        with closing(map_ahead(work.encode, groups, 2, threads=1)) as results:
+        with closing(map_ahead(work.encode, groups, 1, threads=1)) as results:
             yield from results
 
 
