@@ -79,6 +79,10 @@ class ZimImages:
         self._path, self._archive = path, open_zim(path)
         self._reading = Lock()  # libzim promises no safety between threads
 
+    def __reduce__(self) -> tuple[type[ZimImages], tuple[Path]]:
+        """Lets another process open the same file."""
+        return ZimImages, (self._path,)
+
     def find(self, url: str) -> str | None:
         """Returns the path in the file, that of a redirect unresolved."""
         with self._reading:
