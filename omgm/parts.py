@@ -31,7 +31,7 @@ from indexes.live.layout import is_live
 from indexes.sources import open_images
 from indexes.store import Index
 from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer, Summarizer
-from indexes.workers import LocalWorkers, Workers
+from indexes.workers import LocalWorkers, ModelName, Workers
 from llm.chat import ChatClient
 from llm.context import Cut, cut_characters, token_cut
 from omgm.downloads.hub import local_folder
@@ -209,7 +209,10 @@ def _workers(
             raise
         raise ValueError('--cluster needs the extra ray: pip install "omgm[ray]"') from error
     with connected(cluster):
-        loaders = {"encoder": partial(build_encoder, profile), "fusion": partial(build_fusion, profile)}
+        loaders: dict[ModelName, Callable[[], Any]] = {
+            "encoder": partial(build_encoder, profile),
+            "fusion": partial(build_fusion, profile),
+        }
         yield partial(RayWorkers, loaders, shared)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from tests.paths import contents
 ray = pytest.importorskip("ray", reason='needs the extra ray: pip install -e ".[ray]"')
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # Ray's own
 
+Loaders = dict[ModelName, Callable[[], Any]]
 KNOWLEDGE_BASE = [
     article(f"{number:02}", number, "own" if number % 4 else None, further=number % 3) for number in range(24)
 ]
@@ -96,7 +97,7 @@ def test_an_index_built_while_a_node_dies_equals_that_of_one_machine(
                         time.sleep(0.05)
                     cluster.remove_node(cluster.worker_nodes.copy().pop(), allow_graceful=False)
 
-    loaders = {"encoder": FakeEncoder, "fusion": partial(WatchedFusion, watch)}
+    loaders: Loaders = {"encoder": FakeEncoder, "fusion": partial(WatchedFusion, watch)}
     whole = build(tmp_path, "one")
     assert build(tmp_path, "many", workers=partial(Killing, loaders, [tmp_path])) == whole
     head = ray.get_runtime_context().get_node_id()
@@ -112,6 +113,6 @@ def test_what_a_node_lacks_is_named(tmp_path: Path) -> None:
     absent = tmp_path / "elsewhere"
     with pytest.raises(ValueError, match=rf"on node .*: {absent}: not there; share it at this path with every node"):
         build(tmp_path, "index", workers=partial(RayWorkers, {}, [absent]))
-    loaders = {"encoder": partial(FakeEncoder, "fake-encoder-2")}
+    loaders: Loaders = {"encoder": partial(FakeEncoder, "fake-encoder-2")}
     with pytest.raises(ValueError, match=r"on node .*: has another model .*\(fake-encoder-2, not fake-encoder-1\)"):
         build(tmp_path, "index", workers=partial(RayWorkers, loaders, [tmp_path]))
