@@ -23,7 +23,7 @@ OMGM := $(BIN)/python -m omgm
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-wheel test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker \
-	train-generator eval sweep calibrate serve bench bench-gpu bench-load bench-scale bench-train bench-maxsim weights
+	train-generator eval sweep calibrate serve bench bench-gpu bench-load bench-hostile bench-scale bench-train bench-maxsim weights
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -114,6 +114,9 @@ bench-load: index  ## load the service at 0.5 to 10 times its capacity; writes a
 	$(BIN)/python benchmarks/load.py --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) --queries $(QUERIES) \
 		--query-images $(QUERY_IMAGES) --out artifacts/load.json $(ARGS)
 
+bench-hostile: index .venv/dev.stamp  ## send the service 10,000 hostile requests; writes artifacts/hostile.json (ARGS="--requests 1000")
+	$(BIN)/python -W ignore benchmarks/hostile.py --profile $(PROFILE) --index $(INDEX) --out artifacts/hostile.json $(ARGS)
+
 bench-gpu: .venv/base.stamp  ## measure the paper's models at full size on one GPU, with random weights
 	$(BIN)/python benchmarks/gpu.py --out artifacts/$@ $(ARGS)
 	$(BIN)/python benchmarks/maxsim.py --out artifacts/$@/maxsim.json
@@ -138,7 +141,7 @@ $(DATA)/kb_wiki.json: .venv/base.stamp
 
 .venv/base.stamp: EXTRAS = cpu
 .venv/peft.stamp: EXTRAS = cpu,peft
-.venv/dev.stamp: EXTRAS = cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sentencepiece,zim,parquet,hf,bem,dynvqa,agents,milvus-lite
+.venv/dev.stamp: EXTRAS = cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sentencepiece,zim,parquet,hf,bem,dynvqa,agents,milvus-lite,ocr,duckduckgo,mmsearch,otel
 .venv/base.stamp .venv/peft.stamp .venv/dev.stamp: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -30,10 +30,17 @@ class ResultCache(Generic[T]):
         self._kept: OrderedDict[str, tuple[float, T]] = OrderedDict()
         self._running: dict[str, tuple[asyncio.Task[T], list[None]]] = {}
 
-    async def get(self, key: str, make: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
+    async def get(
+        self, key: str, make: Callable[[], Awaitable[T]], keep: Callable[[T], bool] = lambda result: True
+    ) -> tuple[T, bool]:
         """Returns the result of a key, and whether somebody else had made it or was making it.
 
         An error reaches all who wait for it, and is not kept. What all have stopped waiting for is canceled.
+
+        Args:
+            key: What decides the result.
+            make: Makes it.
+            keep: Whether a result is kept for later; otherwise only those who wait for it now get it.
         """
         kept = self._kept.get(key)
         if kept is not None and self._clock() - kept[0] < self._seconds:
@@ -41,7 +48,7 @@ class ResultCache(Generic[T]):
             return kept[1], True
         joined = key in self._running
         if not joined:
-            self._running[key] = (asyncio.ensure_future(self._make(key, make)), [])
+            self._running[key] = (asyncio.ensure_future(self._make(key, make, keep)), [])
         task, waiting = self._running[key]
         waiting.append(None)
         try:
@@ -52,13 +59,15 @@ class ResultCache(Generic[T]):
                 task.cancel()
                 self._running.pop(key, None)
 
-    async def _make(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
+    async def _make(self, key: str, make: Callable[[], Awaitable[T]], keep: Callable[[T], bool]) -> T:
         me = asyncio.current_task()
         try:
             result = await make()
         finally:
             if key in self._running and self._running[key][0] is me:
                 del self._running[key]
+        if not keep(result):
+            return result
         self._kept[key] = (self._clock(), result)
         self._kept.move_to_end(key)
         while len(self._kept) > self._entries:

@@ -62,19 +62,53 @@ class Corpus:
             NotRecorded: The corpus lacks it, and is not recording.
             ValueError: Its file is damaged.
         """
-        path = self.folder / kind / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
-        if not path.is_file():
+        content = self.read(kind, key)
+        if content is None:
             if not self.record:
-                raise NotRecorded(f"this {kind} is not in the frozen corpus {self.folder.name}")
+                raise self.lacks(kind)
             result, ms = await timed(make)
-            content = {"kind": kind, "key": key[:2000], "ms": ms, "result": encode(result)}
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, json.dumps(content, ensure_ascii=False, indent=1).encode())
+            content = self.read(kind, key)  # who was faster decides what all get, now and when it is replayed
+            if content is None:
+                content = self.write(kind, key, encode(result), ms)
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
             return decode(content["result"]), float(content["ms"])
         except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
+            raise ValueError(f"{self.path(kind, key)}: not a recorded result: {error}") from error
+
+    def path(self, kind: str, key: str) -> Path:
+        """Returns the file of a result."""
+        return self.folder / kind / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+
+    def read(self, kind: str, key: str) -> dict[str, Any] | None:
+        """Returns what is recorded: `result` and `ms`; `None` if nothing is.
+
+        Raises:
+            ValueError: Its file is damaged.
+        """
+        path = self.path(kind, key)
+        if not path.is_file():
+            return None
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
             raise ValueError(f"{path}: not a recorded result: {error}") from error
+        if not isinstance(content, dict) or "result" not in content:
+            raise ValueError(f"{path}: not a recorded result: no result in it")
+        return content
+
+    def write(self, kind: str, key: str, result: object, ms: float) -> dict[str, Any]:
+        """Records a result, which must consist of JSON values, and returns what `read` will."""
+        path = self.path(kind, key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = {"kind": kind, "key": key[:2000], "ms": ms, "result": result}
+        text = json.dumps(content, ensure_ascii=False, indent=1)
+        write_whole(path, text.encode())
+        written: dict[str, Any] = json.loads(text)
+        return written
+
+    def lacks(self, kind: str) -> NotRecorded:
+        """Returns the error that says that something is not recorded."""
+        return NotRecorded(f"this {kind} is not in the frozen corpus {self.folder.name}")
 
 
 async def timed(make: Callable[[], Awaitable[T]]) -> tuple[T, float]:
@@ -89,7 +123,7 @@ def encode_observation(seen: Observation) -> dict[str, Any]:
     return {
         "sources": [asdict(source) for source in seen.sources],
         "text": seen.text,
-        "images": {name: _png(image) for name, image in seen.images.items()},
+        "images": {name: encode_image(image) for name, image in seen.images.items()},
         "found": {image: list(entities) for image, entities in seen.found.items()},
         "answer": seen.answer,
         "error": seen.error,
@@ -102,7 +136,7 @@ def decode_observation(values: Any) -> Observation:
         Source(**{**source, "span": None if source["span"] is None else tuple(source["span"])})
         for source in values["sources"]
     )
-    images = {name: _image(data) for name, data in values["images"].items()}
+    images = {name: decode_image(data) for name, data in values["images"].items()}
     found = {image: tuple(entities) for image, entities in values["found"].items()}
     return Observation(sources, values["text"], images, found, values["answer"], values["error"])
 
@@ -117,13 +151,15 @@ def decode_reply(values: Any) -> ChatReply:
     return ChatReply(**{**values, "calls": tuple(ToolCall(**call) for call in values["calls"])})
 
 
-def _image(data: str) -> Image.Image:
+def decode_image(data: str) -> Image.Image:
+    """Returns the image that `encode_image` encoded."""
     image = Image.open(io.BytesIO(base64.b64decode(data)))
     image.load()
     return image
 
 
-def _png(image: Image.Image) -> str:
+def encode_image(image: Image.Image) -> str:
+    """Returns an image as PNG, base64."""
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return base64.b64encode(buffer.getvalue()).decode()

@@ -48,7 +48,8 @@ class Engine:
         planner: The model.
         tools: The tools.
         context_tokens: The model's context.
-        cache: Results of tools, shared by all runs.
+        cache: Results of tools, shared by all runs. With a corpus each run has a cache of its own, so that its trail
+            does not depend on the runs before it; the corpus saves their searches.
         corpus: Where results of tools and replies of the model are recorded or replayed.
 
     Raises:
@@ -80,9 +81,10 @@ class Engine:
         self,
         policy: Policy,
         question: str,
-        image: Image.Image,
+        image: Image.Image | None,
         *,
         boxes: Sequence[Box] = (),
+        more_images: Sequence[Image.Image] = (),
         budget: Budget | None = None,
         watch: Watch | None = None,
     ) -> AgentAnswer:
@@ -91,14 +93,20 @@ class Engine:
         Args:
             policy: Chooses the actions; a new object.
             question: The question.
-            image: The image.
+            image: The image, `None` for a question in words alone.
             boxes: Its regions, numbered from 1.
+            more_images: Further images of the question.
             budget: The limits.
             watch: Is told every step as it happens.
         """
         budget = budget or Budget()
-        run = AgentRun(question, {IMAGE: image}, tuple(boxes), self._tools, self._asking, Spending(budget), watch=watch)
-        await asyncio.to_thread(run.digest, IMAGE)  # slow for large images, so not in the event loop later
+        given = [one for one in (image, *more_images) if one is not None]
+        images = {f"{IMAGE}_{n}" if n > 1 else IMAGE: one for n, one in enumerate(given, start=1)}
+        run = AgentRun(question, images, tuple(boxes), self._tools, self._asking, Spending(budget), watch=watch)
+        if self._corpus is None:
+            run.cache = self._cache
+        for name in images:
+            await asyncio.to_thread(run.digest, name)  # slow for large images, so not in the event loop later
         end = time.monotonic() + budget.seconds
         answer: str | None = None
         failure: ChatError | NotRecorded | None = None
@@ -182,7 +190,8 @@ class Engine:
             run.malformed += 1
             record.observation = Observation(error=str(error))
             return
-        refusal = run.spending.add_call(tool.name, tool.cost)
+        price = tool.price(arguments)
+        refusal = run.spending.add_call(tool.name, price)
         if refusal:
             record.observation = Observation(error=refusal)
             return
@@ -196,18 +205,23 @@ class Engine:
             try:
                 return await tool.run(arguments, run)
             except (ValueError, OSError) as error:  # a call that cannot run, a failed server, no time left
+                run.malformed += key is None and isinstance(error, ValueError)  # such as a region that does not exist
                 return Observation(error=str(error) or type(error).__name__)
 
         if key is None:
-            (record.observation, record.ms), record.cost = await make(), tool.cost
+            (record.observation, record.ms), record.cost = await make(), price
             return
         try:
-            (record.observation, record.ms), record.cached = await self._cache.get(key, make)
+            (record.observation, record.ms), record.cached = await run.cache.get(key, make, _works)
         except NotRecorded as error:
             record.observation = Observation(error=str(error))
-        record.cost = 0.0 if record.cached else tool.cost
+        record.cost = 0.0 if record.cached else price
         if record.cached:
-            run.spending.refund(tool.cost)
+            run.spending.refund(price)
+
+
+def _works(result: tuple[Observation, float]) -> bool:
+    return not result[0].error
 
 
 def _reason(error: Exception) -> str:

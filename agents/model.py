@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -144,7 +145,8 @@ def tokens_of(messages: Sequence[Message]) -> int:
 def fitted(messages: Sequence[Message], max_tokens: int) -> list[Message]:
     """Returns messages that fit a context: the oldest between the question and the last message lose their text first.
 
-    The system message and the first user message are kept whole, the end of the last message is cut at last.
+    The system message and the question are kept whole as long as anything else can go; at last the end of the last
+    message is cut, then images from the end, then the end of the question.
     """
     fitting = list(messages)
     over = tokens_of(fitting) - max_tokens
@@ -155,30 +157,47 @@ def fitted(messages: Sequence[Message], max_tokens: int) -> list[Message]:
         over -= _message_tokens(fitting[at])
         fitting[at] = {**fitting[at], "content": _LEFT_OUT}
         over += _message_tokens(fitting[at])
-    if over > 0 and len(fitting) > first + 1:
-        fitting[-1] = _cut(fitting[-1], over)
+    for at in dict.fromkeys((len(fitting) - 1, first)):
+        if over > 0:
+            before = _message_tokens(fitting[at])
+            fitting[at] = _cut(fitting[at], before - over)
+            over -= before - _message_tokens(fitting[at])
     return fitting
 
 
-def _cut(message: Message, over: int) -> Message:
-    """Cuts a message by so many tokens: the end of its text."""
+def _cut(message: Message, limit: int) -> Message:
+    """Cuts a message to so many tokens: the end of its longest text, then images from the end, all but the first."""
     content = message["content"]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-    characters = over * CHARACTERS_PER_TOKEN + len(_LEFT_OUT)
-    for at, part in enumerate(parts):
-        if part["type"] == "text":
-            text = part["text"]
-            parts[at] = {**part, "text": text[: max(0, len(text) - characters)] + _LEFT_OUT}
-            break
+    texts = [at for at, part in enumerate(parts) if part["type"] == "text"]
+    if texts:
+        longest = max(texts, key=lambda at: len(parts[at]["text"]))
+        text = parts[longest]["text"]
+        left = limit - sum(_part_tokens(part) for at, part in enumerate(parts) if at != longest)
+        parts[longest] = {**parts[longest], "text": _beginning(text, left - _tokens_of(_LEFT_OUT)) + _LEFT_OUT}
+    images = [at for at, part in enumerate(parts) if part["type"] != "text"]
+    while len(images) > 1 and sum(map(_part_tokens, parts)) > limit:
+        del parts[images.pop()]
     return {**message, "content": parts[0]["text"] if isinstance(content, str) else parts}
+
+
+def _beginning(text: str, tokens: int) -> str:
+    """Returns the longest beginning of a text within so many tokens."""
+    length = bisect_right(range(1, len(text) + 1), tokens, key=lambda end: _tokens_of(text[:end]))
+    return text[:length]
 
 
 def _message_tokens(message: Message) -> int:
     content = message["content"]
-    if isinstance(content, str):
-        return _tokens_of(content)
-    return sum(_tokens_of(part["text"]) if part["type"] == "text" else IMAGE_TOKENS for part in content)
+    calls = sum(_tokens_of(json.dumps(call)) for call in message.get("tool_calls", ()))
+    return calls + (_tokens_of(content) if isinstance(content, str) else sum(map(_part_tokens, content)))
+
+
+def _part_tokens(part: Message) -> int:
+    return _tokens_of(part["text"]) if part["type"] == "text" else IMAGE_TOKENS
 
 
 def _tokens_of(text: str) -> int:
-    return len(text) // CHARACTERS_PER_TOKEN + 1
+    """Estimates the tokens of a text: one for four ASCII characters, and one for any other, such as a Chinese one."""
+    ascii_ = len(text.encode("ascii", "ignore"))
+    return len(text) - ascii_ + ascii_ // CHARACTERS_PER_TOKEN + 1

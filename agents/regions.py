@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from PIL import Image, ImageDraw, ImageFont
@@ -48,6 +48,10 @@ class Box:
     def crop(self, image: Image.Image) -> Image.Image:
         """Returns the part of an image in the box."""
         return image.crop((self.left, self.top, self.right, self.bottom))
+
+
+ProposeRegions = Callable[[Image.Image], Sequence[Box]]
+"""Proposes regions of an image, the most conspicuous first."""
 
 
 def overlay(image: Image.Image, boxes: Sequence[Box]) -> Image.Image:

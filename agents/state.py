@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
+from agents.cache import ResultCache
 from agents.regions import Box
 from llm.chat import Message
 
@@ -35,6 +36,7 @@ class Source:
         url: Where it is from: a URL, or an entity's id.
         section: The section's title.
         span: Where the excerpt stands in the text of the section or page (start and end character).
+        related: How the image of what was found relates to the image that was searched for.
     """
 
     title: str
@@ -42,6 +44,7 @@ class Source:
     url: str
     section: str = ""
     span: tuple[int, int] | None = None
+    related: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,7 @@ class AgentRun:
 
     Attributes:
         question: The question.
-        images: The question's image (`IMAGE`) and what tools made of it, by name.
+        images: The question's image (`IMAGE`), if it has one, its further images, and what tools made of them, by name.
         boxes: Regions of the question's image, numbered from 1.
         tools: The tools of this run by name.
         asking: Sends requests to the model.
@@ -145,6 +148,7 @@ class AgentRun:
         image_parts: The question's image and its overlay, encoded for the model at the first request.
         found: By an image's hash, the ids of the entities that searches of it found.
         watch: Is told every step, if anybody watches.
+        cache: Results of calls.
     """
 
     question: str
@@ -160,7 +164,9 @@ class AgentRun:
     image_parts: list[Message] = field(default_factory=list)
     found: dict[str, list[str]] = field(default_factory=dict)
     watch: Watch | None = None
+    cache: ResultCache[tuple[Observation, float]] = field(default_factory=lambda: ResultCache())
     _digests: dict[str, str] = field(default_factory=dict)
+    _numbers: dict[Source, int] = field(default_factory=dict)
 
     async def ask(
         self,
@@ -194,9 +200,10 @@ class AgentRun:
 
     def number(self, source: Source) -> int:
         """Returns the number of a source, a new one unless it was found before."""
-        if source not in self.sources:
+        if source not in self._numbers:
             self.sources.append(source)
-        return self.sources.index(source) + 1
+            self._numbers[source] = len(self.sources)
+        return self._numbers[source]
 
     def image(self, name: str) -> Image.Image:
         """Returns an image by its name.
@@ -205,7 +212,7 @@ class AgentRun:
             ValueError: There is none of that name.
         """
         if name not in self.images:
-            raise ValueError(f"there is no image {name!r}; there are {', '.join(self.images)}")
+            raise ValueError(f"there is no image {name!r}; there are {', '.join(self.images) or 'none'}")
         return self.images[name]
 
     def digest(self, name: str) -> str:

@@ -28,7 +28,8 @@ class Tool:
         run: Takes the arguments and the run. It must not change the run.
         key: Returns, as a JSON value, what else decides the result, such as an image's hash. Without it, results are
             neither cached nor recorded, because they are cheap and always the same.
-        cost: Money per call.
+        cost: Money per unit.
+        units: How many units a call is, such as queries of a search.
     """
 
     name: str
@@ -37,6 +38,11 @@ class Tool:
     run: Callable[[Any, AgentRun], Awaitable[Observation]]
     key: Callable[[Any, AgentRun], object] | None = None
     cost: float = 0.0
+    units: Callable[[Any], int] = lambda arguments: 1
+
+    def price(self, arguments: BaseModel) -> float:
+        """Returns what a call costs."""
+        return self.cost * self.units(arguments)
 
     def schema(self) -> dict[str, Any]:
         """Returns the tool as the OpenAI API takes it."""

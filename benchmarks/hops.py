@@ -25,6 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from agents.budget import Budget
+from agents.scripted import ScriptedPlanner
 from llm.chat import Message
 from llm.replies import ChatReply, ToolCall
 from omgm.agent import Agent
@@ -81,41 +82,25 @@ def questions(kb: Mapping[str, Any], facts: Sequence[Mapping[str, str]], images:
             assert len(path) == hops
 
 
-class ScriptedHops:
-    """A planner for these questions: opens one article after the other and reads the next country from its borders."""
-
-    name = "scripted hops"
-
-    async def reply(
-        self,
-        messages: Sequence[Message],
-        max_tokens: int,
-        tools: Sequence[Mapping[str, Any]],
-        schema: Mapping[str, Any] | None,
-    ) -> ChatReply:
-        """Returns the next call or the answer, from the results in the messages."""
-        if schema is not None:
-            return ChatReply(json.dumps({"sufficient": False, "answer": "", "sources": [], "missing": "the neighbor"}))
-        hops = 3 if "has its longest border?" in _text(messages[1]) else 2
-        opened = [_text(message) for message in messages[2:] if message["role"] == "user"]
-        if not opened:
-            first = _RESULT.search(_text(messages[1]))
-            return (
-                _open(first[2], "Land boundaries, border countries") if first else ChatReply("<answer>unknown</answer>")
-            )
-        if len(opened) == hops:
-            for text in re.split(r"\n(?=\[\d+\] )", opened[-1]):
-                if capital := _CAPITAL.search(text):
-                    return ChatReply(f"<answer>{capital[1]} {text[: text.index(']') + 1]}</answer>")
-            return ChatReply("<answer>unknown</answer>")
-        country = longest_border(opened[-1])
-        if country is None:
-            return ChatReply("<answer>unknown</answer>")
-        last = len(opened) == hops - 1
-        return _open(country, "Capital: name" if last else "Land boundaries, border countries")
-
-    async def aclose(self) -> None:
-        """Does nothing."""
+def next_step(messages: Sequence[Message], schema: Mapping[str, Any] | None) -> ChatReply:
+    """Plans for these questions: opens one article after the other and reads the next country from its borders."""
+    if schema is not None:
+        return ChatReply(json.dumps({"sufficient": False, "answer": "", "sources": [], "missing": "the neighbor"}))
+    hops = 3 if "has its longest border?" in _text(messages[1]) else 2
+    opened = [_text(message) for message in messages[2:] if message["role"] in ("user", "tool")]
+    if not opened:
+        first = _RESULT.search(_text(messages[1]))
+        return _open(first[2], "Land boundaries, border countries") if first else ChatReply("<answer>unknown</answer>")
+    if len(opened) == hops:
+        for text in re.split(r"\n(?=\[\d+\] )", opened[-1]):
+            if capital := _CAPITAL.search(text):
+                return ChatReply(f"<answer>{capital[1]} {text[: text.index(']') + 1]}</answer>")
+        return ChatReply("<answer>unknown</answer>")
+    country = longest_border(opened[-1])
+    if country is None:
+        return ChatReply("<answer>unknown</answer>")
+    last = len(opened) == hops - 1
+    return _open(country, "Capital: name" if last else "Land boundaries, border countries")
 
 
 def compare(omgm: OMGM, asked: Sequence[HopQuestion]) -> dict[str, Any]:
@@ -123,7 +108,7 @@ def compare(omgm: OMGM, asked: Sequence[HopQuestion]) -> dict[str, Any]:
     right = {f"{way}_{hops}": 0 for hops in WORDINGS for way in ("retrieval", "auto")}
     counts = dict.fromkeys(WORDINGS, 0)
     wrong = []
-    with Agent(omgm, ScriptedHops()) as agent:
+    with Agent(omgm, ScriptedPlanner(next_step)) as agent:
         for one in asked:
             hops = len(one.path)
             counts[hops] += 1

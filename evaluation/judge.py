@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from evaluation.answers import evqa_match, numeric_match, text_match
 from evaluation.overlap import can_segment, f1_recall, language_of, token_f1
+from evaluation.search.scores import answer_f1
+from evaluation.search.verdicts import string_match
 from evaluation.vqa import relaxed_match, vqa_accuracy
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ Scores = dict[str, float]
 
 NOTES = {
     "evqa_exact_match": "BEM is missing, so this is exact match alone: a lower bound of E-VQA's own figure.",
+    "string_match": "No chat model judged the answers (--judge-url, --judge-model); this is matching of strings.",
     "token_f1": "The tokenizers of F1-Recall are missing (pip install 'omgm[dynvqa]'), so this is token F1 alone.",
 }
 """Notes that a report shows beside a main metric."""
@@ -85,10 +88,24 @@ def _plain(question: Question, answer: str) -> Scores:
     return {"exact_match": float(right), "relaxed_accuracy": float(right or relaxed)}
 
 
+def _mmsearch(question: Question, answer: str) -> Scores:
+    return {"mmsearch_f1": answer_f1(answer, question.answers)}
+
+
+def _mmsearch_plus(question: Question, answer: str) -> Scores:
+    return {
+        "string_match": float(string_match(answer, question.answers)),
+        "exact_match": float(text_match(answer, question.answers)),
+        "max_f1": answer_f1(answer, question.answers),
+    }
+
+
 _RULES: Mapping[str, Callable[[Question, str], Scores]] = {
     "evqa": _evqa,
     "infoseek": _infoseek,
     "okvqa": _okvqa,
     "dynvqa": _dynvqa,
     "plain": _plain,
+    "mmsearch": _mmsearch,
+    "mmsearch-plus": _mmsearch_plus,
 }

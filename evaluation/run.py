@@ -94,7 +94,7 @@ def evaluate(
         "index": index_info or {"name": index.name, "counts": {"entities": len(index)}},
     }
     header |= {} if bem is None else {"bem": bem.fingerprint}
-    _claim(out, header | {"generator": generator and generator.name, "batch_size": batch_size}, questions)
+    claim(out, header | {"generator": generator and generator.name, "batch_size": batch_size}, questions)
 
     def generate(requests: Sequence[GenerationRequest]) -> list[Generation]:
         assert generator is not None
@@ -175,7 +175,7 @@ def _check(questions: Sequence[Question], query_images: Path, batch_size: int) -
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
 
 
-def _claim(out: Path, header: Mapping[str, Any], questions: Sequence[Question]) -> None:
+def claim(out: Path, header: Mapping[str, Any], questions: Sequence[Question]) -> None:
     """Writes what this run is to `run.json`, or checks that the run in the folder is the same."""
     digest = hashlib.sha256("\n".join(map(repr, questions)).encode()).hexdigest()
     identity = json.loads(json.dumps(dict(header) | {"questions_sha256": digest}, default=str))

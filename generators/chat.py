@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from llm.chat import ChatClient, Message
 from llm.context import Cut, cut_characters
 from llm.prompts import Style, answer_messages
+from llm.replies import Usage
 from retriever.texts import section_passage
 from retriever.types import Generation, GenerationRequest
 
@@ -64,20 +65,30 @@ class ChatGenerator:
             ChatError: The server fails.
         """
         messages, truncated = await asyncio.to_thread(self._messages, request)
-        answer = ""
-        async for piece in self._client.stream(messages, self._max_tokens):
+        answer, usage = "", Usage()
+        async for piece in self._client.stream(messages, self._max_tokens, usage=usage):
             answer += piece
             yield piece
-        yield Generation(answer.strip() or None, truncated=truncated)
+        yield _generation(answer, truncated, usage)
 
     async def _one(self, request: GenerationRequest) -> Generation:
         messages, truncated = await asyncio.to_thread(self._messages, request)
-        answer = (await self._client.complete(messages, self._max_tokens)).strip()
-        return Generation(answer or None, truncated=truncated)
+        usage = Usage()
+        answer = await self._client.complete(messages, self._max_tokens, usage=usage)
+        return _generation(answer, truncated, usage)
 
     def _messages(self, request: GenerationRequest) -> tuple[list[Message], bool]:
         """Returns the prompt and whether its section was cut. Slow (tokenizer, JPEG), so not for the event loop."""
         return request_messages(request, self._style, self._multimodal, self._max_context_tokens, self._cut)
+
+
+def _generation(answer: str, truncated: bool, usage: Usage) -> Generation:
+    return Generation(
+        answer.strip() or None,
+        truncated=truncated,
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+    )
 
 
 def request_messages(

@@ -9,14 +9,14 @@ import json
 import logging
 import random
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Any
 
 import httpx
 from PIL import Image
 
-from llm.replies import ChatReply, read_reply
+from llm.replies import ChatReply, Usage, read_reply
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +25,7 @@ Message = dict[str, Any]
 
 MAX_WAIT = 60.0
 """Longest wait between two attempts in seconds, whatever Retry-After says."""
+_COUNTED = {"include_usage": True}
 MAX_CONNECT = 10.0
 """Seconds a server may take to accept a connection, and to answer a check."""
 
@@ -83,6 +84,7 @@ class ChatClient:
         self.model, self.retries, self.backoff, self.system_role = model, retries, backoff, system_role
         self.reasoning_effort = reasoning_effort
         self.concurrency = concurrency
+        self._counts_streams = True
         self._slots = asyncio.Semaphore(concurrency)
         self._http = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
@@ -90,8 +92,10 @@ class ChatClient:
             limits=httpx.Limits(max_connections=concurrency),
         )
 
-    async def complete(self, messages: Sequence[Message], max_tokens: int, temperature: float = 0.0) -> str:
-        """Requests the model's answer to `messages`; temperature 0 is greedy decoding.
+    async def complete(
+        self, messages: Sequence[Message], max_tokens: int, temperature: float = 0.0, usage: Usage | None = None
+    ) -> str:
+        """Requests the model's answer to `messages`; temperature 0 is greedy decoding. `usage` gets the tokens.
 
         Raises:
             ChatError: The server cannot be reached, refuses, or sends anything but a chat completion.
@@ -99,7 +103,10 @@ class ChatClient:
         async with self._opened(messages, max_tokens, temperature, stream=False) as response:
             body = response.text
         try:
-            choice = json.loads(body)["choices"][0]
+            completion = json.loads(body)
+            choice = completion["choices"][0]
+            if usage is not None:
+                usage.read(completion)
             content, reasoned = choice["message"]["content"], _has_reasoning(choice["message"])
             reason = choice.get("finish_reason")
         except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -132,14 +139,17 @@ class ChatClient:
                 raise ChatError(message, self.url, response.status_code) from error
 
     async def stream(
-        self, messages: Sequence[Message], max_tokens: int, temperature: float = 0.0
+        self, messages: Sequence[Message], max_tokens: int, temperature: float = 0.0, usage: Usage | None = None
     ) -> AsyncIterator[str]:
         """Yields the answer piece by piece. Only opening the stream is retried.
+
+        `usage` gets the tokens at the end. A server that refuses to be asked for them (`stream_options`) is not asked
+        again.
 
         Raises:
             ChatError: As `complete`, or the stream breaks off.
         """
-        async with self._opened(messages, max_tokens, temperature, stream=True) as response:
+        async with self._streamed(messages, max_tokens, temperature, usage is not None) as response:
             finished = answered = reasoned = False
             try:
                 async for line in response.aiter_lines():
@@ -150,7 +160,7 @@ class ChatClient:
                     data = line[5:].strip()
                     if data == "[DONE]":
                         return
-                    piece, thought, reason = self._piece(data, response.status_code)
+                    piece, thought, reason = self._piece(data, response.status_code, usage)
                     answered, reasoned = answered or bool(piece), reasoned or thought
                     if reason == "length" and reasoned and not answered:
                         raise self._only_reasoned(max_tokens, response.status_code)
@@ -209,12 +219,36 @@ class ChatClient:
             status,
         )
 
-    def _piece(self, data: str, status: int) -> tuple[str, bool, str | None]:
+    @asynccontextmanager
+    async def _streamed(
+        self, messages: Sequence[Message], max_tokens: int, temperature: float, counted: bool
+    ) -> AsyncIterator[httpx.Response]:
+        """Yields an open stream that counts its tokens at the end, if that is wanted and the server can."""
+        async with AsyncExitStack() as stack:
+            response, refused = None, False
+            if counted and self._counts_streams:
+                opened = self._opened(messages, max_tokens, temperature, stream=True, stream_options=_COUNTED)
+                try:
+                    response = await stack.enter_async_context(opened)
+                except ChatError as error:
+                    if error.status not in (400, 422):
+                        raise
+                    refused = True
+            if response is None:
+                opened = self._opened(messages, max_tokens, temperature, stream=True)
+                response = await stack.enter_async_context(opened)
+                if refused:  # that was it: without the option the same request is fine
+                    self._counts_streams = False
+            yield response
+
+    def _piece(self, data: str, status: int, usage: Usage | None) -> tuple[str, bool, str | None]:
         """Parses one event: its text, whether it has reasoning, and the finish reason if the model stopped."""
         try:
             event = json.loads(data)
             if "error" in event:
                 raise self._reported(data, status)
+            if usage is not None:
+                usage.read(event)
             if not event["choices"]:  # only the usage
                 return "", False, None
             choice = event["choices"][0]

@@ -34,6 +34,25 @@ class ChatReply:
     completion_tokens: int | None = None
 
 
+@dataclass(slots=True)
+class Usage:
+    """The tokens of a request.
+
+    Attributes:
+        prompt_tokens: As the server counts them, `None` if it does not.
+        completion_tokens: As the server counts them, `None` if it does not.
+    """
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+    def read(self, body: Mapping[str, Any]) -> None:
+        """Reads the tokens of a chat completion, or of the event of a stream that has them."""
+        if isinstance(usage := body.get("usage"), dict):
+            self.prompt_tokens = _count(usage, "prompt_tokens")
+            self.completion_tokens = _count(usage, "completion_tokens")
+
+
 def read_reply(body: Mapping[str, Any]) -> ChatReply:
     """Reads the first choice of a chat completion.
 

@@ -33,6 +33,7 @@ COMMANDS = (
     "tokens",
     "tables",
     "ask",
+    "web",
     "serve",
     "key",
     "mcp",

@@ -7,32 +7,26 @@ import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-import httpx
 from PIL import Image
 
 from agents.budget import Budget
 from agents.corpus import Corpus
-from agents.engine import Engine
+from agents.engine import Engine, Policy
 from agents.model import Planner
 from agents.policies import POLICIES
-from agents.regions import Box
+from agents.regions import Box, ProposeRegions
 from agents.state import Call, Observation, Watch
-from agents.tool import Tool
-from agents.tools.images import rotate, zoom_in
 from agents.tools.index import IndexTools
-from agents.tools.page import Opener, open_page
-from agents.tools.web import searxng, web_pages, web_search
 from agents.trail import AgentAnswer
 from llm.background import BackgroundLoop
 from llm.chat import Message
 from llm.replies import ChatReply
 from omgm.api import OMGM
-from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.settings import DownloadSettings, user_agent
-from omgm.downloads.images.web import Web
 from omgm.profile import AgentSettings
+from omgm.web_access import WebAccess, WebSettings, agent_tools
 from retriever.images import ImageInput, load_image
 from serving.agents import Searcher
 
@@ -53,12 +47,10 @@ def budget_of(settings: AgentSettings) -> Budget:
 
 def access_of(settings: AgentSettings) -> dict[str, Any]:
     """Returns what a profile lets agents use, as arguments of `Agent` and `LazyEngine`."""
-    web = DownloadSettings(user_agent=user_agent(settings.contact)) if settings.contact else None
-    return {
-        "context_tokens": settings.context_tokens,
-        "searxng_url": settings.searxng_url,
-        "web_settings": web,
-    }
+    pages = DownloadSettings(user_agent=user_agent(settings.contact)) if settings.contact else None
+    engine: Literal["searxng", ""] = "searxng" if settings.searxng_url else ""
+    web = WebSettings(engine=engine, searxng_url=settings.searxng_url, pages=pages)
+    return {"context_tokens": settings.context_tokens, "web": web}
 
 
 class LazyEngine:
@@ -68,8 +60,7 @@ class LazyEngine:
         searcher: The index with its steps and its generator.
         planner: The model that plans; closed with the engine.
         context_tokens: The model's context.
-        searxng_url: A SearXNG server for searches of the web; without it only the index is searched.
-        web_settings: How web pages are fetched; without it none are. Private networks are refused.
+        web: What of the web may be used; by default nothing. Private networks are refused.
         corpus: Where searches, pages and the model's replies are recorded or replayed.
     """
 
@@ -79,39 +70,24 @@ class LazyEngine:
         planner: Planner,
         *,
         context_tokens: int = 16_384,
-        searxng_url: str = "",
-        web_settings: DownloadSettings | None = None,
+        web: WebSettings | None = None,
         corpus: Corpus | None = None,
     ) -> None:
         self._searcher, self._planner = searcher, planner
         self._context_tokens, self._corpus = context_tokens, corpus
-        self._searxng_url, self._web_settings = searxng_url, web_settings
+        self._web = web or WebSettings()
         self._engine: Engine | None = None
-        self._closing: list[httpx.AsyncClient | Planner] = [planner]
+        self._closing: list[WebAccess | Planner] = [planner]
 
     def opened(self) -> Engine:
         """Returns the engine; its connections belong to the event loop that this is called in."""
         if self._engine is None:
             index = IndexTools(self._searcher.index, self._searcher.retrieve_query, self._searcher.answer_query)
-            openers: list[Opener] = [index.opener]
-            tools: list[Tool] = [*index.tools(), zoom_in(), rotate()]
-            if self._searxng_url:
-                client = httpx.AsyncClient(trust_env=False)
-                self._closing.append(client)
-                tools.append(web_search(searxng(self._searxng_url, client), self._searxng_url))
-            if self._web_settings is not None:
-                openers.append(web_pages(self._fetch))
-            tools.append(open_page(openers))
+            web = WebAccess(self._web)
+            self._closing.append(web)
+            tools = agent_tools(index, web)
             self._engine = Engine(self._planner, tools, context_tokens=self._context_tokens, corpus=self._corpus)
         return self._engine
-
-    async def _fetch(self, url: str, limit: int) -> bytes:
-        assert self._web_settings is not None
-        try:
-            async with Web(self._web_settings) as web:
-                return await web.get(url, limit)
-        except Failure as failure:
-            raise ValueError(f"{url[:200]} cannot be fetched: {failure}") from failure
 
     async def aclose(self) -> None:
         """Closes the connections, the planner's too."""
@@ -128,8 +104,8 @@ class Agent:
         omgm: The index with its steps and its generator. It stays open when the agent is closed.
         planner: The model that plans; it should see images. Closed with the agent. Without one there are only tools.
         context_tokens: The model's context.
-        searxng_url: A SearXNG server for searches of the web; without it only the index is searched.
-        web_settings: How web pages are fetched; without it none are. Private networks are refused.
+        web: What of the web may be used; by default nothing. Private networks are refused.
+        propose: Proposes regions of an image that comes without any.
         corpus: Where searches, pages and the model's replies are recorded or replayed.
     """
 
@@ -139,17 +115,16 @@ class Agent:
         planner: Planner | None,
         *,
         context_tokens: int = 16_384,
-        searxng_url: str = "",
-        web_settings: DownloadSettings | None = None,
+        web: WebSettings | None = None,
+        propose: ProposeRegions | None = None,
         corpus: Corpus | None = None,
     ) -> None:
-        self._plans = planner is not None
+        self._plans, self._propose = planner is not None, propose
         self._engine = LazyEngine(
             omgm,
             planner or _NoPlanner(),
             context_tokens=context_tokens,
-            searxng_url=searxng_url,
-            web_settings=web_settings,
+            web=web,
             corpus=corpus,
         )
         self._loop = BackgroundLoop()
@@ -214,6 +189,22 @@ class Agent:
             raise ValueError(seen.error)
         return seen
 
+    def run(
+        self, policy: Policy, question: str, images: Sequence[ImageInput] = (), *, budget: Budget | None = None
+    ) -> AgentAnswer:
+        """Lets a policy answer a question about any number of images, the main one first, or about none.
+
+        Raises:
+            ValueError: An image is unreadable.
+        """
+        loaded = [load_image(image) for image in images]
+
+        async def run() -> AgentAnswer:
+            first = loaded[0] if loaded else None
+            return await self._engine.opened().run(policy, question, first, more_images=loaded[1:], budget=budget)
+
+        return self._loop.submit(run()).result()
+
     def close(self) -> None:
         """Closes the connections, the planner's too, and ends the thread."""
         self._loop.submit(self._engine.aclose()).result()
@@ -247,6 +238,8 @@ class Agent:
 
         async def run() -> AgentAnswer:
             engine = self._engine.opened()
+            if not regions and self._propose is not None:
+                regions.extend(await asyncio.to_thread(self._propose, loaded))
             return await engine.run(POLICIES[mode](), question, loaded, boxes=regions, budget=budget, watch=watch)
 
         return self._loop.submit(run())

@@ -81,6 +81,8 @@ def needed_extras(profile: Profile) -> dict[str, str]:
     needed = {}
     if profile.sections.kind == "flag":
         needed["flag"] = 'sections.kind = "flag"'
+    if profile.search.kind == "milvus":
+        needed["milvus-lite" if profile.search.uri.endswith(".db") else "milvus"] = 'search.kind = "milvus"'
     model = profile.encoder.model
     folder = _here(model)
     if (folder / "open_clip_config.json").is_file() if folder else model.startswith("timm/"):

@@ -15,6 +15,8 @@ from typing import Any, Literal
 import torch
 from transformers.utils import logging as transformers_logging
 
+from agents.proposals import detected_regions, map_regions
+from agents.regions import ProposeRegions
 from generators.chat import ChatGenerator
 from generators.guard import GuardedGenerator
 from generators.reader.reader import ExtractiveReader
@@ -40,6 +42,8 @@ from retriever.image_cache import ImageCache
 from retriever.models.bm25 import BM25
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
 from retriever.models.encoder import ClipEncoder
+from retriever.models.feature_map import feature_map
+from retriever.models.grounding import load_grounding
 from retriever.models.qformer import QFormerFusion
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, Step, TextReranker
@@ -321,7 +325,7 @@ def _index_options(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder
     return {"encoder": encoder, "fusion": fusion, "device": device, "image_weight": weight}
 
 
-def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sections"]) -> Path:
+def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sections", "regions"]) -> Path:
     """Returns the folder of a step's model.
 
     Raises:
@@ -348,6 +352,27 @@ def placement(profile: Profile) -> tuple[str, torch.dtype]:
         raise ValueError(f"profile {profile.name}: device: {device!r}, but PyTorch sees no GPU; see `omgm doctor`")
     dtype = profile.dtype if profile.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
     return device, getattr(torch, dtype)
+
+
+def build_proposer(profile: Profile) -> ProposeRegions:
+    """Loads what proposes regions of images to agents.
+
+    Raises:
+        ValueError: The model is missing, or the encoder gives no feature map.
+    """
+    settings, (device, dtype) = profile.regions, placement(profile)
+    if not settings.model:
+        encoder = ClipEncoder.load(model_folder(profile, "encoder"), device, dtype)
+        return map_regions(feature_map(encoder), settings.most)
+    detect = load_grounding(
+        model_folder(profile, "regions"),
+        settings.labels,
+        box_threshold=settings.box_threshold,
+        text_threshold=settings.text_threshold,
+        device=device,
+        dtype=dtype,
+    )
+    return detected_regions(detect, settings.most)
 
 
 def build_planner(profile: Profile) -> ChatClient:

@@ -19,7 +19,9 @@ from serving.settings import ServingSettings
 _PACKAGE = Path(__file__).resolve().parent
 CONFIGS = next(folder for folder in (_PACKAGE / "configs", _PACKAGE.parent / "configs") if folder.is_dir())
 """The named profiles: inside the package in an installed wheel, else at the top of the repository."""
-MODELS = {"encoder.model", "fusion.model", "sections.model", "summarizer.tokenizer", "generator.tokenizer"}
+MODELS = {
+    "encoder.model", "fusion.model", "sections.model", "regions.model", "summarizer.tokenizer", "generator.tokenizer",
+}  # fmt: skip
 """Settings that name a model: a folder if they begin with ".", "/" or "~", else a name on the Hugging Face hub."""
 PATHS = MODELS | {"serving.examples_dir"}
 """Settings that can be paths: relative to the profile's file, or to the working folder after `--set`."""
@@ -113,6 +115,29 @@ class SectionsSettings(_Table):
     beta: float = Field(ge=0, le=1)
 
 
+class RegionSettings(_Table):
+    """What proposes regions of images to agents: Grounding DINO, or without a model the encoder's feature map.
+
+    Attributes:
+        labels: Kinds of things that the model looks for.
+        box_threshold: The least score of a region.
+        text_threshold: The least score of a word of its label.
+        most: Regions at most.
+    """
+
+    model: str = ""
+    labels: tuple[str, ...] = Field(
+        default=(
+            "flag", "logo", "sign", "label", "person", "animal", "plant", "food", "product", "building", "vehicle",
+            "artwork", "book", "screen", "tool",
+        ),
+        min_length=1,
+    )  # fmt: skip
+    box_threshold: float = Field(default=0.4, ge=0, le=1)
+    text_threshold: float = Field(default=0.3, ge=0, le=1)
+    most: int = Field(default=6, ge=1, le=50)
+
+
 class _ChatModelSettings(_Table):
     """A chat model behind any OpenAI-compatible server; its key is read from OPENAI_API_KEY."""
 
@@ -187,6 +212,7 @@ class Profile(_Table):
     index: IndexSettings = IndexSettings()
     summarizer: SummarizerSettings = SummarizerSettings()
     generator: GeneratorSettings = GeneratorSettings()
+    regions: RegionSettings = RegionSettings()
     agents: AgentSettings = AgentSettings()
     serving: ServingSettings = ServingSettings()
     _options: str = PrivateAttr("")

@@ -167,6 +167,8 @@ class Generation:
         span: The answer's characters in `Evidence.text` (start, end), for an extractive reader.
         truncated: True if the evidence was cut to fit the model's context.
         declined: True if the generator was not asked, because the image was not recognized.
+        prompt_tokens: As a chat model's server counts them, else `None`.
+        completion_tokens: As a chat model's server counts them, else `None`.
     """
 
     answer: str | None
@@ -174,6 +176,8 @@ class Generation:
     span: tuple[int, int] | None = None
     truncated: bool = False
     declined: bool = False
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
 
     @property
     def abstained(self) -> bool:

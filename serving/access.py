@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from ipaddress import ip_address
 
 from fastapi import FastAPI
 from starlette.datastructures import Headers
@@ -18,6 +19,7 @@ from serving.settings import ServingSettings
 
 _OPEN = {*PAGES, "/openapi.json", "/health/live", "/health/ready"}
 """What needs no key: load balancers have none, and the pages ask the user for one."""
+_LOOPBACK = ("127.0.0.1", "::1")
 _FREE = ("GET", "HEAD", "OPTIONS")
 """Methods that do not count: what they send is small and ready, and one answer on the page shows many images."""
 
@@ -40,12 +42,15 @@ class AccessMiddleware:
 
     Args:
         app: What is protected.
-        settings: `read_keys`, `write_keys` and `requests_per_minute` are read.
+        settings: The keys, `hosts` and `requests_per_minute` are read.
     """
 
     def __init__(self, app: ASGIApp, settings: ServingSettings) -> None:
         self.app = app
         self._keys = Keys(settings.read_keys, settings.write_keys)
+        # A page of any site can give its own name the address 127.0.0.1 and then ask from the user's browser. Where
+        # keys are needed it has none; elsewhere its name tells.
+        self._names = None if settings.read_keys else {name.lower() for name in settings.hosts}
         self._per_minute = settings.requests_per_minute
         self._limiter = RateLimiter(self._per_minute) if self._per_minute else None
 
@@ -60,6 +65,11 @@ class AccessMiddleware:
         await self.app(scope, receive, send)
 
     def _admit(self, scope: Scope) -> None:
+        if self._names is not None and (scope.get("server") or ("",))[0] in _LOOPBACK:
+            name = _host_name(Headers(scope=scope).get("host", ""))
+            if name not in self._names and _is_of_a_site(name):
+                message = f"on this machine the service does not answer to {name[:100]!r}; see serving.hosts"
+                raise ApiError(421, "unknown_host", message)
         holder = self._keys.holder(scope["method"], Headers(scope=scope).get("authorization", ""))
         if self._limiter is None or scope["method"] in _FREE:
             return
@@ -69,3 +79,18 @@ class AccessMiddleware:
             seconds = math.ceil(wait)
             message = f"more than {self._per_minute} requests per minute; try again in {seconds} s"
             raise ApiError(429, "rate_limited", message, headers={"Retry-After": str(seconds)})
+
+
+def _host_name(host: str) -> str:
+    """Returns a Host header without its port and brackets, in lower case."""
+    name = host.strip().lower()
+    return name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+
+
+def _is_of_a_site(name: str) -> bool:
+    """Returns whether a host is a name that anybody can register: one with a dot that is no address."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return "." in name
+    return False

@@ -7,7 +7,7 @@ import math
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from serving.errors import ApiError
@@ -50,9 +50,7 @@ class Admission:
         self._late: dict[Ticket, None] = {}  # uploads that no longer hold a place; the oldest first
         self._uploaded: set[Ticket] = set()
         self._running, self._running_since = 0, 0.0
-        self._per_query: deque[float] = deque(maxlen=_REMEMBERED)
-        self._per_image: deque[float] = deque(maxlen=_REMEMBERED)
-        self._per_answer: deque[float] = deque(maxlen=_REMEMBERED)
+        self._per_query, self._per_image, self._per_answer = _RecentMedian(), _RecentMedian(), _RecentMedian()
         self._answering = 0
 
     @property
@@ -64,7 +62,7 @@ class Admission:
     def seconds_per_query(self) -> float:
         """Returns how long one query takes in batches of the current sizes, or its image to decode; 0 at the start."""
         # A batch that takes unusually long counts before it ends.
-        return max(_median(self._per_query), _median(self._per_image), self._elapsed() / self._settings.max_batch)
+        return max(self._per_query.value, self._per_image.value, self._elapsed() / self._settings.max_batch)
 
     def wait(self) -> float:
         """Returns the estimated seconds until the models are free for a request that comes now."""
@@ -77,11 +75,11 @@ class Admission:
         if inside - self._running >= settings.max_queue:
             return self._refused(self.seconds_per_query())
         wait = self.wait()
-        unknown = not self._per_query  # the first batch has yet to end: nobody knows how long more would wait
+        unknown = self._per_query.value == 0  # the first batch has yet to end: nobody knows how long more would wait
         if inside >= 2 * settings.max_batch and (unknown or wait > settings.max_wait_s):
             return self._refused(wait - settings.max_wait_s)
         # As long as all that is being answered fits into one batch, the estimate may be of answers long ago.
-        answer = _median(self._per_answer)
+        answer = self._per_answer.value
         if self._answering >= settings.max_batch and wait + answer > settings.timeout_s:
             return self._refused(answer / self._answering)
         return None
@@ -174,5 +172,13 @@ class Admission:
         return ApiError(429, "queue_full", message, headers={"Retry-After": str(after)})
 
 
-def _median(values: Sequence[float]) -> float:
-    return statistics.median(values) if values else 0.0
+class _RecentMedian:
+    """The median of the last values, 0 without any; computed when one is added, not for every request."""
+
+    def __init__(self) -> None:
+        self._values: deque[float] = deque(maxlen=_REMEMBERED)
+        self.value = 0.0
+
+    def append(self, value: float) -> None:
+        self._values.append(value)
+        self.value = statistics.median(self._values)

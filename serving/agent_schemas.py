@@ -30,6 +30,8 @@ class SourceOut(_Part):
     section: str
     span: tuple[int, int] | None
     """Start and end of the excerpt in the section or page, in Unicode characters."""
+    related: str
+    """How the image that was found relates to the one searched for; empty if none was."""
 
 
 class AgentCallOut(_Part):

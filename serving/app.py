@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.security import HTTPBearer
@@ -41,6 +41,10 @@ from serving.schemas import (
 )
 from serving.service import PendingAnswer, Service
 from serving.settings import ServingSettings
+from serving.tracing import Traces, TracingMiddleware
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 _IMAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; sandbox",  # an image opened by itself must not run anything
@@ -98,6 +102,7 @@ def create_app(
     editor: Editor | str = "it was opened for reading only",
     cache: ImageCache | None = None,
     agents: AgentFactory | None = None,
+    tracer: Tracer | None = None,
 ) -> FastAPI:
     """Returns the service; its batch worker runs for the lifetime of the application.
 
@@ -108,12 +113,14 @@ def create_app(
         editor: Changes the retriever's index, or why it cannot be changed.
         cache: Keeps decoded images; the retriever's models may share it.
         agents: Makes what answers requests with a `mode`; without it they are refused.
+        tracer: Traces requests.
 
     Raises:
         ValueError: `settings.examples_dir` cannot be read.
     """
     settings = settings or ServingSettings()
-    service = Service(retriever, generator, settings, cache or ImageCache(settings.cache_mib * 2**20))
+    cache = cache or ImageCache(settings.cache_mib * 2**20)
+    service = Service(retriever, generator, settings, cache, Traces(tracer))
     runs = AgentRuns(service, agents)
     examples = read_examples(settings.examples_dir)
 
@@ -130,6 +137,8 @@ def create_app(
     intake.add_overload_control(app, service)
     add_access(app, settings)
     add_metrics(app, service.metrics)
+    if tracer is not None:
+        app.add_middleware(TracingMiddleware, tracer=tracer)
     install_error_handlers(app)
     add_pages(app)
     add_chat_routes(app, service)

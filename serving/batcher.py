@@ -121,9 +121,11 @@ class Batcher:
             self._changed.notify()
         try:
             return await entry.future
-        finally:
-            with self._changed, suppress(ValueError):
-                self._pending.remove(entry)
+        except asyncio.CancelledError:
+            with self._changed:
+                if entry in self._pending:
+                    self._pending.remove(entry)
+            raise
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
         """Retrieves batch after batch until the service closes; runs in the worker's thread."""

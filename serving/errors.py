@@ -71,6 +71,12 @@ def error_code(scope: Scope) -> str:
     return code
 
 
+def note_failure(scope: Scope) -> int:
+    """Notes that an exception reached a middleware, whose response is sent further out; returns its status."""
+    scope.setdefault("state", {})["error_code"] = "internal_error"
+    return 500
+
+
 def out_of_time(seconds: float) -> ApiError:
     """Returns the error for a request that got no answer within so many seconds."""
     return ApiError(504, "timeout", f"there was no answer within {seconds:g} s")

@@ -36,9 +36,10 @@ async def fetch_image(url: str, settings: ServingSettings) -> bytes:
 def _allowed(url: str, settings: ServingSettings) -> httpx.URL:
     try:
         target = httpx.URL(url)
+        named = bool(target.host)  # decodes the name, which may fail
     except (httpx.InvalidURL, ValueError) as error:
         raise ApiError(422, "bad_image_url", "image is a malformed URL", param="image") from error
-    if target.scheme not in ("http", "https") or not target.host or target.userinfo:
+    if target.scheme not in ("http", "https") or not named or target.userinfo:
         raise ApiError(422, "bad_image_url", "image must be an http(s) URL without user name", param="image")
     place = target.netloc.decode("ascii")
     if place not in {host.lower() for host in settings.image_hosts}:

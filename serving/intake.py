@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -67,8 +68,10 @@ async def take_in(
     """
     service.batcher.check()
     ticket = service.admission.enter()  # before the upload is read: a full service must not collect images
+    began = time.perf_counter()
     try:
         checked = await _in_time(service, _with_image(service, request, read), ticket)
+        service.traces.stage("upload", began, time.perf_counter())
         service.admission.uploaded(ticket)
         try:
             async with asyncio.timeout(service.settings.timeout_s):

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from retriever.image_cache import ImageCache
 from retriever.types import Generation
 from serving.admission import Admission
-from serving.errors import error_code, route_of
+from serving.errors import error_code, note_failure, route_of
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -64,6 +64,12 @@ class Metrics:
         self.agent_tokens = Counter(
             "omgm_agent_tokens", "Tokens of agents' requests to their model, by mode.", ("mode",), registry=registry
         )
+        self.tokens = Counter(
+            "omgm_generator_tokens",
+            "Tokens of the generator's prompts and completions, as its server counts them.",
+            ("kind",),
+            registry=registry,
+        )
         self.stages = Histogram(
             "omgm_stage_duration_seconds",
             "Seconds per stage: decode, queue and generate of each request, each step of each batch.",
@@ -100,6 +106,8 @@ class Metrics:
         self.stage("generate", seconds)
         outcome = "declined" if generation.declined else "abstained" if generation.abstained else "answered"
         self.answers.labels("failed" if failed else outcome).inc()
+        self.tokens.labels("prompt").inc(generation.prompt_tokens or 0)
+        self.tokens.labels("completion").inc(generation.completion_tokens or 0)
 
     def agent(self, mode: str, abstained: bool, failed: bool, tokens: int) -> None:
         """Records the run of an agent."""
@@ -151,6 +159,9 @@ class MetricsMiddleware:
 
         try:
             await self.app(scope, receive, watch)
+        except Exception:
+            status = status or note_failure(scope)
+            raise
         finally:
             route = route_of(scope)
             self._metrics.requests.labels(route, status).inc()

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import anyio
 import anyio.to_thread
@@ -37,6 +38,7 @@ from serving.schemas import (
     SectionScores,
 )
 from serving.settings import ServingSettings
+from serving.tracing import Traces
 
 log = logging.getLogger(__name__)
 
@@ -64,18 +66,27 @@ class Service:
         generator: Answers from the evidence.
         settings: Limits.
         cache: Keeps decoded images.
+        traces: Gets the stages of each request.
     """
 
     def __init__(
-        self, retriever: QueryRetriever, generator: Generator, settings: ServingSettings, cache: ImageCache
+        self,
+        retriever: QueryRetriever,
+        generator: Generator,
+        settings: ServingSettings,
+        cache: ImageCache,
+        traces: Traces,
     ) -> None:
         self.index = retriever.index
         self.generator = generator
         self.settings = settings
         self.admission = Admission(settings)
         self._cache = cache
+        self.traces = traces
         self.metrics = Metrics(self.admission, cache)
         self.batcher = Batcher(retriever.retrieve, settings, self.admission, self.metrics)
+        # A row keeps its image for as long as the process runs, and a response names some twenty of them.
+        self._has_image = lru_cache(maxsize=100_000)(lambda row: self.index.image_path(row) is not None)
         self._decoders = anyio.CapacityLimiter(settings.decode_threads)
 
     def about(self) -> IndexOut:
@@ -94,6 +105,7 @@ class Service:
         result = await self.batcher.submit(Query(image, checked.question, request_id, checked.options), deadline)
         waited = _ms(decoded) - sum(result.timings_ms.values())
         timings = {"decode": (decoded - started) * 1000, "queue": max(waited, 0.0), **result.timings_ms}
+        self.traces.stages(timings, time.perf_counter())
         candidates = [self._candidate(candidate, root) for candidate in result.candidates]
         entity = self._entity(result.candidates[0].row, root) if result.candidates else None
         sections = self._evidence(result.candidates[0], entity) if entity else []
@@ -242,6 +254,7 @@ class Service:
         timings = {name: value for name, value in pending.response.timings_ms.items() if name != "total"}
         timings |= {"generate": _ms(started), "total": _ms(pending.started)}
         self.metrics.answer(generation, failure is not None, timings["generate"] / 1000)
+        self.traces.stage("generate", started, time.perf_counter())
         return AnswerOut(
             **{**dict(pending.response), "evidence": evidence, "timings_ms": _rounded(timings)},
             answer=generation.answer,
@@ -254,7 +267,7 @@ class Service:
         )
 
     def _image(self, row: int, root: str) -> str | None:
-        return f"{root}/entities/{row}/image" if self.index.image_path(row) else None
+        return f"{root}/entities/{row}/image" if self._has_image(row) else None
 
     def _entity(self, row: int, root: str) -> EntityOut:
         entity = self.index.entity(row)

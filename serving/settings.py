@@ -33,6 +33,8 @@ class ServingSettings(BaseModel):
         image_hosts: Hosts (`host` or `host:port`) that images may be fetched from by URL.
         read_keys: SHA-256 digests of the keys that may ask; without any, everybody may.
         write_keys: SHA-256 digests of the keys that may change the index.
+        hosts: Names of sites that a service on the loopback interface answers to although it has no read keys, such as
+            the public name that a proxy on the same machine passes on.
         requests_per_minute: Requests per minute of each key, or of each address without keys; 0 is no limit.
         cors_origins: Origins of other sites (`https://example.org`) whose pages may use the service; `*` is all.
         log_format: Logs as text, or as one JSON object per line, with one for each request.
@@ -60,6 +62,7 @@ class ServingSettings(BaseModel):
     image_hosts: tuple[str, ...] = ()
     read_keys: tuple[Digest, ...] = ()
     write_keys: tuple[Digest, ...] = ()
+    hosts: tuple[str, ...] = ()
     requests_per_minute: int = Field(default=0, ge=0)
     cors_origins: tuple[str, ...] = ()
     log_format: Literal["text", "json"] = "text"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from agents import prompts
-from agents.parsing import json_object
+from agents.parsing import is_abstention, is_true, json_object
 from agents.policies.messages import question_message, system
 from agents.policies.mmsearch_plus import MMSearchPlus
 from agents.state import AgentRun, Call, CallRecord, Decision
@@ -23,8 +25,10 @@ class Auto:
 
     async def decide(self, run: AgentRun) -> Decision:
         """Asks the index, then the inspector, then lets the planner decide."""
-        if len(run.rounds) == 1:
+        if len(run.rounds) == 1 and run.images and "ask_index" in run.tools:
             return Decision("Ask the index first.", (Call("ask_index", {}),))
+        if self._planner is None and not run.rounds[0].calls:
+            self._planner = MMSearchPlus()  # a question in words alone
         if self._planner is None:
             [record] = run.rounds[0].calls
             evidence = f"\n\nEvidence:\n{run.results([record])}"
@@ -52,10 +56,12 @@ class Auto:
         if verdict is None:
             run.malformed += 1
             return None, ""
-        answer = verdict.get("answer")
-        if verdict.get("sufficient") is not True or not isinstance(answer, str) or not answer.strip():
+        answer = verdict.get("answer") or record.observation.answer
+        if not is_true(verdict.get("sufficient")) or not isinstance(answer, str) or not answer.strip():
             return None, str(verdict.get("missing") or "")[:500]
-        named = verdict.get("sources")
-        numbers = [n for n in named if n in record.numbers] if isinstance(named, list) else []
+        if is_abstention(answer):
+            return None, ""
+        named = re.findall(r"\d{1,6}", str(verdict.get("sources")))
+        numbers = [n for n in dict.fromkeys(map(int, named)) if n in record.numbers]
         cited = "".join(f" [{number}]" for number in numbers or record.numbers[:1])
         return Decision("The evidence suffices.", answer=answer.strip() + ("" if "[" in answer else cited)), ""

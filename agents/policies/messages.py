@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 
 from PIL import Image
@@ -24,18 +25,22 @@ def system(text: str) -> Message:
 
 
 async def question_message(run: AgentRun, after: str = "") -> Message:
-    """Returns the question with its image and, if it has regions, the overlay that numbers them."""
-    image = run.image(IMAGE)
-    if not run.image_parts:
-        run.image_parts = await asyncio.to_thread(_encoded, run)
-    size = f'The image is named "{IMAGE}" and has {image.width} x {image.height} pixels.'
-    text = f"{size}\nQuestion: {run.question}{after}"
-    return {"role": "user", "content": [*run.image_parts, text_part(text)]}
+    """Returns the question with its images and, if the first has regions, the overlay that numbers them."""
+    given = {name: image for name, image in run.images.items() if re.fullmatch(rf"{IMAGE}(?:_\d+)?", name)}
+    if not run.image_parts and given:
+        run.image_parts = await asyncio.to_thread(_encoded, run, list(given.values()))
+    sizes = [
+        f'The image{"" if name == IMAGE else " " + name.removeprefix(f"{IMAGE}_")} is named "{name}" and has '
+        f"{image.width} x {image.height} pixels."
+        for name, image in given.items()
+    ]
+    text = "\n".join([*sizes, f"Question: {run.question}{after}"])
+    return {"role": "user", "content": [*run.image_parts, text_part(text)] if run.image_parts else text}
 
 
-def _encoded(run: AgentRun) -> list[Message]:
-    image = run.image(IMAGE)
-    return [image_part(one) for one in ([image, overlay(image, run.boxes)] if run.boxes else [image])]
+def _encoded(run: AgentRun, images: Sequence[Image.Image]) -> list[Message]:
+    first, *others = images
+    return [image_part(one) for one in (first, *([overlay(first, run.boxes)] if run.boxes else []), *others)]
 
 
 def results_message(run: AgentRun, one: Round, problem: str = "") -> Message:

@@ -3,65 +3,170 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from PIL import Image
 
 from agents import prompts
-from agents.parsing import is_abstention, without_thoughts
+from agents.parsing import is_abstention, plain_answer, without_thoughts
 from agents.policies.messages import answered, question_message, system
-from agents.state import AgentRun, Call, Decision
+from agents.state import IMAGE, AgentRun, Call, Decision, Round
+from llm.chat import Message, image_part, text_part
 
 RESULTS = 8
 """K of the paper."""
+_WORDS = 100
+"""Words of a query that are searched for, as in the published code."""
 _WEBSITE = re.compile(r"<\s*website\s*(\d{1,4})\s*>", re.IGNORECASE)
+_QUERY_LABEL = re.compile(
+    r"^(?:\d+[.)]\s*)?(?:[-*\"'`]+\s*)?(?:search )?query[^:\uff1a]{0,40}[:\uff1a]\s*", re.IGNORECASE
+)
 
 
 class MMSearch:
-    """The pipeline of MMSearch-Engine (arXiv 2409.12959), section 2.1 and tables 6 to 8, without screenshots.
+    """The pipeline of MMSearch-Engine (arXiv 2409.12959), section 2.1 and tables 6 to 8.
 
-    Image search, requery, text search for `RESULTS` websites, choice of one, answer from its content. Websites are
-    numbered from 1; a choice that names none of them is counted as malformed, and the first one is opened.
+    Image search if there is an image, requery, text search for `RESULTS` websites, choice of one, answer from its
+    content. Websites are numbered from 1; a choice that names none of them is counted as malformed, and the first one
+    is opened. Websites are shown by screenshots too if `open_page` makes any: their first screen for the choice, all of
+    the chosen one for the answer.
     """
 
     name = "mmsearch"
-    rounds = 4
+    rounds = 5
 
     def __init__(self) -> None:
+        self._images: Round | None = None
+        self._search: Round | None = None
+        self._tops: Round | None = None
+        self._page: Round | None = None
         self._chosen = ""
 
     async def decide(self, run: AgentRun) -> Decision:
-        """Takes the next of the four steps."""
-        step = len(run.rounds)
-        if step == 1:
+        """Takes the next step."""
+        current = run.rounds[-1]
+        if self._images is None and self._search is None and IMAGE in run.images:
+            self._images = current
             return Decision("Search by image.", (Call("image_search", {}),))
-        images = f"\n\nImage search:\n{run.results(run.rounds[0].calls)}"
-        if step == 2:
-            messages = [system(prompts.REQUERY), await question_message(run, f"{images}\n\nQuery:")]
-            query = _line((await run.ask("requery", messages, max_tokens=128)).text) or run.question
-            tool = "web_search" if "web_search" in run.tools else "text_search"
-            return Decision(f"Query: {query}", (Call(tool, {"queries": [query[:1000]], "limit": RESULTS}),))
-        found = run.rounds[1].calls[0].numbers[:RESULTS]
-        if step == 3:
-            if not found:
-                return Decision("No website was found.", abstains=True)
-            websites = prompts.numbered([run.quoted(number) for number in found], "Website")
-            messages = [system(prompts.RERANK), await question_message(run, f"{images}\n\n{websites}")]
-            reply = await run.ask("rerank", messages, max_tokens=64)
-            choice = chosen(reply.text, len(found))
-            problem = "" if choice is not None else f"no website of 1 to {len(found)} was chosen: {reply.text[:100]!r}"
-            number = found[choice or 0]
-            self._chosen, page = run.quoted(number), run.sources[number - 1]
-            return Decision(f"Website {(choice or 0) + 1}", (Call("open_page", {"page": page.url}),), problem=problem)
-        opened = run.rounds[2].calls
-        return await self._answer(run, f"{images}\n\nWebsite:\n{self._chosen}\n\n{run.results(opened)}")
+        if self._search is None:
+            self._search = current
+            return await self._requery(run)
+        found = self._search.calls[0].numbers[:RESULTS]
+        if not found:
+            return Decision("No website was found.", abstains=True)
+        if self._tops is None:
+            self._tops = current
+            if calls := _screenshots(run, found):
+                return Decision("Look at the websites.", calls)
+        if self._page is None:
+            self._page = current
+            return await self._rerank(run, found)
+        return await self._answer(
+            run, f"Website:\n{self._chosen}\n\n{run.results(self._page.calls)}", _shots(self._page)
+        )
 
     async def conclude(self, run: AgentRun) -> str | None:
         """Answers from whatever was found."""
         calls = [record for one in run.rounds for record in one.calls]
-        return (await self._answer(run, f"\n\n{run.results(calls)}")).answer
+        return (await self._answer(run, run.results(calls), ())).answer
 
-    async def _answer(self, run: AgentRun, known: str) -> Decision:
-        messages = [system(prompts.SUMMARIZE), await question_message(run, known)]
-        text = without_thoughts((await run.ask("summarize", messages, max_tokens=256)).text)
+    async def _requery(self, run: AgentRun) -> Decision:
+        messages = [system(prompts.REQUERY), await question_message(run, f"{self._seen(run)}\n\nQuery:")]
+        query = _line((await run.ask("requery", messages, max_tokens=128)).text)
+        tool = "web_search" if "web_search" in run.tools else "text_search"
+        call = Call(tool, {"queries": [query or run.question[:1000]], "limit": RESULTS})
+        return Decision(f"Query: {query}", (call,), problem="" if query else "no query; searched for the question")
+
+    async def _rerank(self, run: AgentRun, found: Sequence[int]) -> Decision:
+        websites = [run.quoted(number) for number in found]
+        tops = _shots(self._tops) if self._tops is not None else ()
+        reply, choice = await rerank(run, websites, tops, self._seen(run))
+        number = found[choice or 0]
+        self._chosen, page = run.quoted(number), run.sources[number - 1]
+        problem = "" if choice is not None else f"no website of 1 to {len(found)} was chosen: {reply[:100]!r}"
+        arguments = {"page": page.url} | ({"screenshot": "full"} if _screenshots(run, [number]) else {})
+        return Decision(f"Website {(choice or 0) + 1}", (Call("open_page", arguments),), problem=problem)
+
+    async def _answer(self, run: AgentRun, known: str, images: Sequence[Image.Image]) -> Decision:
+        text = await summarize(run, f"{self._seen(run)}\n\n{known}", images)
         return Decision(abstains=True) if is_abstention(text) else answered(text)
+
+    def _seen(self, run: AgentRun) -> str:
+        """Returns the results of the image search as text."""
+        return f"\n\nImage search:\n{run.results(self._images.calls)}" if self._images is not None else ""
+
+
+class MMSearchRerank:
+    """MMSearch's rerank task (section 2.3): the choice of one of eight given websites.
+
+    The answer is what the model wrote; `chosen` reads it.
+
+    Args:
+        websites: Their titles and snippets.
+        screenshots: Their first screens.
+        image_search: A screenshot of the results of an image search.
+    """
+
+    name = "mmsearch-rerank"
+    rounds = 1
+
+    def __init__(
+        self, websites: Sequence[str], screenshots: Sequence[Image.Image] = (), image_search: Sequence[Image.Image] = ()
+    ) -> None:
+        self._websites, self._images = list(websites), [*image_search, *screenshots]
+
+    async def decide(self, run: AgentRun) -> Decision:
+        """Asks for the choice."""
+        reply, choice = await rerank(run, self._websites, self._images, "")
+        problem = "" if choice is not None else f"no website of 1 to {len(self._websites)} was chosen"
+        return Decision(answer=reply or "(nothing)", problem=problem)
+
+    async def conclude(self, run: AgentRun) -> str | None:
+        """Returns `None`."""
+        return None
+
+
+class MMSearchSummarize:
+    """MMSearch's summarization task (section 2.3): the answer from one given website.
+
+    Args:
+        website: Its title, snippet and text.
+        slices: Its slimmed screenshot in slices.
+        image_search: A screenshot of the results of an image search.
+    """
+
+    name = "mmsearch-summarize"
+    rounds = 1
+
+    def __init__(
+        self, website: str, slices: Sequence[Image.Image] = (), image_search: Sequence[Image.Image] = ()
+    ) -> None:
+        self._website, self._images = website, [*image_search, *slices]
+
+    async def decide(self, run: AgentRun) -> Decision:
+        """Asks for the answer."""
+        return answered(await summarize(run, f"\n\nWebsite:\n{self._website}", self._images))
+
+    async def conclude(self, run: AgentRun) -> str | None:
+        """Returns `None`."""
+        return None
+
+
+async def rerank(
+    run: AgentRun, websites: Sequence[str], images: Sequence[Image.Image], known: str
+) -> tuple[str, int | None]:
+    """Asks which website helps most; returns the reply and the position that it chooses from 0, `None` without one."""
+    shown = prompts.numbered(websites, "Website")
+    messages = [system(prompts.RERANK), _with(await question_message(run, f"{known}\n\n{shown}"), images)]
+    reply = (await run.ask("rerank", messages, max_tokens=64)).text
+    return reply, chosen(reply, len(websites))
+
+
+async def summarize(run: AgentRun, known: str, images: Sequence[Image.Image]) -> str:
+    """Asks for the answer from a website; returns it, empty if there is none."""
+    messages = [system(prompts.SUMMARIZE), _with(await question_message(run, known), images)]
+    return plain_answer((await run.ask("summarize", messages, max_tokens=256)).text) or ""
 
 
 def chosen(text: str, websites: int) -> int | None:
@@ -76,7 +181,36 @@ def chosen(text: str, websites: int) -> int | None:
     return number - 1 if 1 <= number <= websites else None
 
 
+def _with(message: Message, images: Sequence[Image.Image]) -> Message:
+    """Returns a message with further images at its end."""
+    if not images:
+        return message
+    content: Any = message["content"]
+    parts = [text_part(content)] if isinstance(content, str) else content
+    return {**message, "content": [*parts, *map(image_part, images)]}
+
+
+def _screenshots(run: AgentRun, found: Sequence[int]) -> tuple[Call, ...]:
+    """Returns the calls that show the first screens of websites; none if the tools make no screenshots."""
+    opened = run.tools.get("open_page")
+    if opened is None or "screenshot" not in opened.arguments.model_fields:
+        return ()
+    urls = [run.sources[number - 1] for number in found]
+    arguments: list[Mapping[str, Any]] = [
+        {"page": source.url, "screenshot": "top"}
+        for source in urls
+        if not source.section  # articles have sections
+    ]
+    return tuple(Call("open_page", one) for one in arguments)
+
+
+def _shots(one: Round) -> Sequence[Image.Image]:
+    return [image for record in one.calls for image in record.observation.images.values()]
+
+
 def _line(text: str) -> str:
-    """Returns the first line of a reply with anything in it, without "Query:" and quotes."""
-    lines = [line.strip() for line in without_thoughts(text).splitlines() if line.strip()]
-    return re.sub(r"^query\s*:\s*", "", lines[0], flags=re.IGNORECASE).strip("\"' ") if lines else ""
+    """Returns the first line of a reply with anything in it, at most 100 words, without "Query:" and quotes."""
+    lines = [line.strip() for line in without_thoughts(text).splitlines() if line.strip().strip("`")]
+    lines = [line for line in lines if not line.startswith("```")]
+    query = next((query for line in lines if (query := _QUERY_LABEL.sub("", line).strip("\"'`* \u201c\u201d"))), "")
+    return " ".join(query.split()[:_WORDS])[:1000]

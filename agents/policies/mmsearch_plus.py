@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from dataclasses import replace
+import re
+from collections.abc import Mapping
+from typing import Any
 
 from agents import prompts
+from agents.budget import OutOfBudget
 from agents.parsing import answer_of, calls_of, is_abstention, plain_answer, without_thoughts
-from agents.policies.messages import answered, followed_by, question_message, results_message, system
-from agents.state import AgentRun, Call, Decision
+from agents.policies.messages import answered, followed_by, question_message, system, user
+from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Round
 from agents.tool import Tool
-from llm.chat import Message
+from llm.chat import Message, image_part, text_part
 from llm.replies import ChatReply
 
-OFFERED = ("image_search", "text_search", "zoom_in", "rotate", "open_page", "web_search")
+OFFERED = (
+    "image_search", "text_search", "zoom_in", "rotate", "sharpen", "ocr", "open_page", "web_search", "web_image_search",
+)  # fmt: skip
+_NEED_IMAGE = ("image_search", "web_image_search", "zoom_in", "rotate", "sharpen", "ocr")
 _PUBLISHED = {"image_zoom_in_tool": "zoom_in"}
 """Names of the paper's tools that are ours under another name."""
+_CROP = re.compile(r"_round_(\d{1,3})_crop_(\d{1,3})\Z")
+"""Ends the paper's names of zoomed images: the round and the number of the zoom in it."""
 
 
 class MMSearchPlus:
-    """The search framework of MMSearch-Plus (arXiv 2508.21475), section 3 and appendix L.
+    """The search framework of MMSearch-Plus (arXiv 2508.21475), section 2.5 and appendices K and L.
 
     The model sees the image and the overlay of its regions. It calls image search, text search with up to five queries,
-    zoom and page tools, any number at once. Results are numbered over all rounds. The answer stands in `<answer>`.
-    Calls take precedence over an answer in the same reply, whose results had not been seen yet. Our additions are
-    open_page and rotate; an image search asks the index.
+    zoom and page tools, any number at once. Results are numbered over all rounds, each with `web_info` and, if an image
+    was searched for, `related_info`. The answer stands in `<answer>`, with citations `[n]`. Calls take precedence over
+    an answer in the same reply, whose results had not been seen yet. Pages of the web are summarized for the question.
+
+    Calls by the API are answered in its way, by messages of the role `tool`, calls in the text by one of the user.
+
+    The paper summarizes every page that a search finds; here a search returns the excerpts that fit the query, and only
+    opened pages are summarized, which costs a request each. An image search asks the index.
 
     Args:
         preface: What is known before the first round; follows the question.
@@ -36,14 +50,16 @@ class MMSearchPlus:
     def __init__(self, preface: str = "") -> None:
         self._preface = preface
         self._messages: list[Message] = []
+        self._unseen: tuple[ChatReply, Round] | None = None
+        """The last reply and its round, if the model has not seen the results."""
 
     async def decide(self, run: AgentRun) -> Decision:
         """Asks the model for tool calls or the answer."""
         await self._continue(run)
         reply = await run.ask("decide", self._messages, tools=offered(run))
+        self._unseen = reply, run.rounds[-1]
         calls, problem = calls_of(reply)
-        calls = tuple(replace(call, tool=_PUBLISHED.get(call.tool, call.tool)) for call in calls)
-        self._messages.append({"role": "assistant", "content": written(reply, calls) or "(nothing)"})
+        calls = tuple(_ours(run, call) for call in calls)
         thought = _thought(reply.text)
         if calls:
             return Decision(thought, calls, problem=problem)
@@ -60,31 +76,133 @@ class MMSearchPlus:
         return None if answer is None or is_abstention(answer) else answer
 
     async def _continue(self, run: AgentRun) -> None:
-        """Adds what the last round found; begins the conversation at its first call."""
+        """Adds the last reply and what its round found; begins the conversation at its first call."""
         if not self._messages:
             self._messages = [system(prompts.TOOL_CALLS), await question_message(run, self._preface)]
-        elif self._messages[-1]["role"] == "assistant":
-            last = run.rounds[-2]
-            self._messages.append(results_message(run, last, last.problem))
+        if self._unseen is None:
+            return
+        reply, last = self._unseen
+        results = await asyncio.gather(*(_result(run, record) for record in last.calls))
+        images = _new_images(last)
+        self._unseen = None
+        if reply.calls and last.calls:
+            calls = [_api_call(record.call, last.number, at) for at, record in enumerate(last.calls)]
+            self._messages.append({"role": "assistant", "content": reply.text, "tool_calls": calls})
+            self._messages += [
+                {"role": "tool", "tool_call_id": call["id"], "content": text}
+                for call, text in zip(calls, results, strict=True)
+            ]
+            if images or last.problem:
+                self._messages.append(
+                    {"role": "user", "content": [text_part(last.problem)] * bool(last.problem) + images}
+                )
+            return
+        self._messages.append({"role": "assistant", "content": reply.text or "(nothing)"})
+        text = "\n\n".join(part for part in (*results, last.problem) if part) or "nothing found"
+        self._messages.append({"role": "user", "content": [text_part(text), *images]} if images else user(text))
 
 
 def offered(run: AgentRun) -> list[Tool]:
-    """Returns the tools of a run that a model may call."""
-    return [run.tools[name] for name in OFFERED if name in run.tools]
+    """Returns the tools of a run that a model may call; without an image, those that need none."""
+    return [run.tools[name] for name in OFFERED if name in run.tools and (run.images or name not in _NEED_IMAGE)]
 
 
-def written(reply: ChatReply, calls: tuple[Call, ...]) -> str:
-    """Returns a reply as text, the API's own calls written out, as the next request repeats it."""
-    if not reply.calls:
-        return reply.text
-    lines = []
-    for call in calls:
-        arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments)
-        lines.append(f'<tool_call>{{"name": {json.dumps(call.tool)}, "arguments": {arguments}}}</tool_call>')
-    return "\n".join([*([reply.text] if reply.text else []), *lines])
+async def _result(run: AgentRun, record: CallRecord) -> str:
+    """Returns the result of a call in the form of the paper, a page of the web summarized."""
+    tool, seen = record.call.tool, record.observation
+    if seen.error:
+        return f"{tool}: {seen.error}"
+    summary = await _summary(run, record) if tool == "open_page" else ""
+    lines = [text for text in (seen.text, f"web_info: {summary}" if summary else "") if text]
+    for position, number in enumerate(record.numbers):
+        related, quoted = seen.sources[position].related, run.quoted(number)
+        shown = f"web_info:\n{quoted}" if not summary else quoted if position == 0 else quoted.split("\n")[0]
+        lines += [f"Result {number}\n{shown}", *([f"related_info: {related}"] if related else [])]
+    lines += [f"New image: {name}, provided in the next message of the user" for name in seen.images]
+    tag = f"{tool}_result"
+    return "\n".join([f"<{tag}>", *(lines or ["nothing found"]), f"</{tag}>"])
+
+
+async def _summary(run: AgentRun, record: CallRecord) -> str:
+    """Returns a summary of a web page for the question, empty for an article and if there is no budget for it."""
+    sources = [run.sources[number - 1] for number in record.numbers]
+    if sum(len(source.text) for source in sources) < prompts.LONG_PAGE or any(source.section for source in sources):
+        return ""
+    excerpts = "\n\n".join(run.quoted(number) for number in record.numbers)
+    messages = [system(prompts.WEB_INFO), user(f"Question: {run.question}\n\n{excerpts}")]
+    try:
+        reply = await run.ask("web_info", messages, max_tokens=400)
+    except OutOfBudget:
+        return ""
+    return plain_answer(reply.text) or ""
+
+
+def _new_images(last: Round) -> list[Message]:
+    """Returns the images of a round, each with the name by which calls may refer to it, as parts of a message."""
+    parts: list[Message] = []
+    for record in last.calls:
+        zoomed = record.call.tool == "zoom_in"
+        for name, image in record.observation.images.items():
+            naming = (
+                f"<zoom_in_image_name>{name}</zoom_in_image_name>" if zoomed else f"<image_name>{name}</image_name>"
+            )
+            result = "image_zoom_in_result" if zoomed else f"{record.call.tool}_image"
+            parts += [text_part(f"{naming}\n<{result}>"), image_part(image), text_part(f"</{result}>")]
+    return parts
+
+
+def _ours(run: AgentRun, call: Call) -> Call:
+    """Returns a call with our names of the tool and of images; what has none of them stays as it is."""
+    arguments: Mapping[str, Any] | str | None = call.arguments
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            arguments = None
+    if not isinstance(arguments, dict):
+        return Call(_PUBLISHED.get(call.tool, call.tool), call.arguments)
+    named = {
+        key: _image_name(run, value) if key in ("image", "image_name") and isinstance(value, str) else value
+        for key, value in arguments.items()
+    }
+    return Call(_PUBLISHED.get(call.tool, call.tool), call.arguments if named == arguments else named)
+
+
+def _image_name(run: AgentRun, name: str) -> str:
+    """Returns the name of an image that a call may have written with an ending, or as the paper names zoomed images."""
+    if name in run.images:
+        return name
+    plain = re.sub(r"\.(?:png|jpe?g|webp)\Z", "", name.strip(), flags=re.IGNORECASE)
+    if plain in run.images:
+        return plain
+    crop = _CROP.search(plain)
+    if crop is None:
+        return plain if plain.lower() != IMAGE else IMAGE
+    rounds = [one for one in run.rounds if one.number == int(crop[1])]
+    zooms = [
+        image
+        for one in rounds
+        for record in one.calls
+        if record.call.tool == "zoom_in"
+        for image in record.observation.images
+    ]
+    return zooms[int(crop[2]) - 1] if 1 <= int(crop[2]) <= len(zooms) else name
+
+
+def _api_call(call: Call, round_: int, position: int) -> dict[str, Any]:
+    """Returns a call as the next request repeats it, with empty arguments if its own are no JSON object."""
+    arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
+    try:
+        valid = isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        valid = False
+    function = {"name": call.tool, "arguments": arguments if valid else "{}"}
+    return {"id": f"call_{round_}_{position}", "type": "function", "function": function}
 
 
 def _thought(text: str) -> str:
     """Returns the text before the first call or the answer."""
     plain = without_thoughts(text) or text
-    return plain.split("<tool_call>")[0].split("<answer>")[0].strip()[:2000]
+    return re.split(r"<\s*(?:tool_call|answer)\s*>|^\W*tool[ _]call\W*[:\uff1a]", plain, flags=re.I | re.M)[0].strip()[
+        :2000
+    ]

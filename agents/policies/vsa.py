@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agents import prompts
-from agents.parsing import is_abstention, json_object, plain_answer, without_thoughts
+from agents.parsing import is_abstention, is_true, json_object, plain_answer, without_thoughts
 from agents.policies.messages import answered, question_message, system, user
 from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Round
 
@@ -16,12 +19,26 @@ SUB_QUESTIONS = 4
 """Sub-questions of one update of the graph."""
 
 
+_ITEM = re.compile(
+    r"^[ \t]*(?:[-*\u2022]|(?:q(?:uestion)?[ \t]*)?\(?\d{1,2}[.):\uff1a\u3001])[ \t]*(\S.*)$", re.I | re.M
+)
+"""An item of a list."""
+_ENOUGH = re.compile(
+    r"\W*(?:yes\b|true\b|enough\b|sufficient\b|the knowledge (?:is sufficient|suffices))", re.IGNORECASE
+)
+"""Begins a judge's verdict in words that nothing more is needed."""
+
+
 @dataclass(slots=True)
 class _Node:
-    """A sub-question about a region, and the response to it."""
+    """A node of the search graph: a sub-question about a region, and the response to it.
+
+    Its parent is the node that it follows up, the region's formulation (the root, equation 4) if there is none.
+    """
 
     region: int
     question: str
+    parent: _Node | None = None
     response: str = ""
 
 
@@ -29,12 +46,16 @@ class VisionSearchAssistant:
     """The method of Vision Search Assistant (arXiv 2410.21220), sections 3.1 to 3.3.
 
     Regions are captioned for the question (equation 2) and correlated with each other's captions (equation 3); without
-    regions the whole image is one. Each update of the graph asks sub-questions about the formulations and the
-    responses so far, searches for all of them at once, and summarizes each result (equations 4 to 6), until a judge
-    finds the knowledge sufficient. The answer is made of image, formulations and knowledge (equation 7).
+    regions the whole image is one. Each update of the graph asks sub-questions, each a child of a formulation or of an
+    earlier sub-question, and searches for all of them at once, by themselves and combined with the formulation. The
+    results of each are selected by formulation, sub-question and the parent's response, and summarized (equations 4 and
+    6); the responses of an update and the knowledge so far are summarized to its knowledge (equations 5 and 6). This
+    ends when a judge finds the knowledge sufficient. The answer is made of image, formulations and knowledge (equation
+    7).
 
-    One request makes the sub-questions of all nodes and judges, where the paper sends one for each; pages are chosen
-    and summarized in one request too. The model writes JSON, and nothing that it writes is executed.
+    One request makes the sub-questions of all nodes and judges, where the paper sends one for each; results are chosen
+    and summarized in one request too. The model writes JSON, or a list of questions if it cannot, and nothing that it
+    writes is executed.
     """
 
     name = "vsa"
@@ -44,6 +65,7 @@ class VisionSearchAssistant:
     def __init__(self) -> None:
         self._formulations: list[str] = []
         self._nodes: list[_Node] = []
+        self._knowledge: list[str] = []
         self._asked: list[_Node] = []
         self._last = Round(0)
 
@@ -53,18 +75,18 @@ class VisionSearchAssistant:
             self._formulations = await self._formulate(run)
         elif self._asked:
             await self._respond(run)
-        messages = [system(prompts.SUB_QUESTIONS), await question_message(run, self._knowledge())]
+        messages = [system(prompts.SUB_QUESTIONS), await question_message(run, self._known())]
         reply = await run.ask("sub-questions", messages, max_tokens=512, schema=prompts.GRAPH_UPDATE)
-        update = json_object(reply.text)
+        update = _read_update(reply.text)
         questions = [] if update is None else self._new(update.get("questions"))
-        if (update or {}).get("sufficient") is True or (update is not None and not questions and self._nodes):
+        if is_true((update or {}).get("sufficient")) or (update is not None and not questions and self._nodes):
             return answered(await self._answer(run), "The knowledge suffices.")
         if not questions:
             return Decision("", problem="sub-questions must be a JSON object as described")
         self._asked, self._last = questions, run.rounds[-1]
         tool = "web_search" if "web_search" in run.tools else "text_search"
         thought = "\n".join(f"Region {node.region}: {node.question}" for node in questions)
-        return Decision(thought, tuple(Call(tool, {"queries": [node.question]}) for node in questions))
+        return Decision(thought, tuple(Call(tool, {"queries": self._queries(node)}) for node in questions))
 
     async def conclude(self, run: AgentRun) -> str | None:
         """Answers from the image, the formulations and the knowledge."""
@@ -74,6 +96,8 @@ class VisionSearchAssistant:
         return None if is_abstention(answer) else answer
 
     async def _formulate(self, run: AgentRun) -> list[str]:
+        if IMAGE not in run.images:
+            return [""]
         image = run.image(IMAGE)
         crops = [box.crop(image) for box in run.boxes[:REGIONS]] or [image]
         asked = f"Question: {run.question}"
@@ -100,11 +124,13 @@ class VisionSearchAssistant:
         return [without_thoughts(one.text)[:1000] or caption for one, caption in zip(replies, captions, strict=True)]
 
     async def _respond(self, run: AgentRun) -> None:
-        """Summarizes what was found for each sub-question, all at once."""
+        """Summarizes what was found for each sub-question, all at once, then the update as a whole."""
 
         async def respond(node: _Node, record: CallRecord) -> None:
-            about = f"About: {self._formulations[node.region - 1]}\nSub-question: {node.question}"
-            asked = f"{run.results([record])}\n\n{about}"
+            about = f"About: {self._formulations[node.region - 1]}"
+            if node.parent is not None and node.parent.response:
+                about += f"\nKnown before: {node.parent.response}"
+            asked = f"Sub-question: {node.question}\n{about}\n\n{run.results([record])}"
             reply = await run.ask("respond", [system(prompts.SOLVE), user(asked)], max_tokens=256)
             node.response = without_thoughts(reply.text)[:2000]
 
@@ -112,16 +138,30 @@ class VisionSearchAssistant:
         await asyncio.gather(*(respond(node, record) for node, record in pairs if record.numbers))
         self._nodes += self._asked
         self._asked = []
+        if any(node.response for node in self._nodes):
+            messages = [system(prompts.KNOWLEDGE), user(f"Question: {run.question}{self._known()}")]
+            reply = await run.ask("knowledge", messages, max_tokens=400)
+            self._knowledge.append(without_thoughts(reply.text)[:3000])
 
     async def _answer(self, run: AgentRun) -> str:
-        messages = [system(prompts.COLLABORATE), await question_message(run, self._knowledge())]
+        messages = [system(prompts.COLLABORATE), await question_message(run, self._known())]
         return plain_answer((await run.ask("answer", messages, max_tokens=256)).text) or "unknown"
 
-    def _knowledge(self) -> str:
-        lines = [f"Region {n}: {formulation}" for n, formulation in enumerate(self._formulations, start=1)]
-        lines += [
-            f"Region {node.region}, {node.question} {node.response or 'Nothing was found.'}" for node in self._nodes
+    def _queries(self, node: _Node) -> list[str]:
+        """Returns the sub-question, and the sub-question combined with the formulation of its region."""
+        formulation = self._formulations[node.region - 1]
+        return [node.question, f"{node.question} {formulation}"[:1000]] if formulation else [node.question]
+
+    def _known(self) -> str:
+        """Returns formulations, sub-questions with their responses, and the knowledge of each update."""
+        lines = [
+            f"Region {n}: {formulation}" for n, formulation in enumerate(self._formulations, start=1) if formulation
         ]
+        for number, node in enumerate(self._nodes, start=1):
+            after = f", after {self._nodes.index(node.parent) + 1}" if node.parent is not None else ""
+            response = node.response or "Nothing was found."
+            lines.append(f"Sub-question {number} (region {node.region}{after}): {node.question} {response}")
+        lines += [f"Knowledge of update {n}: {text}" for n, text in enumerate(self._knowledge, start=1) if text]
         return "\n\n" + "\n".join(lines)
 
     def _new(self, rows: object) -> list[_Node]:
@@ -133,6 +173,26 @@ class VisionSearchAssistant:
             region = row.get("region") if isinstance(row, dict) else 1
             if isinstance(question, str) and question.strip() and question.strip().casefold() not in asked:
                 asked.add(question.strip().casefold())
-                number = region if isinstance(region, int) and 1 <= region <= len(self._formulations) else 1
-                nodes.append(_Node(int(number), question.strip()[:1000]))
+                parent = _element(self._nodes, row.get("after") if isinstance(row, dict) else None)
+                if not isinstance(region, int) or not 1 <= region <= len(self._formulations):
+                    region = 1 if parent is None else parent.region
+                nodes.append(_Node(int(region), question.strip()[:1000], parent))
         return nodes[:SUB_QUESTIONS]
+
+
+def _element(nodes: Sequence[_Node], number: object) -> _Node | None:
+    """Returns the node of a number from 1, `None` if there is none."""
+    return nodes[number - 1] if isinstance(number, int) and 1 <= number <= len(nodes) else None
+
+
+def _read_update(text: str) -> dict[str, Any] | None:
+    """Returns an update of the graph as JSON, or made of a list of questions or of a verdict in words; else `None`."""
+    update = json_object(text)
+    if update is not None and {"sufficient", "questions"} & update.keys():
+        return update
+    plain = without_thoughts(text)
+    if _ENOUGH.match(plain):
+        return {"sufficient": True}
+    items = [item.strip() for item in _ITEM.findall(plain)]
+    questions = items or [line.strip() for line in plain.splitlines() if line.strip().endswith(("?", "\uff1f"))]
+    return {"questions": questions} if questions else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from PIL import Image
@@ -172,8 +173,10 @@ class IndexTools:
         for rank, candidate in enumerate(result.candidates[:ENTITIES]):
             entity = self._index.entity(candidate.row)
             found.append(entity.id)
+            related = f"match {rank + 1} of the image that was searched for, similarity {candidate.sim_c:.3f}"
             sources += [
-                self._source(entity, at, "") for at in _positions(candidate, entity, SECTIONS if rank == 0 else 1)
+                replace(self._source(entity, at, ""), related=related)
+                for at in _positions(candidate, entity, SECTIONS if rank == 0 else 1)
             ]
         return Observation(tuple(sources), found={digest: tuple(found)})
 

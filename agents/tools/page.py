@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Literal
 
+from PIL import Image
 from pydantic import AliasChoices, BaseModel, Field
 
+from agents.browsing.chromium import View
+from agents.browsing.slimming import slices, slim
 from agents.state import AgentRun, Observation
 from agents.tool import Tool
 
 Opener = Callable[[str, str], Awaitable[Observation | None]]
 """Takes a page's name and a question; returns the parts that fit it, or `None` if the page is not its own."""
+Screenshot = Callable[[str, View], Awaitable[Image.Image]]
+"""Takes the URL of a web page and how much of it to show; raises `ValueError` or `OSError`."""
 
 
 class PageArguments(BaseModel):
@@ -26,24 +34,66 @@ class PageArguments(BaseModel):
     question: str = Field(default="", max_length=1000, description="What to look for; by default the whole question")
 
 
-def open_page(openers: Sequence[Opener]) -> Tool:
-    """Returns the tool; the first opener that knows a page opens it."""
+class PageViewArguments(PageArguments):
+    """The same, with how much of a web page to show as images."""
+
+    screenshot: Literal["none", "top", "full"] = Field(
+        default="none", description="Shows a web page too: its first screen, or all of it in up to 10 images"
+    )
+
+
+def open_page(openers: Sequence[Opener], screenshot: Screenshot | None = None) -> Tool:
+    """Returns the tool; the first opener that knows a page opens it.
+
+    Args:
+        openers: Open pages as text.
+        screenshot: Shows web pages as images; without it, calls cannot ask for any.
+    """
 
     async def run(arguments: PageArguments, run: AgentRun) -> Observation:
         page = _target(arguments.page, run)
-        for opener in openers:
-            seen = await opener(page, arguments.question or run.question)
-            if seen is not None:
-                return seen
-        raise ValueError(f"there is no page {page[:200]!r}; search for it first")
+        text = _opened(openers, page, arguments.question or run.question)
+        view = arguments.screenshot if isinstance(arguments, PageViewArguments) else "none"
+        if screenshot is None or view == "none":
+            return await text
+        seen, images = await asyncio.gather(text, _images(screenshot, page, view), return_exceptions=True)
+        for outcome in (seen, images):
+            if isinstance(outcome, BaseException) and not isinstance(outcome, ValueError | OSError):
+                raise outcome
+        if isinstance(images, BaseException):
+            if isinstance(seen, BaseException):
+                raise seen
+            return Observation(seen.sources, f"{seen.text}\nNo screenshot: {images}".strip())
+        if isinstance(seen, BaseException):  # such as a page that is a drawing: its screenshot says more
+            return Observation(text=str(seen), images=images)
+        return Observation(seen.sources, seen.text, images)
 
     return Tool(
         "open_page",
         "Opens an article or a web page and returns the parts that fit the question.",
-        PageArguments,
+        PageArguments if screenshot is None else PageViewArguments,
         run,
         lambda arguments, run: [_target(arguments.page, run), arguments.question or run.question],
     )
+
+
+async def _opened(openers: Sequence[Opener], page: str, question: str) -> Observation:
+    for opener in openers:
+        seen = await opener(page, question)
+        if seen is not None:
+            return seen
+    raise ValueError(f"there is no page {page[:200]!r}; search for it first")
+
+
+async def _images(screenshot: Screenshot, page: str, view: View) -> Mapping[str, Image.Image]:
+    if not page.lower().startswith(("http://", "https://")):
+        raise ValueError(f"{page[:200]!r} is not a web page")
+    shot = await screenshot(page, view)
+    name = f"page_{hashlib.sha256(page.encode()).hexdigest()[:6]}"
+    if view == "top":
+        return {f"{name}_top": shot}
+    parts = slices(await asyncio.to_thread(slim, shot))
+    return {f"{name}_{number}": part for number, part in enumerate(parts, start=1)}
 
 
 def _target(page: str, run: AgentRun) -> str:

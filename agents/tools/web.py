@@ -1,4 +1,4 @@
-"""The web: search by a SearXNG server, and pages as text. Whoever builds the tools says how pages may be fetched."""
+"""The web: searches, and pages as text. Whoever builds the tools says how pages may be fetched."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ import asyncio
 import html
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any
 
-import httpx
-
-from agents.chunks import CHUNK_CHARACTERS, best_chunks, chunks_of
+from agents.chunks import best_chunks, chunks_of
 from agents.state import AgentRun, Observation, Source
 from agents.tool import Tool
+from agents.tools.engines import ImageWebSearch, WebSearch
+from agents.tools.images import PartArguments, part_digest, part_of
 from agents.tools.index import CHUNKS, TextSearchArguments
 from agents.tools.page import Opener
 
 Fetch = Callable[[str, int], Awaitable[bytes]]
 """Takes a URL and the most bytes, and returns the content; raises `ValueError` or `OSError`. It must refuse addresses
 of private networks, because models choose the URLs."""
-WebSearch = Callable[[str], Awaitable[list[Source]]]
-"""Takes a query and returns results, best first."""
 
 _TITLE = re.compile(rb"<title[^>]*>([^<]*)", re.IGNORECASE)
 MAX_BYTES = 8 << 20
 _LARGE = 500_000
-SECONDS = 20.0
+SIMILAR = 10
+"""Results of a search by image, as in MMSearch-Plus."""
 
 
 def web_search(search: WebSearch, name: str, cost: float = 0.0) -> Tool:
@@ -34,7 +32,7 @@ def web_search(search: WebSearch, name: str, cost: float = 0.0) -> Tool:
     Args:
         search: Asks the engine.
         name: The engine, for the cache.
-        cost: Money per call.
+        cost: Money per query.
     """
 
     async def run(arguments: TextSearchArguments, run: AgentRun) -> Observation:
@@ -53,27 +51,38 @@ def web_search(search: WebSearch, name: str, cost: float = 0.0) -> Tool:
             raise ValueError("; ".join(failures))
         return Observation(tuple(sources), "\n".join(failures))
 
-    return Tool("web_search", "Searches the web.", TextSearchArguments, run, lambda arguments, run: name, cost)
+    return Tool(
+        "web_search",
+        "Searches the web.",
+        TextSearchArguments,
+        run,
+        lambda arguments, run: name,
+        cost,
+        lambda arguments: len(arguments.queries),
+    )
 
 
-def searxng(base_url: str, client: httpx.AsyncClient) -> WebSearch:
-    """Returns the search of a SearXNG server with its JSON format enabled.
+def web_image_search(search: ImageWebSearch, name: str, cost: float = 0.0) -> Tool:
+    """Returns the tool that finds pages with similar images.
 
     Args:
-        base_url: The server's address.
-        client: Sends the requests; for use within one event loop.
+        search: Asks the engine.
+        name: The engine, for the cache.
+        cost: Money per call.
     """
-    url = f"{base_url.rstrip('/')}/search"
 
-    async def search(query: str) -> list[Source]:
-        try:
-            response = await client.get(url, params={"q": query, "format": "json"}, timeout=SECONDS)
-            response.raise_for_status()
-            return [source for row in response.json()["results"] if (source := _result(row)) is not None]
-        except (httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ValueError(f"the search engine failed: {type(error).__name__} {error}"[:300]) from error
+    async def run(arguments: PartArguments, run: AgentRun) -> Observation:
+        sources = await search(part_of(arguments, run))
+        return Observation(tuple(dict.fromkeys(sources[:SIMILAR])))
 
-    return search
+    return Tool(
+        "web_image_search",
+        "Finds web pages with images like this one, or like a region of it.",
+        PartArguments,
+        run,
+        lambda arguments, run: [name, part_digest(arguments, run)],
+        cost,
+    )
 
 
 def web_pages(fetch: Fetch) -> Opener:
@@ -113,8 +122,3 @@ def read_page(content: bytes, url: str, question: str) -> Observation:
 def _title(content: bytes) -> str:
     found = _TITLE.search(content[:100_000])
     return "" if found is None else " ".join(html.unescape(found[1].decode(errors="replace")).split())[:300]
-
-
-def _result(row: Any) -> Source | None:
-    url, title, text = (str(row.get(key) or "") for key in ("url", "title", "content"))
-    return Source(title or url, text[:CHUNK_CHARACTERS], url) if url.startswith(("http://", "https://")) else None

@@ -15,7 +15,7 @@ def read_dynvqa(path: Path) -> Iterator[Item]:
 
     All versions are accepted: answers may be texts or numbers and may be nested one level (202410); rows with a null
     (202408) or empty (202410) answer are skipped. The image is given by its URL or, in a copy, by a path. The question
-    that names the entity (`golden_query`, in one version `gloden_query`) is not used.
+    that names the entity is `golden_query`, in all but one version `gloden_query`.
 
     Raises:
         ValueError: The file cannot be read.
@@ -33,8 +33,15 @@ def _question(row: Row, where: str) -> Question | SkippedRow:
         answers=() if unanswered else texts(answer, "answer", where),
         entity_ids=(),
         style="dynvqa",
+        golden_query=_golden(row),
     )
     return SkippedRow(where, "no answer in this version") if unanswered else question
+
+
+def _golden(row: Row) -> str:
+    """Returns the query that names the entity; one row of 202406 has a NaN in its place."""
+    value = row.get("golden_query", row.get("gloden_query"))
+    return value.strip() if isinstance(value, str) else ""
 
 
 def _flat(answer: Any) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-Style = Literal["evqa", "infoseek", "okvqa", "dynvqa", "plain"]
+Style = Literal["evqa", "infoseek", "okvqa", "dynvqa", "plain", "mmsearch", "mmsearch-plus"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Question:
         style: The data set whose rules judge the answer.
         other_image_ids: Further images of the same question, which are not used.
         reference: The answer that a generator learns to give, where it is not the first of `answers`.
+        golden_query: Dyn-VQA's question about the entity by its name, which one search answers.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Question:
     other_image_ids: tuple[str, ...] = ()
     # Not part of what a run asks and judges, so runs from before this field still resume.
     reference: str = field(default="", repr=False, compare=False)
+    golden_query: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

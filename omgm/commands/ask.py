@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omgm.commands.common import add_json, add_profile, existing, print_json, profile_of
+from omgm.commands.web import add_web, web_settings
 
 if TYPE_CHECKING:
     from omgm.profile import Profile
     from omgm.results import Answer
 
+_AGENT_OPTIONS = (
+    "planner_url", "model", "region", "propose_regions", "searxng", "search_engine", "search_price", "publish_images",
+    "contact", "screenshots", "allow_private", "web_corpus", "corpus", "record", "trail",
+)  # fmt: skip
 _MAX_DOWNLOAD = 50_000_000
 """Bytes of the largest image that is downloaded."""
 
@@ -29,10 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     agent.add_argument("--planner-url", metavar="URL", help="the chat model's server (generator.base_url)")
     agent.add_argument("--model", metavar="NAME", help="the chat model's name (generator.model)")
     agent.add_argument("--region", action="append", default=[], metavar="X1,Y1,X2,Y2", help="a region; may be repeated")
-    agent.add_argument("--searxng", default="", metavar="URL", help="search the web by this SearXNG server")
-    agent.add_argument(
-        "--contact", default="", metavar="MAIL", help="open web pages, under a user agent that names you"
-    )
+    agent.add_argument("--propose-regions", action="store_true", help="propose regions if none is given")
+    add_web(agent)
+    agent.add_argument("--web-corpus", type=Path, metavar="DIR", help="replay the web that omgm web recorded here")
     agent.add_argument("--corpus", type=Path, metavar="DIR", help="replay searches, pages and replies recorded here")
     agent.add_argument("--record", action="store_true", help="record what the corpus lacks")
     agent.add_argument("--trail", type=Path, metavar="FILE", help="write how the answer came about: .json or .svg")
@@ -51,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     if args.mode is not None:
         _ask_agent(args, profile, image)
         return
-    for option in ("planner_url", "model", "region", "searxng", "contact", "corpus", "record", "trail"):
+    for option in _AGENT_OPTIONS:
         if getattr(args, option):
             raise ValueError(f"--{option.replace('_', '-')} needs --mode")
 
@@ -72,9 +76,9 @@ def run(args: argparse.Namespace) -> None:
 def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) -> None:
     from agents.corpus import Corpus
     from agents.model import ChatPlanner
-    from omgm.agent import Agent, access_of, budget_of
+    from omgm.agent import Agent, budget_of
     from omgm.api import OMGM
-    from omgm.parts import build_planner
+    from omgm.parts import build_planner, build_proposer
 
     if args.trail is not None and args.trail.suffix not in (".json", ".svg"):
         raise ValueError(f"--trail: {args.trail} must end in .json or .svg")
@@ -83,12 +87,18 @@ def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) 
     given = {"base_url": args.planner_url, "model": args.model}
     generator = profile.generator.model_copy(update={key: value for key, value in given.items() if value})
     planner = ChatPlanner(build_planner(profile.model_copy(update={"generator": generator})))
-    access = {"searxng_url": args.searxng, "contact": args.contact}
-    settings = profile.agents.model_copy(update={key: value for key, value in access.items() if value})
+    args.contact = args.contact or profile.agents.contact
+    args.searxng = args.searxng or ("" if args.search_engine else profile.agents.searxng_url)
     corpus = None if args.corpus is None else Corpus(args.corpus, record=args.record)
+    web = web_settings(args, None if args.web_corpus is None else Corpus(args.web_corpus))
+    propose = build_proposer(profile) if args.propose_regions else None
     boxes = [_corners(text) for text in args.region]
-    with OMGM.open(args.index, profile) as omgm, Agent(omgm, planner, **access_of(settings), corpus=corpus) as agent:
-        answer = agent.ask(image, args.question, args.mode, boxes=boxes, budget=budget_of(settings))
+    context = profile.agents.context_tokens
+    with (
+        OMGM.open(args.index, profile) as omgm,
+        Agent(omgm, planner, context_tokens=context, web=web, propose=propose, corpus=corpus) as agent,
+    ):
+        answer = agent.ask(image, args.question, args.mode, boxes=boxes, budget=budget_of(profile.agents))
     if args.trail is not None:
         answer.write(args.trail)
     trail = answer.as_dict()

@@ -78,19 +78,22 @@ def reading_of(args: argparse.Namespace) -> dict[str, Any]:
     return given if max_bad is None else given | {"max_bad": max_bad}
 
 
-def add_questions(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, required: bool = True) -> None:
-    """Adds `--dataset`, `--queries` and `--query-images`."""
+def add_questions(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, required: bool = True, images: bool = True
+) -> None:
+    """Adds `--dataset`, `--queries` and `--query-images`, the last one optional if `images` is false."""
     parser.add_argument(
         "--dataset",
         default="evqa",
         metavar="NAME",
-        help="evqa, evqa-all, infoseek, okvqa, dynvqa or plain (%(default)s)",
+        help="evqa, evqa-all, infoseek, okvqa, dynvqa or plain (%(default)s)"
+        + ("" if images else "; for agents also mmsearch or mmsearch-plus"),
     )
     parser.add_argument("--queries", type=Path, required=required, metavar="FILE", help="the file of questions")
     parser.add_argument(
         "--query-images",
         type=Path,
-        required=required,
+        required=required and images,
         metavar="DIR",
         help="the folder of their images",
     )

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omgm.commands import evaluate_agent
 from omgm.commands.common import (
     add_json,
     add_profile,
@@ -25,17 +26,18 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    add_inputs(parser)
+    add_inputs(parser, images=False)
     parser.add_argument("--no-answers", action="store_true", help="measure retrieval alone")
     parser.add_argument("--bem", type=Path, metavar="DIR", help="E-VQA's learned judge of answers (docs/metrics.md)")
     parser.add_argument("--batch-size", type=positive, default=16, metavar="N", help="queries per batch (%(default)s)")
+    evaluate_agent.add_arguments(parser)
 
 
-def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments that `evaluate` and `sweep` share."""
+def add_inputs(parser: argparse.ArgumentParser, *, images: bool = True) -> None:
+    """Adds the arguments that `evaluate` and `sweep` share; `images` says whether `--query-images` is required."""
     add_profile(parser)
     parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the index that build-index wrote")
-    add_questions(parser)
+    add_questions(parser, images=images)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where figures and records go")
     parser.add_argument("--only-split", metavar="NAME", help="only the questions of this split of the file")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N questions")
@@ -43,7 +45,17 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Evaluates, writes the table of steps, and prints the main figures."""
+    """Evaluates retrieval with its generator, or an agent; prints the main figures."""
+    if args.mode is not None or args.dataset in evaluate_agent.MODES:
+        if args.no_answers or args.bem is not None:
+            raise ValueError("--no-answers and --bem are not for agents; remove them")
+        evaluate_agent.run(args)
+        return
+    for option in evaluate_agent.OPTIONS:
+        if getattr(args, option):
+            raise ValueError(f"--{option.replace('_', '-')} needs --mode")
+    if args.query_images is None:
+        raise ValueError(f"--query-images is needed: {args.dataset} names its images")
     if args.bem is not None and args.no_answers:
         raise ValueError("--bem judges answers, but --no-answers asks for none; remove one of them")
     profile = profile_of(args)

@@ -6,12 +6,15 @@ import argparse
 import logging
 import math
 import os
+import signal
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omgm.commands.common import add_max_bad, add_profile, add_reading, existing, images_of, profile_of, reading_of
+from omgm.replicas import replica_range
 
 if TYPE_CHECKING:
     from indexes.live.editor import Editor
@@ -33,6 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_kept_index(parser)
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (%(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="the port to listen on (%(default)s)")
+    parser.add_argument(
+        "--replicas",
+        type=replica_range,
+        metavar="N",
+        help="processes that serve, by Ray Serve, or a range such as 1-4 to follow the load",
+    )
     parser.add_argument("--examples", type=Path, metavar="DIR", help="a folder of example images for the page")
 
 
@@ -66,6 +75,9 @@ def kept_index(args: argparse.Namespace, profile: Profile) -> Path:
 def run(args: argparse.Namespace) -> None:
     """Runs the service until it is stopped."""
     profile = profile_of(args)
+    if args.replicas is not None:
+        run_replicas(args, profile)
+        return
     limit_threads(profile.serving.model_threads)
 
     import uvicorn
@@ -77,6 +89,7 @@ def run(args: argparse.Namespace) -> None:
     from retriever.types import Query
     from serving.app import create_app
     from serving.logs import log_json
+    from serving.tracing import tracer_of_environment
 
     settings = profile.serving
     if args.examples is not None:
@@ -84,7 +97,8 @@ def run(args: argparse.Namespace) -> None:
     index = kept_index(args, profile)
     cache = ImageCache(settings.cache_mib * 2**20)
     retriever, editor = open_service(profile, index, cache if settings.cache_mib else None)
-    app = create_app(retriever, build_generator(profile), settings, editor, cache, agents_of(profile))
+    agents, tracer = agents_of(profile), tracer_of_environment()
+    app = create_app(retriever, build_generator(profile), settings, editor, cache, agents, tracer)
     retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
     host = f"[{args.host}]" if ":" in args.host else args.host
     warn_if_open(args.host, settings)
@@ -104,6 +118,26 @@ def run(args: argparse.Namespace) -> None:
     finally:
         if not isinstance(editor, str):
             editor.index.close()
+
+
+def run_replicas(args: argparse.Namespace, profile: Profile) -> None:
+    """Runs several replicas until they are stopped."""
+    from omgm.replicas import start_replicas, stop_replicas
+
+    if args.examples is not None:
+        serving = profile.serving.model_copy(update={"examples_dir": args.examples.absolute()})
+        profile = profile.model_copy(update={"serving": serving})
+    index = kept_index(args, profile)
+    warn_if_open(args.host, profile.serving)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    start_replicas(profile, index, args.replicas, args.host, args.port)
+    print(f"Serving {index} at http://{args.host}:{args.port}/ (Ctrl-C stops it)", flush=True)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        print("Stopping the replicas", flush=True)
+    finally:
+        stop_replicas()
 
 
 def open_service(

@@ -58,6 +58,7 @@ def named_models(profile: Profile) -> list[tuple[str, str, bool]]:
         ("encoder.model", profile.encoder.model, True),
         ("fusion.model", profile.fusion.model, True),
         ("sections.model", profile.sections.model, True),
+        ("regions.model", profile.regions.model, True),
         ("summarizer.tokenizer", profile.summarizer.tokenizer, False),
         ("generator.tokenizer", profile.generator.tokenizer, False),
     ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from agents.budget import Budget
 from agents.cache import ResultCache
 from agents.corpus import Corpus
 from agents.engine import Engine
+from agents.policies import POLICIES
+from agents.policies.auto import Auto
 from agents.policies.mmsearch_plus import MMSearchPlus
 from agents.state import AgentRun, Observation, Source
 from agents.tool import Tool
@@ -107,6 +111,52 @@ def test_runs_share_a_cache_that_expires() -> None:
     assert asked == [0.0, 10.0]
 
 
+def test_runs_at_once_join_identical_searches() -> None:
+    """Both runs search for the same while the first search is under way: one is asked, one pays."""
+    started, both = 0, asyncio.Event()
+
+    async def search(arguments: Words, state: AgentRun) -> Observation:
+        nonlocal started
+        started += 1
+        await both.wait()
+        return Observation((Source("a", "text", "a"),))
+
+    tool = Tool("text_search", "", Words, search, lambda arguments, state: "", cost=0.5)
+    asked = 0
+
+    def reply(text: str) -> ChatReply | str:
+        nonlocal asked
+        asked += 1
+        if asked == 2:
+            asyncio.get_running_loop().call_later(0.01, both.set)  # after the second run has called the tool
+        return SEARCH if asked <= 2 else "<answer>x</answer>"
+
+    async def run_both() -> list[AgentAnswer]:
+        engine = Engine(ScriptedPlanner(reply), [tool])
+        return await asyncio.gather(*(engine.run(MMSearchPlus(), "What?", image()) for _ in range(2)))
+
+    answers = asyncio.run(run_both())
+    assert started == 1
+    assert sorted(answer.spent["money"] for answer in answers) == [0, 0.5]
+    assert [answer.sources[0].title for answer in answers] == ["a", "a"]
+
+
+def test_a_price_is_per_query() -> None:
+    tool = replace(fake_tool("text_search", cost=0.25), units=lambda arguments: len(arguments.queries))
+    three = calling("text_search", '{"queries": ["a", "b", "c"]}')
+    answer, planner = run([three, SEARCH, "<answer>x</answer>"], [tool], Budget(money=1))
+    assert [one.calls[0].cost for one in answer.rounds[:2]] == [0.75, 0]
+    assert "text_search costs more than the budget has left" in last_text(planner.asked[2])
+    assert answer.spent["money"] == 0.75
+
+
+def test_a_failed_search_is_tried_again_at_the_next_call() -> None:
+    seen: list[Observation | Exception] = [OSError("busy"), Observation((Source("a", "text", "a"),))]
+    answers = iter(seen)
+    answer, _ = run([SEARCH, SEARCH, "<answer>x</answer>"], [fake_tool("text_search", lambda arguments: next(answers))])
+    assert [one.calls[0].observation.error for one in answer.rounds[:2]] == ["busy", ""]
+
+
 def test_a_failed_search_is_told_and_kept_from_nobody() -> None:
     seen: list[Observation | Exception] = [OSError("no connection"), Observation((Source("a", "text", "a"),))]
     answers = iter(seen)
@@ -160,7 +210,8 @@ def test_roles_alternate() -> None:
     _, planner = run([SEARCH, "hm", SEARCH], budget=Budget(rounds=3))
     for asked in planner.asked:
         roles = [message["role"] for message in asked]
-        assert roles == ["system", *["user", "assistant"] * len(roles)][: len(roles)]
+        assert roles[:2] == ["system", "user"]
+        assert all(one != after or one == "tool" for one, after in itertools.pairwise(roles))
 
 
 def test_no_rounds_at_all() -> None:
@@ -259,6 +310,108 @@ def test_a_replayed_run_is_bit_identical(tmp_path: Path) -> None:
     assert recorded.answer == "x"
 
 
+def test_a_recorded_trail_does_not_depend_on_other_runs(tmp_path: Path) -> None:
+    """A killed evaluation that resumes has an empty cache."""
+    planner = ScriptedPlanner(lambda text: "<answer>x [1]</answer>" if "Result 1" in text else SEARCH)
+    engine = Engine(planner, [fake_tool("text_search")], corpus=Corpus(tmp_path, record=True))
+
+    async def twice() -> list[dict[str, Any]]:
+        return [(await engine.run(MMSearchPlus(), "What is it?", image())).as_dict() for _ in range(2)]
+
+    first, second = asyncio.run(twice())
+    assert first == second and len(planner.asked) == 2
+
+
+def test_calls_by_the_api_are_answered_in_its_way() -> None:
+    reply = ChatReply("I search.", (ToolCall("text_search", '{"queries": ["a"]}'), ToolCall("text_search", '{"quer')))
+    answer, planner = run([reply, "<answer>x [1]</answer>"])
+    assistant, first, second, problem = [*planner.asked[1][2:], None]
+    assert assistant["content"] == "I search."
+    names = [(call["id"], call["function"]["arguments"]) for call in assistant["tool_calls"]]
+    assert names == [("call_1_0", '{"queries": ["a"]}'), ("call_1_1", "{}")]  # servers refuse what is no JSON
+    assert (first["role"], first["tool_call_id"]) == ("tool", "call_1_0")
+    assert first["content"] == (
+        "<text_search_result>\nResult 1\nweb_info:\n[1] a (https://kb/a)\nall about a\n</text_search_result>"
+    )
+    assert second["content"].startswith("text_search: the arguments of text_search are not a JSON object")
+    assert problem is None and answer.malformed == 1
+
+
+def test_calls_in_the_text_are_answered_by_the_user() -> None:
+    _, planner = run(
+        ['<tool_call>{"name": "text_search", "arguments": {"queries": ["a"]}}</tool_call>', "<answer>x</answer>"]
+    )
+    assert [message["role"] for message in planner.asked[1]] == ["system", "user", "assistant", "user"]
+    assert "[1] a (https://kb/a)" in last_text(planner.asked[1])
+
+
+def test_a_question_without_an_image() -> None:
+    planner = ScriptedPlanner([SEARCH, "<answer>x [1]</answer>"])
+    engine = Engine(planner, [fake_tool("text_search"), fake_tool("image_search"), fake_tool("ask_index")])
+    answer = asyncio.run(engine.run(Auto(), "What is it?", None))
+    assert answer.answer == "x" and planner.tools[0] == ["text_search"]
+    assert planner.asked[0][1]["content"] == "Question: What is it?"
+
+
+def test_a_question_with_several_images() -> None:
+    planner = ScriptedPlanner(["<answer>x</answer>"])
+    asyncio.run(Engine(planner, []).run(MMSearchPlus(), "Which?", image(), more_images=[image("blue").resize((9, 8))]))
+    text = last_text(planner.asked[0])
+    assert 'The image 2 is named "image_2" and has 9 x 8 pixels.' in text
+    assert [part["type"] for part in planner.asked[0][1]["content"]] == ["image_url", "image_url", "text"]
+
+
+def page(text: str, chunks: int) -> Tool:
+    """Returns a tool that opens a page of the web."""
+    found = Observation(tuple(Source("page", f"{n} {text}", "https://web", span=(n, n + 1)) for n in range(chunks)))
+    return fake_tool("open_page", lambda arguments: found)
+
+
+def test_long_pages_of_the_web_are_summarized_for_the_question() -> None:
+    script: Script = [calling("open_page"), "Niamey is the capital [2].", "<answer>Niamey [2]</answer>"]
+    answer, planner = run(script, [page("word " * 200, 4)])
+    assert [request.purpose for one in answer.rounds for request in one.requests] == ["decide", "web_info", "decide"]
+    assert last_text(planner.asked[1]).startswith("Question: What is it?") and "[4] page" in last_text(planner.asked[1])
+    seen = last_text(planner.asked[2])
+    assert "web_info: Niamey is the capital [2]." in seen
+    assert "0 word" in seen and "1 word" not in seen and "[4] page (https://web)" in seen  # the best part in full
+    assert answer.claims[0].sources == (2,)
+
+
+def test_pages_that_are_short_are_not_summarized() -> None:
+    answer, planner = run([calling("open_page"), "<answer>x</answer>"], [page("word", 4)])
+    assert len(planner.asked) == 2 and answer.answer == "x"
+
+
+@pytest.mark.parametrize("mode", ["mmsearch-plus", "omnisearch", "mmsearch", "vsa", "auto"])
+@pytest.mark.parametrize("letter", ["word ", "\u56fd"])
+def test_a_huge_page_never_outgrows_the_model(mode: str, letter: str) -> None:
+    """480,000 tokens as one excerpt, in English and in Chinese, where every character is a token."""
+    huge = Observation((Source("page", letter * (1_920_000 // len(letter)), "https://web"),), answer="x")
+    names = ("open_page", "text_search", "image_search", "ask_index", "find_images")
+    replies = {
+        "mmsearch-plus": [calling("open_page"), "<answer>x [1]</answer>"],
+        "omnisearch": ["<thought>t</thought><search> Text Retrieval: a </search>", "s", "<end> Final Answer: x </end>"],
+        "mmsearch": ["query", "<Website 1>", "x"],
+        "vsa": ["a flag", '{"sufficient": false, "questions": ["a"]}', "r", "k", '{"sufficient": true}', "x"],
+        "auto": ['{"sufficient": false}', calling("text_search"), "<answer>x</answer>"],
+    }
+    planner = ScriptedPlanner(replies[mode])  # type: ignore[arg-type]
+    engine = Engine(planner, [fake_tool(name, lambda arguments: huge) for name in names], context_tokens=4_096)
+    answer = asyncio.run(engine.run(POLICIES[mode](), "What is it?", image()))
+    assert answer.answer == "x"
+    for asked in planner.asked:
+        images = sum(
+            part["type"] == "image_url"
+            for message in asked
+            if not isinstance(message["content"], str)
+            for part in message["content"]
+        )
+        characters = sum(len(text_of(message)) for message in asked)
+        assert 1_000 * images + characters / (1 if letter == "\u56fd" else 4) <= 4_096 + 700  # prompts are in English
+        assert "uestion: " in "".join(map(text_of, asked)) or text_of(asked[0]).startswith("Describe")
+
+
 def test_a_frozen_corpus_asks_nobody(tmp_path: Path) -> None:
     run([SEARCH, "<answer>x</answer>"], corpus=Corpus(tmp_path, record=True))
     (searched,) = (tmp_path / "text_search").iterdir()
@@ -267,6 +420,26 @@ def test_a_frozen_corpus_asks_nobody(tmp_path: Path) -> None:
     assert planner.asked == []
     assert answer.rounds[0].calls[0].observation.error.startswith("this text_search is not in the frozen corpus")
     assert answer.abstained and "this model is not in the frozen corpus" in str(answer.failure)
+
+
+def test_who_records_the_same_at_once_gets_the_same(tmp_path: Path) -> None:
+    """Of two runs without a common cache, the first one to end decides what both saw, and what a replay sees."""
+    numbers = iter(range(9))
+
+    async def search(arguments: Words, state: AgentRun) -> Observation:
+        number = next(numbers)
+        await asyncio.sleep(0.02 * (1 - number))
+        return Observation((Source(f"found by {number}", "text", "a"),))
+
+    tool = Tool("text_search", "", Words, search, lambda arguments, state: "")
+
+    async def both() -> list[AgentAnswer]:
+        corpus = Corpus(tmp_path, record=True)
+        engines = [Engine(ScriptedPlanner([SEARCH, "<answer>x</answer>"]), [tool], corpus=corpus) for _ in range(2)]
+        return await asyncio.gather(*(engine.run(MMSearchPlus(), "What?", image()) for engine in engines))
+
+    first, second = asyncio.run(both())
+    assert first.sources == second.sources and len(first.sources) == 1
 
 
 def test_a_damaged_corpus_is_named(tmp_path: Path) -> None:

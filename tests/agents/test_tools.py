@@ -7,14 +7,16 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from agents.engine import Engine
 from agents.policies.mmsearch_plus import MMSearchPlus
 from agents.regions import Box
-from agents.tools.images import rotate, zoom_in
+from agents.tools.images import rotate, sharpen, sharpened, zoom_in
 from agents.tools.index import IndexTools
+from agents.tools.ocr import ocr
 from agents.tools.page import open_page
 from agents.trail import AgentAnswer
 from llm.replies import ChatReply, ToolCall
@@ -57,7 +59,7 @@ def run(
 
     tools = IndexTools(index, retrieve)
     planner = ScriptedPlanner([*replies, "<answer>x</answer>"])
-    engine = Engine(planner, [*tools.tools(), open_page([tools.opener]), zoom_in(), rotate()])
+    engine = Engine(planner, [*tools.tools(), open_page([tools.opener]), zoom_in(), rotate(), sharpen(), ocr()])
     answer = asyncio.run(engine.run(MMSearchPlus(), "What is the wave length?", flag(), boxes=boxes))
     return answer, [last_text(asked) for asked in planner.asked[1:]], retriever
 
@@ -177,6 +179,21 @@ def test_zoom_and_rotate_make_new_images(index: FakeIndex) -> None:
     ]
     assert images[1][1].getpixel((59, 0)) == images[0][1].getpixel((0, 0)) == (255, 0, 0)  # clockwise
     assert "New image: image_crop_0_0_120_60" in read[0]
+
+
+def test_sharpening_enlarges_what_is_small(index: FakeIndex) -> None:
+    answer, read, _ = run(index, call("sharpen"), call("sharpen", box=[50, 0, 150, 100]), call("sharpen", region=2))
+    whole, part = (one.calls[0].observation.images for one in answer.rounds[:2])
+    assert {name: image.size for name, image in whole.items()} == {"image_sharp": (800, 600)}
+    assert {name: image.size for name, image in part.items()} == {"image_sharp_50_0_150_100": (400, 400)}
+    blurred = Image.new("L", (40, 10), 100)
+    for x in range(40):
+        blurred.paste(100 + max(0, min(10, x - 15)) * 10, (x, 0, x + 1, 10))
+    before, after = (
+        np.asarray(one.convert("L"), np.int16)[5] for one in (blurred.resize((160, 40)), sharpened(blurred))
+    )
+    assert np.abs(np.diff(after[:, None], axis=0)).max() > np.abs(np.diff(before[:, None], axis=0)).max()
+    assert "there is no region 2" in read[2]
 
 
 def test_searches_at_once_of_one_image_are_one(index: FakeIndex) -> None:

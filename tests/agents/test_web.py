@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
+from PIL import Image
 
+from agents.browsing.chromium import View
+from agents.browsing.slimming import slices, slim
 from agents.chunks import CHUNK_CHARACTERS, best_chunks, chunks_of
 from agents.corpus import Corpus
 from agents.engine import Engine
 from agents.policies.mmsearch_plus import MMSearchPlus
-from agents.tools.page import open_page
-from agents.tools.web import read_page, searxng, web_pages, web_search
+from agents.tools.engines import searxng
+from agents.tools.page import Screenshot, open_page
+from agents.tools.web import read_page, web_pages, web_search
 from agents.trail import AgentAnswer
 from llm.replies import ChatReply
 from omgm.downloads.images.reasons import Failure
@@ -151,7 +157,7 @@ def test_one_query_that_fails_leaves_the_others() -> None:
         return httpx.Response(429) if request.url.params["q"] == "a" else results("b")
 
     _answer, read = searched(handler, "a", "b")
-    assert "a: the search engine failed: HTTPStatusError" in read and "[1] b" in read
+    assert "a: the search engine failed: status 429" in read and "[1] b" in read
 
 
 @pytest.mark.parametrize("body", ["<html>", "[]", '{"results": null}', '{"results": [3]}', "{}"])
@@ -169,3 +175,81 @@ def test_web_searches_are_replayed_without_the_web(tmp_path: Path) -> None:
 
     replayed, _ = searched(never, "a", corpus=Corpus(tmp_path))
     assert replayed.as_dict() == recorded.as_dict()
+
+
+SHOT = Image.new("RGB", (512, 1500), "white")
+SHOT.paste("black", (100, 700, 400, 1400))
+
+
+def seen(screenshot: Screenshot, *calls: ChatReply, **settings: Any) -> tuple[AgentAnswer, ScriptedPlanner]:
+    async def fetch(url: str, most: int) -> bytes:
+        if "empty" in url:
+            return b"<html></html>"
+        return PAGE
+
+    planner = ScriptedPlanner([*calls, "<answer>x</answer>"])
+    engine = Engine(planner, [open_page([web_pages(fetch)], screenshot)], **settings)
+    return asyncio.run(engine.run(MMSearchPlus(), "What is the capital?", image())), planner
+
+
+async def shoot(url: str, view: View) -> Image.Image:
+    if "away" in url:
+        raise ValueError("the browser failed")
+    return SHOT
+
+
+def test_a_page_is_shown_as_images_if_a_call_asks_for_it() -> None:
+    answer, planner = seen(
+        shoot,
+        call("open_page", page="https://web/a"),
+        call("open_page", page="https://web/a", screenshot="top"),
+        call("open_page", page="https://web/a", screenshot="full"),
+        call("open_page", page="https://web/a", screenshot="all"),
+    )
+    images = [one.calls[0].observation.images for one in answer.rounds[:4]]
+    assert [[image.size for image in of_call.values()] for of_call in images] == [
+        [], [(512, 1500)], [(334, 512), (334, 222)], [],
+    ]  # fmt: skip
+    name = "page_" + hashlib.sha256(b"https://web/a").hexdigest()[:6]
+    assert [*images[1], *images[2]] == [f"{name}_top", f"{name}_1", f"{name}_2"]
+    assert all("Niamey" in last_text(asked) for asked in planner.asked[1:4])
+    assert len([part for part in planner.asked[3][-1]["content"] if part["type"] == "image_url"]) == 2
+    assert "wrong arguments of open_page: screenshot" in last_text(planner.asked[4])
+
+
+def test_text_or_screenshot_is_enough() -> None:
+    answer, planner = seen(
+        shoot,
+        call("open_page", page="https://web/away", screenshot="top"),
+        call("open_page", page="https://web/empty", screenshot="top"),
+        call("open_page", page="https://web/away/empty", screenshot="top"),
+    )
+    assert "Niamey" in last_text(planner.asked[1]) and "No screenshot: the browser failed" in last_text(
+        planner.asked[1]
+    )
+    assert "https://web/empty holds no text" in last_text(planner.asked[2])
+    assert len(answer.rounds[1].calls[0].observation.images) == 1
+    assert answer.rounds[2].calls[0].observation.error == "https://web/away/empty holds no text"
+
+
+def test_without_a_browser_calls_cannot_ask_for_screenshots() -> None:
+    schema = open_page([]).schema()["function"]["parameters"]["properties"]
+    assert sorted(schema) == ["page", "question"]
+    assert sorted(open_page([], shoot).schema()["function"]["parameters"]["properties"]) == [
+        *sorted(schema),
+        "screenshot",
+    ]
+
+
+def test_screenshots_are_replayed(tmp_path: Path) -> None:
+    opening = call("open_page", page="https://web/a", screenshot="full")
+    recorded, _ = seen(shoot, opening, corpus=Corpus(tmp_path, record=True))
+
+    async def never(url: str, view: View) -> Image.Image:
+        raise AssertionError("the web was asked")
+
+    replayed, planner = seen(never, opening, corpus=Corpus(tmp_path))
+    assert planner.asked == [] and replayed.as_dict() == recorded.as_dict()
+    [one] = replayed.rounds[0].calls
+    [first, _] = one.observation.images.values()
+    assert np.array_equal(np.asarray(first), np.asarray(slices(slim(SHOT))[0]))

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from benchmarks.load import goals_of
 from benchmarks.open_loop import Reply, arrival_times, closed_loop, exchange, figures_of, open_loop, request_bytes
 from tests.fakes.images import image_bytes
 from tests.fakes.service import SMALL, full, served
@@ -58,3 +59,17 @@ def test_refusals_and_errors_are_told_apart(tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         assert asyncio.run(exchange(unused.getsockname(), RED)) == "ConnectionRefusedError"
+
+
+def test_goals() -> None:
+    compared = {"batching_gain": 2.5, "service_against_bare": 0.84, "single_added_ms": 8.0}
+    calm = {"factor": 0.8, "share_of_capacity": 0.7, "p99_against_0.8": 1.0, "errors": {}}
+    loads = [calm, {"factor": 10.0, "share_of_capacity": 0.9, "p99_against_0.8": 3.1, "errors": {"503": 1}}]
+    assert goals_of(compared, loads) == {
+        "batching_gain": True,
+        "service_against_bare": False,
+        "single_added_ms": True,
+        "share_of_capacity at 10": True,
+        "p99_against_0.8 at 10": False,
+        "no errors at 10": False,
+    }

@@ -13,6 +13,9 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 
+USAGE = {"prompt_tokens": 120, "completion_tokens": 7, "total_tokens": 127}
+"""What the model `counting` counts, of a stream only if it is asked to."""
+
 
 class FakeChatServer:
     """An OpenAI-like server whose model names say how it behaves; it keeps what it was sent."""
@@ -71,11 +74,16 @@ class FakeChatServer:
             self.most_active = max(self.most_active, self.active)
             await asyncio.sleep(0.05)
             self.active -= 1
+        if model == "old" and "stream_options" in body:
+            return JSONResponse({"error": {"message": "stream_options: unknown field"}}, 400)
+        usage = USAGE if model == "counting" else None
         if body["stream"]:
-            return StreamingResponse(_events(model), media_type="text/event-stream")
+            counted = usage if "stream_options" in body else None
+            return StreamingResponse(_events(model, counted), media_type="text/event-stream")
         content = body["messages"][-1]["content"]
         text = content if isinstance(content, str) else content[-1]["text"]
-        return JSONResponse({"choices": [{"message": {"role": "assistant", "content": f"heard: {text}"}}]})
+        choice = {"message": {"role": "assistant", "content": f"heard: {text}"}}
+        return JSONResponse({"choices": [choice], "usage": usage})
 
 
 async def _torn() -> AsyncIterator[str]:
@@ -83,7 +91,7 @@ async def _torn() -> AsyncIterator[str]:
     raise ConnectionResetError("the server dies in the middle")
 
 
-async def _events(model: str) -> AsyncIterator[str]:
+async def _events(model: str, usage: dict[str, int] | None) -> AsyncIterator[str]:
     yield ": a comment\n\n"
     yield 'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n'
     for piece in ("Mount ", "Véll", ""):
@@ -95,5 +103,5 @@ async def _events(model: str) -> AsyncIterator[str]:
     if model == "terse":
         yield 'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n'
         return
-    yield 'data: {"choices": [], "usage": {}}\n\ndata: [DONE]\n\n'
+    yield f"data: {json.dumps({'choices': [], 'usage': usage or {}})}\n\ndata: [DONE]\n\n"
     yield 'data: {"choices": [{"delta": {"content": "too late"}}]}\n\n'

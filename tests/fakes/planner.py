@@ -9,6 +9,7 @@ from typing import Any
 from PIL import Image
 from pydantic import BaseModel
 
+from agents import scripted
 from agents.state import AgentRun, Observation, Source
 from agents.tool import Tool
 from llm.chat import Message
@@ -18,12 +19,11 @@ Script = Sequence[str | ChatReply | Exception] | Callable[[str], str | ChatReply
 """Replies one after the other, the last one again and again; or a function of the last message's text."""
 
 
-class ScriptedPlanner:
+class ScriptedPlanner(scripted.ScriptedPlanner):
     """A planner that plays a script and keeps what it was asked."""
 
-    name = "scripted"
-
     def __init__(self, script: Script) -> None:
+        super().__init__(self._next)
         self._script = script
         self.asked: list[list[Message]] = []
         self.tools: list[list[str]] = []
@@ -39,6 +39,9 @@ class ScriptedPlanner:
         self.asked.append(list(messages))
         self.tools.append([tool["function"]["name"] for tool in tools])
         self.schemas.append(schema)
+        return await super().reply(messages, max_tokens, tools, schema)
+
+    def _next(self, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> ChatReply:
         if callable(self._script):
             found: str | ChatReply | Exception = self._script(last_text(messages))
         else:
@@ -47,13 +50,11 @@ class ScriptedPlanner:
             raise found
         return ChatReply(found) if isinstance(found, str) else found
 
-    async def aclose(self) -> None:
-        pass
-
 
 def last_text(messages: Sequence[Message]) -> str:
-    """Returns the text of the last message."""
-    return text_of(messages[-1])
+    """Returns the text after the last reply of the model, which it has not seen before."""
+    replies = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
+    return "\n".join(map(text_of, messages[replies[-1] + 1 if replies else -1 :]))
 
 
 def text_of(message: Message) -> str:

@@ -50,7 +50,7 @@ class FakeWeb:
         return f"http://{self.place}/{path}"
 
     def paths(self) -> list[str]:
-        return [path for path, _ in self.log if path != "/robots.txt"]
+        return [path for path, _ in self.log if path not in ("/robots.txt", "/favicon.ico")]
 
     def forget(self) -> None:
         """Makes the server answer as if nobody had asked before."""
@@ -89,6 +89,9 @@ def _answer(web: FakeWeb, connection: socket.socket, path: str, asked: int) -> N
     if path == "/robots.txt":
         connection.sendall(whole(web.robots) if web.robots else whole(b"", status=404))
         return
+    if path == "/favicon.ico":
+        connection.sendall(whole(b"", status=404))
+        return
     time.sleep(web.pause)
 
     def reset_midway() -> None:
@@ -114,6 +117,7 @@ def _answer(web: FakeWeb, connection: socket.socket, path: str, asked: int) -> N
     here = f"http://{web.place}"
     answers: dict[str, Callable[[], None]] = {
         "good": send(whole(content)),
+        "page": send(head(200, f"Content-Length: {len(content)}", "Content-Type: text/html; charset=utf-8") + content),
         "missing": send(whole(b"no", status=404)),
         "forbidden": send(whole(b"no", status=403)),
         "teapot": send(whole(b"no", status=418)),

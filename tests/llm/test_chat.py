@@ -14,6 +14,7 @@ from PIL import Image
 
 from generators.chat import ChatGenerator
 from llm.chat import ChatClient, ChatError, image_part
+from llm.replies import Usage
 from retriever.types import Evidence, Generation, GenerationRequest
 from tests.fakes.chat_server import FakeChatServer
 
@@ -118,6 +119,35 @@ def test_an_answer_that_breaks_off_is_asked_for_again(server: FakeChatServer) ->
 
 def test_a_stream_may_end_without_done(server: FakeChatServer) -> None:
     assert pieces(server, "terse") == ["Mount ", "Véll"]
+
+
+def counted(server: FakeChatServer, model: str) -> list[tuple[int | None, int | None]]:
+    """The tokens of an answer and of two streams by one client."""
+
+    async def run() -> list[tuple[int | None, int | None]]:
+        usages = [Usage(), Usage(), Usage()]
+        messages = [{"role": "user", "content": "hello"}]
+        async with ChatClient(server.url, model, retries=0) as client:
+            await client.complete(messages, 16, usage=usages[0])
+            for usage in usages[1:]:
+                assert [piece async for piece in client.stream(messages, 16, usage=usage)] == ["Mount ", "Véll"]
+        return [(usage.prompt_tokens, usage.completion_tokens) for usage in usages]
+
+    return asyncio.run(run())
+
+
+def test_tokens_are_counted(server: FakeChatServer) -> None:
+    assert counted(server, "counting") == [(120, 7)] * 3
+    assert [body.get("stream_options") for body in server.bodies] == [None] + [{"include_usage": True}] * 2
+
+
+def test_a_server_that_does_not_count(server: FakeChatServer) -> None:
+    assert counted(server, "good") == [(None, None)] * 3
+
+
+def test_a_server_that_refuses_to_count_is_asked_once(server: FakeChatServer) -> None:
+    assert counted(server, "old") == [(None, None)] * 3
+    assert ["stream_options" in body for body in server.bodies] == [False, True, False, False]
 
 
 def check(url: str, model: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +11,13 @@ from typing import Any
 import pytest
 
 from agents.budget import Budget
+from agents.corpus import Corpus
 from agents.model import ChatPlanner
 from agents.policies import POLICIES
+from agents.regions import Box
+from agents.state import Source
+from agents.tools.frozen import frozen_search
+from agents.tools.ocr import has_ocr
 from llm.chat import ChatClient
 from llm.replies import ChatReply
 from omgm.__main__ import main
@@ -71,7 +77,7 @@ def test_auto_goes_on_where_it_does_not(omgm: OMGM, folder: Path) -> None:
     asked = text_of(server.bodies[1]["messages"][1])
     assert "Still missing: the capital of France" in asked and "[1] Japan" in asked
     assert [tool["function"]["name"] for tool in server.bodies[1]["tools"]] == [
-        "image_search", "text_search", "zoom_in", "rotate", "open_page",
+        "image_search", "text_search", "zoom_in", "rotate", "sharpen", *(["ocr"] if has_ocr() else []), "open_page",
     ]  # fmt: skip
 
 
@@ -85,6 +91,44 @@ def test_auto_falls_back_on_the_index_only_if_nobody_distrusts_it(omgm: OMGM, fo
         once = agent.ask(folder / "photo.jpg", QUESTION, budget=Budget(rounds=1))
     assert (unasked.answer, unasked.stopped) == ("Tokyo", "tokens")
     assert (once.answer, once.stopped) == ("Tokyo", "rounds")
+
+
+def test_regions_are_proposed_if_none_is_given(omgm: OMGM, folder: Path) -> None:
+    proposed = [Box(1, 2, 30, 40)]
+    script: list[str | ChatReply] = [calling("zoom_in", '{"region": 1}'), "<answer>x</answer>"]
+    with (
+        ScriptedServer(script * 2) as server,
+        Agent(omgm, ChatPlanner(ChatClient(server.url, "scripted")), propose=lambda image: proposed) as agent,
+    ):
+        answers = [
+            agent.ask(folder / "photo.jpg", QUESTION, "mmsearch-plus", boxes=boxes) for boxes in ([], [(5, 5, 9, 9)])
+        ]
+    names = [list(answer.rounds[0].calls[0].observation.images) for answer in answers]
+    assert names == [["image_crop_1_2_30_40"], ["image_crop_5_5_9_9"]]
+    assert len(server.bodies[0]["messages"][1]["content"]) == 3  # image, overlay, question
+
+
+def test_the_command_asks_a_frozen_web(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def search(query: str) -> list[Source]:
+        return [Source("Niger", "a country", "https://web/niger")]
+
+    async def record() -> None:
+        await frozen_search(Corpus(tmp_path / "web", record=True), "duckduckgo", search)("Niger")
+
+    asyncio.run(record())
+    script: list[str | ChatReply] = [
+        calling("web_search", '{"queries": ["Niger", "Mali"]}'),
+        "<answer>Niamey [1]</answer>",
+    ]
+    command = ["ask", "--index", str(folder / "index"), "--mode", "mmsearch-plus", "--search-engine", "duckduckgo"]
+    command += ["--web-corpus", str(tmp_path / "web"), "--propose-regions", "--screenshots", "--search-price", "0.01"]
+    with ScriptedServer(script) as server:
+        command += ["--planner-url", server.url, "--model", "scripted", "--json", str(folder / "photo.jpg"), QUESTION]
+        assert main(command) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["answer"] == "Niamey" and answer["sources"][0]["url"] == "https://web/niger"
+    assert answer["spent"]["money"] == 0.02
+    assert "Mali: this search is not in the frozen corpus web" in text_of(server.bodies[1]["messages"][-1])
 
 
 def test_bad_input(omgm: OMGM, folder: Path) -> None:
@@ -132,6 +176,11 @@ def test_the_command_records_and_replays(folder: Path, tmp_path: Path, capsys: p
         (["--trail", "a.json"], "--trail needs --mode"),
         (["--mode", "auto"], "generator.base_url is not set"),
         (["--mode", "auto", "--trail", "a.png"], "--trail: a.png must end in .json or .svg"),
+        (["--screenshots"], "--screenshots needs --mode"),
+        (
+            ["--mode", "auto", "--planner-url", "http://a", "--model", "b", "--screenshots"],
+            "--screenshots needs --contact MAIL",
+        ),
         (["--mode", "auto", "--record"], "--record needs --corpus DIR"),
         (["--mode", "auto", "--planner-url", "http://a", "--model", "b", "--region", "1;2"], "--region must be X1,Y1"),
     ],

@@ -39,8 +39,10 @@ FLAGS = {
     "index": "add remove compact verify info",
     "tokens": "measure",
     "tables": "--profile --set --kb --images --index --dataset --queries --query-images --tuned-on --runs --out",
-    "ask": "--profile --set --index --mode --planner-url --model --region --searxng --contact --corpus --record "
-    "--trail --json IMAGE QUESTION",
+    "ask": "--profile --set --index --mode --planner-url --model --region --propose-regions --searxng "
+    "--search-engine --search-price --publish-images --contact --screenshots --allow-private --web-corpus --corpus "
+    "--record --trail --json IMAGE QUESTION",
+    "web": "record",
     "serve": "--profile --set --index --kb --kb-format --map --images --max-bad --strict --host --port --examples",
     "key": "--json",
     "mcp": "--profile --set --index --http --host --port",

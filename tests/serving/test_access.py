@@ -308,3 +308,36 @@ def test_the_documentation_takes_the_key(chromium: Browser, world: World) -> Non
     find("button.execute")[0].click()
     wait(chromium, lambda: find(".live-responses-table .response-col_status"))
     assert find(".live-responses-table .response-col_status")[-1].text.startswith("200")
+
+
+@pytest.mark.parametrize("host", ["evil.example", "Evil.example:8000", "127.0.0.1.evil.example", "localhost.", "1.2.3"])
+def test_dns_rebinding(tmp_path: Path, host: str) -> None:
+    """A page of evil.example that resolves to 127.0.0.1 is of the same origin as the service, for its browser."""
+    with served(tmp_path) as world, httpx.Client(base_url=world.url, trust_env=False, verify=False) as client:
+        for method, path in (("POST", "/answer"), ("PUT", "/entities/a"), ("DELETE", "/entities/a"), ("GET", "/info")):
+            response = client.request(method, path, headers={"Host": host}, content=b"{}")
+            assert (response.status_code, response.json()["error"]["code"]) == (421, "unknown_host")
+        assert client.get("/health/ready", headers={"Host": host}).status_code == 200
+
+
+def test_names_that_the_service_answers_to(tmp_path: Path) -> None:
+    settings = ServingSettings(hosts=("Omgm.example",))
+    with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False, verify=False) as client:
+        for host in (
+            "localhost",
+            "LOCALHOST:9",
+            "127.0.0.1:80",
+            "[::1]:8000",
+            "omgm",
+            "omgm.example:443",
+            "OMGM.example",
+        ):
+            assert client.get("/info", headers={"Host": host}).status_code == 200
+
+
+def test_keys_are_enough_against_dns_rebinding(tmp_path: Path) -> None:
+    settings = ServingSettings(read_keys=(digest_of("reader"),))
+    with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False, verify=False) as client:
+        headers = {"Host": "public.example"}
+        assert client.get("/info", headers=headers).status_code == 401
+        assert client.get("/info", headers={**headers, "Authorization": "Bearer reader"}).status_code == 200

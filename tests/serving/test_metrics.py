@@ -15,8 +15,11 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from generators.chat import ChatGenerator
+from llm.chat import ChatClient
 from serving.logs import REQUEST_ID, JsonFormatter
 from serving.settings import ServingSettings
+from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.service import SMALL, World, full, post, served, wait_until
 
@@ -165,3 +168,21 @@ def test_a_full_disk_does_not_stop_the_service(tmp_path: Path) -> None:
             assert [ask(client).json()["answer"] for _ in range(2)] == ["1848", "1848"]
         with suppress(OSError):
             disk.close()
+
+
+def test_tokens_of_the_generator_are_counted(tmp_path: Path) -> None:
+    with FakeChatServer() as server:
+        generator = ChatGenerator(ChatClient(server.url, "counting", retries=0))
+        with served(tmp_path, generator=generator) as world, httpx.Client(base_url=world.url, verify=False) as client:
+            assert ask(client).json()["answer"].startswith("heard: ")
+            assert "event: done" in ask(client, stream=True).text
+            found = samples(client)
+    assert found["omgm_generator_tokens_total{prompt}"] == 240
+    assert found["omgm_generator_tokens_total{completion}"] == 14
+
+
+def test_an_internal_error_is_counted(client: httpx.Client) -> None:
+    assert ask(client, "poison").status_code == 500
+    found = samples(client)
+    assert found["omgm_requests_total{/answer,500}"] == 1
+    assert found["omgm_errors_total{internal_error}"] == 1

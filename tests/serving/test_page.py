@@ -159,10 +159,8 @@ def test_why(page: Browser, flag: Path) -> None:
     first = sections.find_element("css selector", "tbody tr").text.split()
     assert first[0] == "History" and first[2] == "0.750"
     assert "step1\n1.5 ms" in part(why, "times").text and "total" in part(why, "times").text
-    wait(
-        page,
-        lambda: page.execute_script("return [...document.images].every(i => !i.checkVisibility() || i.naturalWidth)"),
-    )
+    loaded = "return [...document.images].every(i => !i.checkVisibility() || i.naturalWidth)"
+    wait(page, lambda: page.execute_script(loaded))
 
 
 def test_several_questions_about_one_photo(page: Browser, flag: Path) -> None:

@@ -77,3 +77,46 @@ def test_nothing_found_is_an_abstention() -> None:
 def test_an_unknown_answer_is_an_abstention() -> None:
     assert run("q", "<Website 1>", "Unknown.")[0].abstained
     assert run("q", "<Website 1>", "invalid question")[0].answer == "invalid question"
+
+
+@pytest.mark.parametrize(
+    ("reply", "query"),
+    [
+        ("Query to the search engine: Niger capital", "Niger capital"),
+        ('"Niger capital"', "Niger capital"),
+        ("```\nNiger capital\n```", "Niger capital"),
+        ("<think>Query: no</think>\n1. Search query\uff1a Niger capital\nThis helps.", "Niger capital"),
+        (" ".join(["word"] * 150), " ".join(["word"] * 100)),
+    ],
+)
+def test_queries_as_models_write_them(reply: str, query: str) -> None:
+    answer, _ = run(reply, "<Website 1>", "Niamey")
+    assert answer.rounds[1].calls[0].call.arguments == {"queries": [query], "limit": 8}
+
+
+def test_a_question_in_words_alone_begins_with_the_query() -> None:
+    planner = ScriptedPlanner(["Niger capital", "< website 1 >", "Answer: Niamey"])
+    tools = [fake_tool("text_search"), fake_tool("image_search"), fake_tool("open_page")]
+    answer = asyncio.run(Engine(planner, tools).run(MMSearch(), "What is Niger's capital?", None))
+    assert answer.answer == "Niamey" and answer.malformed == 0
+    assert [record.call.tool for one in answer.rounds for record in one.calls] == ["text_search", "open_page"]
+
+
+def test_websites_are_shown_where_pages_can_be() -> None:
+    """Eight first screens for the choice, all of the chosen page for the answer."""
+
+    class ViewArguments(PageArguments):
+        screenshot: str = "none"
+
+    async def page(arguments: ViewArguments, run: AgentRun) -> Observation:
+        shots = {f"{arguments.page}_{n}": image() for n in range(1 if arguments.screenshot == "top" else 3)}
+        return Observation((Source("t", "text", arguments.page),), images=shots)
+
+    found = Observation(tuple(Source(f"site {n}", "snippet", f"https://web/{n}") for n in range(9)))
+    planner = ScriptedPlanner(["query", "<Website 8>", "Niamey"])
+    tools = [fake_tool("text_search", lambda arguments: found), Tool("open_page", "", ViewArguments, page)]
+    answer = asyncio.run(Engine(planner, tools).run(MMSearch(), "What?", None))
+    assert [len(one.calls) for one in answer.rounds] == [1, 8, 1, 0]
+    assert answer.rounds[2].calls[0].call.arguments == {"page": "https://web/7", "screenshot": "full"}
+    shown = [sum(part["type"] == "image_url" for part in asked[1]["content"]) for asked in planner.asked[1:]]
+    assert shown == [8, 3] and answer.answer == "Niamey"

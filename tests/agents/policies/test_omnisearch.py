@@ -49,7 +49,7 @@ def test_all_four_actions(action: str, tool: list[str]) -> None:
     assert answer.answer == "Niamey" and answer.malformed == 0
     assert [request.purpose for one in answer.rounds for request in one.requests] == ["plan", "solve", "plan"]
     solving, planning = planner.asked[1], planner.asked[2]
-    assert last_text(solving).endswith("Sub-question: Which country has this flag?")
+    assert last_text(solving).startswith("Sub-question: Which country has this flag?")
     assert last_text(planning) == "Answer to the sub-question: It is Niger [1]."
     parts = solving[-1]["content"]
     assert sum(part["type"] == "image_url" for part in parts) == (2 if tool == ["find_images"] else 1)
@@ -143,3 +143,51 @@ def test_steps() -> None:
     assert read_step("so Final Answer: Paris") == ("", "", "", None)
     assert read_step("<thought>a</thought><end>b</end><search>c</search>") == ("a", "", "", "b")
     assert read_step("<sub-question;> q </sub-question;>") == ("", "q", "", None)
+
+
+@pytest.mark.parametrize(
+    ("search", "tool", "query"),
+    [
+        ("Text Retrieval: capital of Niger", "text_search", "capital of Niger"),
+        ('"Text Retrieval": "capital of Niger".', "text_search", "capital of Niger"),
+        ("1. **Text Retrieval**: capital of Niger", "text_search", "capital of Niger"),
+        ("[Text Retrieval] capital of Niger", "text_search", "capital of Niger"),
+        ("I use Text Retrieval:\ncapital of Niger", "text_search", "capital of Niger"),
+        ("Text Retrieval: a. Image Retrieval with Input Image.", "text_search", "a"),
+        ("Image Retrieval with Text Query: flag", "find_images", "flag"),
+        ("文本检索\uff1a尼日尔首都。", "text_search", "尼日尔首都"),
+        ("文本查询进行图像检索\uff1a国旗", "find_images", "国旗"),
+        ("输入图片进行图片检索", "image_search", None),
+    ],
+)
+@pytest.mark.parametrize(
+    "tags", [("<search>", "</search>"), ("< Search >\n", ""), ("<搜索>\n", "\n</搜索>"), ("Search: ", "")]
+)
+def test_actions_as_models_write_them(search: str, tool: str, query: str | None, tags: tuple[str, str]) -> None:
+    answer, _ = run(f"{tags[0]}{search}{tags[1]}", "Niger", FINAL)
+    [record] = answer.rounds[0].calls
+    assert record.call.tool == tool and answer.malformed == 0
+    arguments = record.call.arguments
+    assert isinstance(arguments, dict)
+    assert (arguments.get("queries") or [arguments.get("query")]) == [query]
+
+
+@pytest.mark.parametrize(
+    ("reply", "final"),
+    [
+        ("<思考>\n整合\n<结束> 最终答案\uff1a尼亚美", "尼亚美"),
+        ("<thought> Final Answer: no </thought>\nFinal Answer: yes", "yes"),
+        ("<think>Final Answer: no</think><end>**Final Answer:** yes</end>", "yes"),
+        ("```\n<end> Final Answer: yes </end>\n```", "yes"),
+        ("Thought: Final Answer is near\nSearch: No Retrieval", None),
+        ("<thought> a <sub-question> q </sub-question>\nFinal Answer: no </thought>", None),
+        ("<search> No Retrieval </search>\nFinal Answer: no", None),
+    ],
+)
+def test_final_answers_as_models_write_them(reply: str, final: str | None) -> None:
+    assert read_step(reply)[3] == final
+
+
+def test_an_empty_final_answer_is_asked_again() -> None:
+    answer, _ = run("<end> Final Answer: </end>", FINAL)
+    assert (answer.answer, answer.malformed) == ("Niamey", 1)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from PIL import Image
 
 from agents.engine import Engine
@@ -36,7 +37,9 @@ class Assistant(ScriptedPlanner):
             update = self._updates.pop(0) if len(self._updates) > 1 else self._updates[0]
             self._script = [update if isinstance(update, str) else json.dumps(update)]
         elif about.startswith("Answer the sub"):
-            self._script = ["response to " + last_text(messages).split("Sub-question: ")[1] + " [1]"]
+            self._script = ["response to " + last_text(messages).split("Sub-question: ")[1].split("\n")[0] + " [1]"]
+        elif about.startswith("Sum up"):
+            self._script = [f"{last_text(messages).count('response to')} responses"]
         else:
             self._script = ["Niamey [1]"]
         return await super().reply(messages, *rest)
@@ -64,18 +67,26 @@ def purposes(answer: AgentAnswer) -> list[list[str]]:
 
 
 def test_regions_then_a_graph_then_the_answer() -> None:
-    answer, planner = run(ask((1, "a"), (2, "b")), ask((1, "c")), ENOUGH)
+    third = {"sufficient": False, "questions": [{"region": 0, "after": 2, "question": "c"}]}
+    answer, planner = run(ask((1, "a"), (2, "b")), third, ENOUGH)
     assert purposes(answer) == [
         ["caption", "caption", "correlate", "correlate", "sub-questions"],
-        ["respond", "respond", "sub-questions"],
-        ["respond", "sub-questions", "answer"],
+        ["respond", "respond", "knowledge", "sub-questions"],
+        ["respond", "knowledge", "sub-questions", "answer"],
     ]
     assert [len(one.calls) for one in answer.rounds] == [2, 1, 0]
     final = last_text(planner.asked[-1])
-    assert "Region 2, b response to b [1]" in final and "Region 1, c response to c [1]" in final
+    assert "Sub-question 2 (region 2): b response to b [1]" in final
+    assert "Sub-question 3 (region 2, after 2): c response to c [1]" in final
+    assert "Knowledge of update 1: 2 responses\nKnowledge of update 2: 3 responses" in final
+    [following] = [text for asked in planner.asked if (text := last_text(asked)).startswith("Sub-question: c\n")]
+    assert "Known before: response to b [1]" in following  # its parent's, equation 6
     assert ", corrected" in final
     assert answer.answer == "Niamey" and answer.claims[0].sources == (1,)
-    assert [source.url for source in answer.sources] == ["https://kb/a", "https://kb/b", "https://kb/c"]  # kept
+    urls = [source.url for source in answer.sources]  # kept, each found by the question and with the formulation
+    assert [url[:12] for url in urls] == ["https://kb/a"] * 2 + ["https://kb/b"] * 2 + ["https://kb/c"] * 2
+    arguments = answer.rounds[0].calls[1].call.arguments
+    assert isinstance(arguments, dict) and arguments["queries"][0] == "b"
 
 
 def test_without_regions_the_whole_image_is_one() -> None:
@@ -99,4 +110,22 @@ def test_code_is_not_run_and_counts_as_malformed() -> None:
 def test_a_question_is_not_asked_twice() -> None:
     answer, _ = run(ask((1, "a"), (1, "A ")), ask((1, "a")))
     assert [len(one.calls) for one in answer.rounds] == [1, 0]
+    assert answer.answer == "Niamey"
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        "1. a?\n2) b?",
+        "- a?\n* b?",
+        "a?\nb?",
+        "Here they are:\nQ1: a?\nQ2: b?",
+        "1、a\uff1f\n2、b\uff1f",
+        '```json\n{"questions": ["a?", "b?"]}\n```',
+    ],
+)
+@pytest.mark.parametrize("verdict", ["Yes, it is enough.", '{"sufficient": "true"}', "{'sufficient': True}"])
+def test_plans_in_words(update: str, verdict: str) -> None:
+    answer, _ = run(update, verdict)
+    assert [len(one.calls) for one in answer.rounds] == [2, 0] and answer.malformed == 0
     assert answer.answer == "Niamey"

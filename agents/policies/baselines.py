@@ -1,0 +1,129 @@
+"""The heuristic baselines of Dyn-VQA: a fixed retrieval, then one answer from what it found, without planning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents import prompts
+from agents.parsing import is_abstention, plain_answer, without_thoughts
+from agents.policies.messages import answered, question_message, system, user
+from agents.state import IMAGE, AgentRun, Call, Decision
+from llm.chat import Message, image_part, text_part
+
+
+class _Heuristic:
+    """A baseline of Dyn-VQA (arXiv 2411.02937): one or two rounds of calls, then the answer from all results."""
+
+    name = ""
+    rounds = 3
+
+    async def decide(self, run: AgentRun) -> Decision:
+        """Searches as long as there is something to search for, then answers."""
+        calls = await self._next(run)
+        if calls:
+            return Decision("Search.", tuple(calls))
+        return await self._answer(run)
+
+    async def conclude(self, run: AgentRun) -> str | None:
+        """Answers from what was found."""
+        return (await self._answer(run)).answer
+
+    async def _next(self, run: AgentRun) -> Sequence[Call]:
+        """Returns the calls of the current round; none ends the search."""
+        raise NotImplementedError
+
+    async def _answer(self, run: AgentRun) -> Decision:
+        calls = [record for one in run.rounds for record in one.calls]
+        found = run.results(calls) or "(nothing)"
+        message = await question_message(run, f"\n\nResults:\n{found}")
+        images = [image for record in calls for image in record.observation.images.values()]
+        if images:
+            content = message["content"]
+            parts: list[Message] = [text_part(content)] if isinstance(content, str) else content
+            message = {**message, "content": [*parts, *map(image_part, images)]}
+        reply = await run.ask("answer", [system(prompts.FROM_RESULTS), message], max_tokens=256)
+        text = plain_answer(reply.text) or ""
+        return Decision(abstains=True) if is_abstention(text) else answered(text)
+
+
+class ImageBaseline(_Heuristic):
+    """Retrieves images by the input image, and answers from their captions (section 4.1, single-hop).
+
+    A caption is the title and the best sections of what the image search finds.
+    """
+
+    name = "dynvqa-image"
+
+    async def _next(self, run: AgentRun) -> Sequence[Call]:
+        return _image_search(run) if len(run.rounds) == 1 else ()
+
+
+class WebBaseline(_Heuristic):
+    """Searches for the question as it stands, and answers from the results (section 4.1, single-hop)."""
+
+    name = "dynvqa-web"
+
+    async def _next(self, run: AgentRun) -> Sequence[Call]:
+        return _text_search(run, run.question) if len(run.rounds) == 1 else ()
+
+
+class ImageWebBaseline(_Heuristic):
+    """Retrieves images, then searches for the caption of the first with the question (section 4.1, two-hop).
+
+    The caption is the title of the first result.
+    """
+
+    name = "dynvqa-image-web"
+
+    async def _next(self, run: AgentRun) -> Sequence[Call]:
+        if len(run.rounds) == 1 and (calls := _image_search(run)):
+            return calls
+        if len(run.rounds) <= 2 and not any(_searches_text(record.call) for record in run.rounds[0].calls):
+            caption = run.sources[0].title if run.sources else ""
+            return _text_search(run, f"{caption} {run.question}".strip())
+        return ()
+
+
+class CaptionWebBaseline(_Heuristic):
+    """Lets the model caption the image, then searches for caption and question (section 4.1, two-hop)."""
+
+    name = "dynvqa-caption-web"
+
+    async def _next(self, run: AgentRun) -> Sequence[Call]:
+        if len(run.rounds) > 1:
+            return ()
+        caption = ""
+        if IMAGE in run.images:
+            messages = [system(prompts.PLAIN_CAPTION), user("Caption:", [run.images[IMAGE]])]
+            caption = without_thoughts((await run.ask("caption", messages, max_tokens=64)).text)
+        return _text_search(run, f"{caption} {run.question}".strip())
+
+
+class GoldenBaseline(_Heuristic):
+    """Searches for the golden query of the data set: the estimated upper bound (section 4.1).
+
+    Args:
+        query: The question with the entity's name in place of the image.
+    """
+
+    name = "dynvqa-golden"
+
+    def __init__(self, query: str) -> None:
+        self._query = query
+
+    async def _next(self, run: AgentRun) -> Sequence[Call]:
+        return _text_search(run, self._query) if len(run.rounds) == 1 else ()
+
+
+def _image_search(run: AgentRun) -> tuple[Call, ...]:
+    names = ("image_search", "web_image_search")
+    return tuple(Call(name, {}) for name in names if name in run.tools) if run.images else ()
+
+
+def _text_search(run: AgentRun, query: str) -> tuple[Call, ...]:
+    name = "web_search" if "web_search" in run.tools else "text_search"
+    return (Call(name, {"queries": [query[:1000]]}),)
+
+
+def _searches_text(call: Call) -> bool:
+    return call.tool in ("text_search", "web_search")

@@ -1,0 +1,38 @@
+"""A planner that plays a script in the place of a model, for benchmarks and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from llm.chat import Message
+from llm.replies import ChatReply
+
+Play = Callable[[Sequence[Message], Mapping[str, Any] | None], ChatReply]
+"""Takes the messages of a request and the JSON schema that the reply should have; returns the reply."""
+
+
+class ScriptedPlanner:
+    """A `Planner` whose replies a function decides.
+
+    Args:
+        play: The function.
+        name: What stands for the model's name.
+    """
+
+    def __init__(self, play: Play, name: str = "scripted") -> None:
+        self.name = name
+        self._play = play
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        max_tokens: int,
+        tools: Sequence[Mapping[str, Any]],
+        schema: Mapping[str, Any] | None,
+    ) -> ChatReply:
+        """Returns the script's reply."""
+        return self._play(messages, schema)
+
+    async def aclose(self) -> None:
+        """Does nothing."""

@@ -1,0 +1,153 @@
+"""Search engines of the web: SearXNG, SerpAPI and DuckDuckGo, and Google Lens for images."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import httpx
+from PIL import Image
+
+from agents.chunks import CHUNK_CHARACTERS
+from agents.state import Source
+
+WebSearch = Callable[[str], Awaitable[list[Source]]]
+"""Takes a query and returns results, best first; raises `ValueError` if the engine failed."""
+ImageWebSearch = Callable[[Image.Image], Awaitable[list[Source]]]
+"""Takes an image and returns pages with similar ones, best first; raises `ValueError` if the engine failed."""
+PublishImage = Callable[[Image.Image], Awaitable[str]]
+"""Makes an image available to a search engine, and returns its URL."""
+
+SERPAPI_URL = "https://serpapi.com"
+SECONDS = 20.0
+RESULTS = 10
+_NO_RESULTS = "hasn't returned any results"
+"""What SerpAPI calls an error in a response of status 200."""
+
+
+def searxng(base_url: str, client: httpx.AsyncClient) -> WebSearch:
+    """Returns the search of a SearXNG server with its JSON format enabled.
+
+    Args:
+        base_url: The server's address.
+        client: Sends the requests; for use within one event loop.
+    """
+
+    async def search(query: str) -> list[Source]:
+        url = f"{base_url.rstrip('/')}/search"
+        return _sources(await _asked(client, url, {"q": query, "format": "json"}), "results", "url", "content")
+
+    return search
+
+
+def serpapi(client: httpx.AsyncClient, key: str, base_url: str = SERPAPI_URL, **options: str) -> WebSearch:
+    """Returns Google's search by SerpAPI.
+
+    Args:
+        client: Sends the requests; for use within one event loop.
+        key: The account's key; no error message holds it.
+        base_url: The server's address.
+        options: Further parameters of SerpAPI, such as `hl` (language) and `gl` (country); by default the engine's own.
+    """
+
+    async def search(query: str) -> list[Source]:
+        parameters = {"engine": "google", "q": query, "api_key": key, **options}
+        return _serpapi_sources(await _asked(client, f"{base_url}/search.json", parameters), "organic_results")
+
+    return search
+
+
+def google_lens(
+    client: httpx.AsyncClient, key: str, publish: PublishImage, base_url: str = SERPAPI_URL, **options: str
+) -> ImageWebSearch:
+    """Returns the search for similar images by Google Lens and SerpAPI, which fetches the image by its URL.
+
+    Args:
+        client: Sends the requests; for use within one event loop.
+        key: The account's key; no error message holds it.
+        publish: Makes an image available on the web.
+        base_url: The server's address.
+        options: Further parameters of SerpAPI.
+    """
+
+    async def search(image: Image.Image) -> list[Source]:
+        parameters = {"engine": "google_lens", "url": await publish(image), "api_key": key, **options}
+        return _serpapi_sources(await _asked(client, f"{base_url}/search.json", parameters), "visual_matches")
+
+    return search
+
+
+def duckduckgo() -> WebSearch:
+    """Returns the search of DuckDuckGo's HTML page, which needs no key.
+
+    Raises:
+        ValueError: The extra `duckduckgo` is not installed.
+    """
+    try:
+        from ddgs import DDGS
+        from ddgs.exceptions import DDGSException
+    except ImportError as error:
+        raise ValueError("DuckDuckGo needs the extra duckduckgo: pip install 'omgm[duckduckgo]'") from error
+
+    def ask(query: str) -> list[dict[str, Any]]:
+        try:
+            return list(DDGS(timeout=int(SECONDS)).text(query, backend="duckduckgo", max_results=RESULTS))
+        except DDGSException as error:  # finding nothing and being refused are the same to this package
+            raise ValueError(f"the search engine failed: {type(error).__name__} {error}"[:300]) from error
+
+    async def search(query: str) -> list[Source]:
+        rows = await asyncio.to_thread(ask, query)
+        return _sources({"results": rows}, "results", "href", "body")
+
+    return search
+
+
+async def _asked(client: httpx.AsyncClient, url: str, parameters: Mapping[str, str]) -> Any:
+    """Returns a server's JSON. Error messages name no URL, because a key may be in it."""
+    try:
+        response = await client.get(url, params=dict(parameters), timeout=SECONDS)
+    except httpx.HTTPError as error:
+        raise ValueError(f"the search engine failed: {type(error).__name__}") from None
+    if response.status_code != 200:
+        raise ValueError(f"the search engine failed: status {response.status_code} {_told(response)}".strip())
+    try:
+        return response.json()
+    except ValueError as error:
+        raise ValueError("the search engine failed: it did not send JSON") from error
+
+
+def _told(response: httpx.Response) -> str:
+    """Returns the error message in a response, empty without one."""
+    try:
+        value = response.json()
+    except ValueError:
+        return ""
+    return str(value.get("error", ""))[:200] if isinstance(value, dict) else ""
+
+
+def _serpapi_sources(answer: Any, rows: str) -> list[Source]:
+    problem = answer.get("error") if isinstance(answer, dict) else None
+    if problem is not None and rows not in answer:
+        if _NO_RESULTS in str(problem):
+            return []
+        raise ValueError(f"the search engine failed: {str(problem)[:200]}")
+    return _sources(answer, rows, "link", "snippet")
+
+
+def _sources(answer: Any, rows: str, url: str, text: str) -> list[Source]:
+    """Returns the results of an answer; those without an http(s) URL are left out."""
+    try:
+        found = [(str(row.get(url) or ""), row) for row in answer[rows]]
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"the search engine failed: its answer has no {rows}") from error
+    return [
+        Source(str(row.get("title") or "") or place, _excerpt(row, text), place)
+        for place, row in found
+        if place.startswith(("http://", "https://"))
+    ]
+
+
+def _excerpt(row: Mapping[str, Any], text: str) -> str:
+    """Returns a result's excerpt; a visual match has none, but says where it is from."""
+    return str(row.get(text) or row.get("source") or "")[:CHUNK_CHARACTERS]

@@ -1,0 +1,194 @@
+"""The web frozen in a corpus: searches, pages and screenshots, recorded once and replayed for any question.
+
+A corpus of the engine holds what one run asked, tool by tool. This one holds what the web answered, so other questions
+and other models can be asked over the same pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from PIL import Image
+
+from agents.browsing.chromium import VIEWPORTS, View
+from agents.corpus import Corpus, NotRecorded, decode_image, encode_image, timed
+from agents.state import Source, digest_of
+from agents.tools.engines import ImageWebSearch, WebSearch
+from agents.tools.page import Screenshot
+from agents.tools.web import MAX_BYTES, Fetch
+
+T = TypeVar("T")
+Made = TypeVar("Made", bound=Callable[..., Any])
+
+
+async def frozen(
+    corpus: Corpus,
+    kind: str,
+    key: str,
+    make: Callable[[], Awaitable[T]],
+    encode: Callable[[T], Any],
+    decode: Callable[[Any], T],
+) -> T:
+    """Returns a result from a corpus, or from the world if it may be recorded.
+
+    Failures are recorded as well, so that a replay fails in the same places; recording asks again for what has failed.
+
+    Raises:
+        NotRecorded: The corpus lacks it, and is not recording.
+        ValueError: It failed, now or when it was recorded.
+    """
+    outcome = _recorded(corpus, kind, key)
+    if outcome is None and not corpus.record:
+        raise corpus.lacks(kind)
+    if outcome is None or (corpus.record and "error" in outcome):
+
+        async def attempt() -> dict[str, Any]:
+            try:
+                return {"value": encode(await make())}
+            except NotRecorded:
+                raise
+            except (ValueError, OSError) as error:
+                return {"error": str(error) or type(error).__name__}
+
+        made, ms = await timed(attempt)
+        outcome = _recorded(corpus, kind, key)
+        if outcome is None or "error" in outcome:  # otherwise somebody was faster, and all get the same
+            outcome = made
+            corpus.write(kind, key, made, ms)
+    if "error" in outcome:
+        raise ValueError(str(outcome["error"]))
+    try:
+        return decode(outcome["value"])
+    except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
+        raise ValueError(f"{corpus.path(kind, key)}: not a recorded result: {error}") from error
+
+
+def _recorded(corpus: Corpus, kind: str, key: str) -> dict[str, Any] | None:
+    content = corpus.read(kind, key)
+    if content is None:
+        return None
+    outcome = content["result"]
+    if not isinstance(outcome, dict) or not outcome.keys() & {"value", "error"}:
+        raise ValueError(f"{corpus.path(kind, key)}: not a recorded result: neither a value nor an error")
+    return outcome
+
+
+def frozen_search(corpus: Corpus, engine: str, search: WebSearch | None) -> WebSearch:
+    """Returns a search that a corpus answers.
+
+    Args:
+        corpus: The corpus.
+        engine: The engine's name, part of the key.
+        search: Asks the engine; needed to record.
+    """
+
+    async def ask(query: str) -> list[Source]:
+        make = partial(_needed(search, corpus, "search"), query)
+        return await frozen(corpus, "search", f"{engine} {query}", make, _rows, _sources)
+
+    return ask
+
+
+def frozen_image_search(corpus: Corpus, engine: str, search: ImageWebSearch | None) -> ImageWebSearch:
+    """Returns a search by image that a corpus answers; see `frozen_search`."""
+
+    async def ask(image: Image.Image) -> list[Source]:
+        make = partial(_needed(search, corpus, "image_search"), image)
+        return await frozen(corpus, "image_search", f"{engine} {digest_of(image)}", make, _rows, _sources)
+
+    return ask
+
+
+def frozen_fetch(corpus: Corpus, fetch: Fetch | None) -> Fetch:
+    """Returns a fetch of pages that a corpus answers; without `fetch`, nothing can be recorded."""
+
+    async def get(url: str, limit: int) -> bytes:
+        make = partial(_needed(fetch, corpus, "page"), url, MAX_BYTES)
+        content = await frozen(corpus, "page", url, make, _text, base64.b64decode)
+        if len(content) > limit:
+            raise ValueError(f"{url[:200]} has more than {limit} bytes")
+        return content
+
+    return get
+
+
+def frozen_screenshot(corpus: Corpus, screenshot: Screenshot | None) -> Screenshot:
+    """Returns screenshots from a corpus; without `screenshot`, none can be recorded."""
+
+    async def take(url: str, view: View) -> Image.Image:
+        make = partial(_needed(screenshot, corpus, "screenshot"), url, view)
+        return await frozen(corpus, "screenshot", f"{view} {url}", make, encode_image, decode_image)
+
+    return take
+
+
+async def record_web(
+    queries: Sequence[str], search: WebSearch, fetch: Fetch, screenshot: Screenshot | None, pages: int, at_once: int = 4
+) -> dict[str, Any]:
+    """Asks queries and opens the first pages of each, so that frozen functions record them.
+
+    Args:
+        queries: The queries; each is asked once.
+        search: The frozen search.
+        fetch: The frozen fetch.
+        screenshot: The frozen screenshots, both views of every page; `None` takes none.
+        pages: Pages per query.
+        at_once: Requests under way at once.
+
+    Returns:
+        How many searches, pages and screenshots there are now, and the failures by what failed.
+    """
+    slots = asyncio.Semaphore(at_once)
+    counts: Counter[str] = Counter()
+    failed: dict[str, str] = {}
+
+    async def attempt(kind: str, name: str, make: Callable[[], Awaitable[T]]) -> T | None:
+        async with slots:
+            try:
+                result = await make()
+            except (ValueError, OSError) as error:
+                failed[f"{kind} {name}"] = str(error)
+                return None
+        counts[kind] += 1
+        return result
+
+    unique = dict.fromkeys(queries)
+    found = await asyncio.gather(*(attempt("search", query, partial(search, query)) for query in unique))
+    urls = list(dict.fromkeys(source.url for sources in found for source in (sources or [])[:pages]))
+    tasks: list[Awaitable[object]] = []
+    for url in urls:
+        tasks.append(attempt("page", url, partial(fetch, url, MAX_BYTES)))
+        if screenshot is not None:
+            tasks += [attempt("screenshot", f"{view} {url}", partial(screenshot, url, view)) for view in VIEWPORTS]
+    await asyncio.gather(*tasks)
+    kinds = ("search", "page", "screenshot")
+    return {**{kind: counts[kind] for kind in kinds}, "failed": dict(sorted(failed.items()))}
+
+
+def _needed(made: Made | None, corpus: Corpus, kind: str) -> Made:
+    """Returns the function that records, or one that says that there is none."""
+    if made is None:
+
+        async def lacking(*arguments: object) -> Any:
+            raise corpus.lacks(kind)
+
+        return cast(Made, lacking)
+    return made
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _rows(sources: list[Source]) -> list[dict[str, Any]]:
+    return [asdict(source) for source in sources]
+
+
+def _sources(rows: Any) -> list[Source]:
+    return [Source(row["title"], row["text"], row["url"]) for row in rows]

@@ -1,0 +1,130 @@
+"""Times a round of agents: its searches at once against one after the other, and what the engine itself takes.
+
+    python benchmarks/agent_overhead.py [--searches 8] [--ms 200] [--rounds 20] [--json]
+
+Tools sleep for so many milliseconds, the planner replies at once. The overhead is the time of a round less its longest
+search: the policy, messages, checks of calls, numbering and the trail, of an image of 1,024 x 768 and sources of 1,200
+characters. The first round, which encodes the image, counts too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from PIL import Image
+from pydantic import BaseModel
+
+from agents.budget import Budget
+from agents.engine import Engine
+from agents.policies.mmsearch_plus import MMSearchPlus
+from agents.state import AgentRun, Observation, Source
+from agents.tool import Tool
+from llm.chat import Message
+from llm.replies import ChatReply, ToolCall
+
+
+class Words(BaseModel):
+    """The arguments of the search."""
+
+    query: str
+
+
+def sleeping_search(seconds: float) -> Tool:
+    """Returns a search that finds five sources of 1,200 characters after so many seconds."""
+
+    async def search(arguments: Words, run: AgentRun) -> Observation:
+        await asyncio.sleep(seconds)
+        titles = [f"{arguments.query} {number}" for number in range(5)]
+        return Observation(tuple(Source(title, "word " * 240, f"https://example.org/{title}") for title in titles))
+
+    return Tool("text_search", "Searches.", Words, search, lambda arguments, run: "")
+
+
+class Prompt:
+    """A planner that asks for so many searches a round, and answers after the last one."""
+
+    name = "prompt"
+
+    def __init__(self, rounds: int, searches: int) -> None:
+        self._rounds, self._searches, self._asked = rounds, searches, 0
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        max_tokens: int,
+        tools: Sequence[Mapping[str, Any]],
+        schema: Mapping[str, Any] | None,
+    ) -> ChatReply:
+        """Returns the next calls, or the answer."""
+        self._asked += 1
+        if self._asked > self._rounds:
+            return ChatReply("<answer>done [1]</answer>", prompt_tokens=1, completion_tokens=1)
+        queries = [f"query {self._asked} {number}" for number in range(self._searches)]
+        calls = tuple(ToolCall("text_search", json.dumps({"query": query}), query) for query in queries)
+        return ChatReply("", calls, prompt_tokens=1, completion_tokens=1)
+
+    async def aclose(self) -> None:
+        """Does nothing."""
+
+
+def seconds_of(rounds: int, searches: int, search_s: float) -> tuple[float, float]:
+    """Returns the wall time and the processor time of a run in seconds."""
+    image = Image.effect_noise((1024, 768), 50).convert("RGB")
+    engine = Engine(Prompt(rounds, searches), [sleeping_search(search_s)], context_tokens=32_768)
+    budget = Budget(rounds=rounds + 1, tokens=10**9)
+    wall, processor = time.perf_counter(), time.process_time()
+    answer = asyncio.run(engine.run(MMSearchPlus(), "What is it?", image, budget=budget))
+    taken = time.perf_counter() - wall, time.process_time() - processor
+    assert answer.answer == "done" and len(answer.sources) == 5 * rounds * searches
+    return taken
+
+
+def measure(searches: int, ms: float, rounds: int) -> dict[str, float]:
+    """Returns the figures: milliseconds, and how many times as fast searches at once are."""
+    seconds_of(1, 1, 0)  # imports and schemas
+    parallel, _ = seconds_of(1, searches, ms / 1000)
+    serial, _ = seconds_of(searches, 1, ms / 1000)
+    wall, processor = (seconds / (rounds + 1) * 1000 for seconds in seconds_of(rounds, searches, 0))
+    return {
+        "searches": searches,
+        "search_ms": ms,
+        "parallel_ms": round(parallel * 1000, 1),
+        "serial_ms": round(serial * 1000, 1),
+        "speedup": round(serial / parallel, 2),
+        "overhead_ms_per_round": round(wall, 2),
+        "overhead_processor_ms_per_round": round(processor, 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--searches", type=int, default=8, help="searches of a round (%(default)s; 16 at most)")
+    parser.add_argument("--ms", type=float, default=200, help="milliseconds of a search (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=20, help="rounds of the overhead's run (%(default)s)")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    figures = measure(args.searches, args.ms, args.rounds)
+    if args.json:
+        print(json.dumps(figures, indent=2))
+        return
+    print(
+        f"{args.searches} searches of {args.ms:g} ms: {figures['parallel_ms']} ms at once, {figures['serial_ms']} ms "
+        f"one after the other, {figures['speedup']} times as fast"
+    )
+    print(
+        f"the engine's own time per round of {args.searches} searches: {figures['overhead_ms_per_round']} ms, "
+        f"{figures['overhead_processor_ms_per_round']} ms of them on a processor"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""Evaluate a search agent: `omgm evaluate --mode POLICY`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from omgm.commands.common import describe, existing, positive, print_json, profile_of
+from omgm.commands.web import add_web, web_settings
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from agents.corpus import Corpus
+    from agents.engine import Policy
+    from evaluation.datasets import Question
+    from evaluation.search.rows import RowImages
+    from evaluation.search.run import Step
+    from evaluation.search.steps import StepTask
+    from evaluation.search.tasks import SearchTask
+    from llm.background import BackgroundLoop
+    from llm.chat import ChatClient
+    from omgm.agent import Agent
+    from omgm.profile import Profile
+
+MODES = {"mmsearch": "mmsearch", "mmsearch-plus": "mmsearch-plus"}
+"""The policy of a data set that can be evaluated by an agent only, if none is named."""
+OPTIONS = (
+    "planner_url", "model", "searxng", "search_engine", "search_price", "publish_images", "contact", "screenshots",
+    "allow_private", "web_corpus", "corpus", "judge_url", "judge_model", "canary", "concurrency",
+)  # fmt: skip
+_SLICE, _SLICES = 512, 10
+"""Pixels of a slice of a page's screenshot, and the most slices, as in MMSearch."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that only an agent's evaluation has."""
+    agent = parser.add_argument_group("agents", "a chat model plans and calls tools; docs/agents.md")
+    agent.add_argument(
+        "--mode", metavar="MODE", help="auto, mmsearch-plus, omnisearch, mmsearch, vsa, or a baseline (docs/agents.md)"
+    )
+    agent.add_argument("--planner-url", metavar="URL", help="the chat model's server (generator.base_url)")
+    agent.add_argument("--model", metavar="NAME", help="the chat model's name (generator.model)")
+    add_web(agent)
+    agent.add_argument("--web-corpus", type=Path, metavar="DIR", help="replay the web that omgm web recorded here")
+    agent.add_argument(
+        "--corpus", type=Path, metavar="DIR", help="replay a run's searches, pages and replies from its folder corpus/"
+    )
+    agent.add_argument("--judge-url", metavar="URL", help="the server of a chat model that judges answers")
+    agent.add_argument("--judge-model", metavar="NAME", help="its name; alone, a model of the planner's server")
+    agent.add_argument("--canary", metavar="TEXT", help="the text that decrypts MMSearch-Plus")
+    agent.add_argument("--concurrency", type=positive, metavar="N", help="questions asked at once (1)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Evaluates an agent and prints the main figures."""
+    from agents.corpus import Corpus
+    from agents.model import ChatPlanner
+    from agents.policies import BASELINES, POLICIES
+    from evaluation.search.run import SearchRun, evaluate_search
+    from evaluation.search.tasks import read_tasks
+    from llm.background import BackgroundLoop
+    from omgm.agent import Agent
+    from omgm.api import OMGM
+    from omgm.parts import build_planner
+
+    profile, mode = profile_of(args), args.mode or MODES[args.dataset]
+    policies = {**POLICIES, **BASELINES}
+    golden = mode == "dynvqa-golden"
+    if mode not in policies and not golden:
+        raise ValueError(f"--mode must be one of {', '.join([*policies, 'dynvqa-golden'])}; got {mode!r}")
+    queries = existing(args.queries, "--queries")
+    images = None if args.query_images is None else existing(args.query_images, "--query-images")
+    read = read_tasks(args.dataset, queries, images, canary=args.canary or "")
+    corpus = Corpus(args.out / "corpus", record=True) if args.corpus is None else Corpus(args.corpus)
+    planner_profile = _model_of(profile, args.planner_url, args.model)
+    web = web_settings(args, None if args.web_corpus is None else Corpus(args.web_corpus))
+    with ExitStack() as stack:
+        omgm = stack.enter_context(OMGM.open(args.index, profile))
+        planner = ChatPlanner(build_planner(planner_profile))
+        agent = stack.enter_context(Agent(omgm, planner, web=web, corpus=corpus))
+        models = {"planner": planner.name}
+        verdict = None
+        if args.judge_url or args.judge_model:
+            judge = build_planner(_model_of(planner_profile, args.judge_url, args.judge_model))
+            models["judge"] = judge.model
+            loop = BackgroundLoop()
+            stack.callback(loop.close)
+            stack.callback(lambda: loop.submit(judge.aclose()).result())
+            verdict = partial(_verdict, judge, loop, corpus)
+        metrics = evaluate_search(
+            SearchRun(
+                dataset=args.dataset,
+                mode=mode,
+                read=partial(_selected, read, args.only_split, args.limit),
+                ask=partial(_ask, agent, None if golden else policies[mode]),
+                steps=_steps(args.dataset, mode, queries, agent),
+                verdict=verdict,
+                header={
+                    "profile": profile.name,
+                    "models": models,
+                    "settings": profile.model_dump(mode="json"),
+                    "index": describe(omgm.index),
+                },
+                concurrency=args.concurrency or 1,
+            ),
+            args.out,
+        )
+    if args.json:
+        print_json(metrics)
+    else:
+        print(_as_text(metrics))
+
+
+def _selected(
+    read: Callable[[bool], Iterator[SearchTask]], split: str | None, limit: int | None, images: bool
+) -> Iterator[SearchTask]:
+    tasks = (task for task in read(images) if split is None or task.question.data_split == split)
+    return islice(tasks, limit)
+
+
+def _ask(agent: Agent, make: Callable[[], Policy] | None, task: SearchTask) -> dict[str, Any]:
+    from agents.policies.baselines import GoldenBaseline
+
+    question = task.question
+    if make is None:
+        if not question.golden_query:
+            raise ValueError("the question has no golden query")
+        policy: Policy = GoldenBaseline(question.golden_query)
+    else:
+        policy = make()
+    return agent.run(policy, question.question, _loaded(task.images)).as_dict()
+
+
+def _steps(dataset: str, mode: str, queries: Path, agent: Agent) -> dict[str, Step]:
+    """Returns MMSearch's tasks for single steps, of which the files exist."""
+    from evaluation.search.run import Step
+    from evaluation.search.steps import read_rerank, read_summarization
+    from evaluation.search.tasks import subset
+
+    if dataset != "mmsearch" or mode != "mmsearch":
+        return {}
+    kinds = {"rerank": (read_rerank, _rerank), "summarization": (read_summarization, _summarize)}
+    return {
+        name: Step(partial(read, file), partial(ask, agent))
+        for name, (read, ask) in kinds.items()
+        if (file := subset(queries, name)) is not None
+    }
+
+
+def _rerank(agent: Agent, task: StepTask) -> tuple[str, int | None]:
+    from agents.policies.mmsearch import MMSearchRerank, chosen
+
+    websites = [f"{site.title}\n{site.snippet}" for site in task.websites]
+    shots = [image for site in task.websites for image in _loaded(site.screenshot)]
+    policy = MMSearchRerank(websites, shots, _loaded(task.image_search))
+    answer = agent.run(policy, task.question.question, _loaded(task.images))
+    said = answer.answer or ""
+    return said, chosen(said, len(websites))
+
+
+def _summarize(agent: Agent, task: StepTask) -> tuple[str, int | None]:
+    from agents.policies.mmsearch import MMSearchSummarize
+
+    [site] = task.websites
+    slices = [part for image in _loaded(site.screenshot) for part in _sliced(image)]
+    policy = MMSearchSummarize(f"{site.title}\n{site.snippet}\n\n{site.text}", slices, _loaded(task.image_search))
+    return agent.run(policy, task.question.question, _loaded(task.images)).answer or "", None
+
+
+def _verdict(
+    judge: ChatClient, loop: BackgroundLoop, corpus: Corpus, question: Question, answer: str
+) -> tuple[bool | None, str]:
+    from agents.corpus import decode_reply, encode_reply
+    from agents.model import ChatPlanner
+    from evaluation.search.verdicts import VERDICT, judge_messages, read_verdict
+
+    messages = judge_messages(question.question, question.answers, answer)
+
+    async def ask() -> str:
+        make = partial(ChatPlanner(judge).reply, messages, 256, (), VERDICT)
+        key = json.dumps([judge.model, messages], sort_keys=True)
+        reply, _ = await corpus.get("judge", key, make, encode_reply, decode_reply)
+        return reply.text
+
+    reply = loop.submit(ask()).result()
+    return read_verdict(reply), reply
+
+
+def _loaded(images: RowImages) -> list[Image.Image]:
+    """Returns images decoded.
+
+    Raises:
+        ValueError: One is unreadable.
+    """
+    from retriever.images import load_image
+
+    return [load_image(image) for image in images.found]
+
+
+def _sliced(page: Image.Image) -> list[Image.Image]:
+    """Cuts a slimmed screenshot from its top into slices."""
+    tops = range(0, min(page.height, _SLICE * _SLICES), _SLICE)
+    return [page.crop((0, top, page.width, min(top + _SLICE, page.height))) for top in tops]
+
+
+def _model_of(profile: Profile, url: str | None, model: str | None) -> Profile:
+    """Returns a profile with another chat model."""
+    given = {key: value for key, value in (("base_url", url), ("model", model)) if value}
+    return profile.model_copy(update={"generator": profile.generator.model_copy(update=given)})
+
+
+def _as_text(metrics: dict[str, Any]) -> str:
+    """Returns the main figures as lines of text, in percent."""
+    from evaluation.metrics import percent
+
+    answer, paths = metrics["answer"], metrics["trajectories"]
+    failed = f", {metrics['n_failed']} failed" if metrics["n_failed"] else ""
+    lines = [f"{metrics['dataset']}, {metrics['mode']}: {metrics['n_queries']} questions{failed}; figures in percent"]
+    lines.append(f"answer    {answer['metric']} {percent(answer['accuracy'])}")
+    if "note" in answer:
+        lines.append(f"          {answer['note']}")
+    if "mmsearch" in metrics:
+        lines.append(
+            "mmsearch  " + "  ".join(f"{name} {percent(value)}" for name, value in metrics["mmsearch"].items())
+        )
+    if "judge" in metrics:
+        judge = metrics["judge"]
+        lines.append(
+            f"judge     agrees with matching of strings on {percent(judge['agreement'])} of {judge['n']} answers"
+        )
+    calls = ", ".join(f"{tool} {n}" for tool, n in paths["calls"].items()) or "none"
+    lines.append(f"calls     {calls}; P(image | zoom) {percent(paths['p_image_given_zoom'])}")
+    lines.append(f"malformed {paths['malformed']} in {paths['malformed_trajectories']} of {paths['n']} trajectories")
+    return "\n".join(lines)

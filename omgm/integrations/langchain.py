@@ -1,0 +1,51 @@
+"""A LangChain retriever that asks a running service (extra `langchain`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from pydantic import ConfigDict, Field
+
+from omgm.client import AsyncClient, Client
+from omgm.integrations.evidence import metadata_of
+from retriever.images import ImageInput
+from serving.schemas import RetrieveOut
+
+
+class OMGMRetriever(BaseRetriever):
+    """Retrieves the sections about what an image shows that fit a question best, as documents.
+
+    The image is given with each call: `retriever.invoke("Who built this?", image="photo.jpg")`. A document's text is a
+    section; its metadata has `entity_id`, `title`, `url`, `section`, `score` and `recognized`. A failure raises
+    `omgm.client.ServiceError`.
+
+    Attributes:
+        url: The service's address.
+        api_key: A read key of the service, if it asks for one.
+        options: Options of each request, such as `{"k": 50}`.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    url: str = "http://127.0.0.1:8000"
+    api_key: str | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, image: ImageInput
+    ) -> list[Document]:
+        with Client(self.url, self.api_key) as client:
+            return _documents(client.retrieve(image, query, **self.options))
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, image: ImageInput
+    ) -> list[Document]:
+        async with AsyncClient(self.url, self.api_key) as client:
+            return _documents(await client.retrieve(image, query, **self.options))
+
+
+def _documents(found: RetrieveOut) -> list[Document]:
+    return [Document(part.text, metadata=metadata_of(found, part)) for part in found.evidence]

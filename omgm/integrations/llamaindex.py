@@ -1,0 +1,53 @@
+"""A LlamaIndex retriever that asks a running service (extra `llamaindex`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from omgm.client import AsyncClient, Client
+from omgm.integrations.evidence import metadata_of
+from serving.schemas import RetrieveOut
+
+
+class OMGMRetriever(BaseRetriever):
+    """Retrieves the sections about what an image shows that fit a question best, as nodes with scores.
+
+    The image is that of the query: `retriever.retrieve(QueryBundle("Who built this?", image_path="photo.jpg"))`. A
+    node's metadata has `entity_id`, `title`, `url`, `section`, `score` and `recognized`. A failure raises
+    `omgm.client.ServiceError`.
+
+    Args:
+        url: The service's address.
+        api_key: A read key of the service, if it asks for one.
+        options: Options of each request, such as `{"k": 50}`.
+    """
+
+    def __init__(
+        self, url: str = "http://127.0.0.1:8000", api_key: str | None = None, options: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__()
+        self._url, self._api_key, self._options = url, api_key, options or {}
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        with Client(self._url, self._api_key) as client:
+            return _nodes(client.retrieve(_image(query_bundle), query_bundle.query_str, **self._options))
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        async with AsyncClient(self._url, self._api_key) as client:
+            return _nodes(await client.retrieve(_image(query_bundle), query_bundle.query_str, **self._options))
+
+
+def _image(query: QueryBundle) -> str:
+    if not query.image_path:
+        raise ValueError("the query has no image: ask with QueryBundle(question, image_path=...)")
+    return str(query.image_path)
+
+
+def _nodes(found: RetrieveOut) -> list[NodeWithScore]:
+    return [
+        NodeWithScore(node=TextNode(text=part.text, metadata=metadata_of(found, part)), score=part.scores.score)
+        for part in found.evidence
+    ]

@@ -1,0 +1,213 @@
+"""The web for agents: one search engine, pages, screenshots, all of it live or frozen in a corpus."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import socket
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import httpx
+from PIL import Image
+
+from agents.browsing.chromium import Chromium
+from agents.browsing.proxy import Connect
+from agents.corpus import Corpus
+from agents.state import digest_of
+from agents.tool import Tool
+from agents.tools.engines import ImageWebSearch, PublishImage, WebSearch, duckduckgo, google_lens, searxng, serpapi
+from agents.tools.frozen import frozen_fetch, frozen_image_search, frozen_screenshot, frozen_search
+from agents.tools.images import rotate, sharpen, zoom_in
+from agents.tools.index import IndexTools
+from agents.tools.ocr import has_ocr, ocr
+from agents.tools.page import Screenshot, open_page
+from agents.tools.web import Fetch, web_image_search, web_pages, web_search
+from omgm.downloads.images.hosts import check_public
+from omgm.downloads.images.reasons import Failure
+from omgm.downloads.images.settings import DownloadSettings
+from omgm.downloads.images.web import Web
+from retriever.files import write_whole
+
+SERPAPI_KEY = "SERPAPI_API_KEY"
+"""The environment variable with SerpAPI's key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSettings:
+    """What of the web agents may use.
+
+    Attributes:
+        engine: The search engine; SerpAPI's key is read from SERPAPI_API_KEY. Empty without searches.
+        searxng_url: The server of the engine `searxng`.
+        serpapi_url: The server of the engine `serpapi`.
+        price: Money per search, for the budget and the trail.
+        published: A folder and the URL at which a web server of yours serves it, for searches by image with SerpAPI,
+            which fetches images by URL. Images that agents search for are written there, named by their hash.
+        pages: How pages are fetched; without it none are.
+        screenshots: Whether pages can be seen as images; needs Chromium and `pages`.
+        corpus: Where searches, pages and screenshots are recorded or replayed.
+    """
+
+    engine: Literal["", "searxng", "serpapi", "duckduckgo"] = ""
+    searxng_url: str = ""
+    serpapi_url: str = "https://serpapi.com"
+    price: float = 0.0
+    published: tuple[Path, str] | None = None
+    pages: DownloadSettings | None = None
+    screenshots: bool = False
+    corpus: Corpus | None = None
+
+    def __post_init__(self) -> None:
+        """Checks that the engine has what it needs, unless a corpus answers for it."""
+        if self.corpus is not None and not self.corpus.record:
+            return
+        if self.engine == "searxng" and not self.searxng_url:
+            raise ValueError("the engine searxng needs the address of its server")
+        if self.engine == "serpapi" and not os.environ.get(SERPAPI_KEY):
+            raise ValueError(f"the engine serpapi needs a key in the environment variable {SERPAPI_KEY}")
+        if self.screenshots and self.pages is None:
+            raise ValueError("screenshots need pages: say how pages are fetched, with a contact")
+
+
+class WebAccess:
+    """The functions of the web within one event loop.
+
+    Args:
+        settings: What may be used.
+
+    Attributes:
+        search: The search engine, if there is one.
+        image_search: Its search by image, if it has one.
+        fetch: Fetches pages, if they may be fetched. Private networks are refused.
+        screenshot: Takes screenshots, if they are wanted. Private networks are refused.
+    """
+
+    def __init__(self, settings: WebSettings) -> None:
+        self._settings = settings
+        self._client = httpx.AsyncClient(trust_env=False)
+        self._closing = AsyncExitStack()
+        self._closing.push_async_callback(self._client.aclose)
+        self.search: WebSearch | None = None
+        self.image_search: ImageWebSearch | None = None
+        self.fetch: Fetch | None = None
+        self.screenshot: Screenshot | None = None
+        corpus = settings.corpus
+        if corpus is None or corpus.record:
+            self._go_live()
+        if corpus is not None:
+            if settings.engine:
+                self.search = frozen_search(corpus, settings.engine, self.search)
+            if self.image_search is not None or (settings.engine == "serpapi" and not corpus.record):
+                self.image_search = frozen_image_search(corpus, settings.engine, self.image_search)
+            if self.fetch is not None or not corpus.record:
+                self.fetch = frozen_fetch(corpus, self.fetch)
+            if settings.screenshots:
+                self.screenshot = frozen_screenshot(corpus, self.screenshot)
+
+    def tools(self) -> list[Tool]:
+        """Returns the searches as tools."""
+        settings, tools = self._settings, []
+        name = settings.searxng_url if settings.engine == "searxng" else settings.engine
+        if self.search is not None:
+            tools.append(web_search(self.search, name, settings.price))
+        if self.image_search is not None:
+            tools.append(web_image_search(self.image_search, name, settings.price))
+        return tools
+
+    async def aclose(self) -> None:
+        """Closes connections and the browser."""
+        await self._closing.aclose()
+
+    def _go_live(self) -> None:
+        settings = self._settings
+        if settings.engine == "searxng":
+            self.search = searxng(settings.searxng_url, self._client)
+        elif settings.engine == "duckduckgo":
+            self.search = duckduckgo()
+        elif settings.engine == "serpapi":
+            key = os.environ[SERPAPI_KEY]
+            self.search = serpapi(self._client, key, settings.serpapi_url)
+            if settings.published is not None:
+                publish = image_folder(*settings.published)
+                self.image_search = google_lens(self._client, key, publish, settings.serpapi_url)
+        if settings.pages is not None:
+            web = Web(settings.pages)
+            self._closing.push_async_exit(web)
+            self.fetch = partial(_fetched, web)
+            if settings.screenshots:
+                connect = public_connect(settings.pages.allow_private)
+                browser = Chromium(connect, settings.pages.user_agent)
+                self._closing.push_async_callback(browser.aclose)
+                self.screenshot = browser.screenshot
+
+
+def agent_tools(index: IndexTools, web: WebAccess) -> list[Tool]:
+    """Returns the tools of an agent: of an index, of images, and of the web as far as it may be used."""
+    openers = [index.opener, *([web_pages(web.fetch)] if web.fetch is not None else [])]
+    images = [zoom_in(), rotate(), sharpen(), *([ocr()] if has_ocr() else [])]
+    return [*index.tools(), *images, *web.tools(), open_page(openers, web.screenshot)]
+
+
+async def _fetched(web: Web, url: str, limit: int) -> bytes:
+    try:
+        return await web.get(url, limit)
+    except Failure as failure:
+        raise ValueError(f"{url[:200]} cannot be fetched: {failure}") from failure
+
+
+def image_folder(folder: Path, url: str) -> PublishImage:
+    """Returns what publishes images in a folder that a web server serves.
+
+    Args:
+        folder: The folder; created if it is missing.
+        url: Its address.
+    """
+
+    async def publish(image: Image.Image) -> str:
+        name = f"{digest_of(image)}.png"
+
+        def write() -> None:
+            folder.mkdir(parents=True, exist_ok=True)
+            if not (folder / name).exists():
+                buffer = io.BytesIO()
+                image.save(buffer, "PNG")
+                write_whole(folder / name, buffer.getvalue())
+
+        await asyncio.to_thread(write)
+        return f"{url.rstrip('/')}/{name}"
+
+    return publish
+
+
+def public_connect(allow_private: frozenset[str] = frozenset()) -> Connect:
+    """Returns what opens connections to public addresses alone.
+
+    Args:
+        allow_private: Hosts (`name` or `name:port`) that may be on a private network.
+    """
+
+    async def connect(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        place = f"{host}:{port}"
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+        if not {host.lower(), place.lower()} & allow_private:
+            for address in addresses:
+                try:
+                    check_public(address, place)
+                except Failure as failure:
+                    raise ValueError(str(failure)) from failure
+        for last, address in enumerate(addresses, start=1):
+            try:  # to the address that was checked, not to the name
+                return await asyncio.open_connection(address, port)
+            except OSError:
+                if last == len(addresses):
+                    raise
+        raise OSError(f"{place} has no address")
+
+    return connect

@@ -1,0 +1,46 @@
+"""The feature map of an encoder's image tower: a vector for each cell of an image."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from retriever.models.encoder import ClipEncoder
+from retriever.models.small_clip import SmallCLIP
+
+
+def feature_map(encoder: ClipEncoder) -> Callable[[Image.Image], np.ndarray[Any, np.dtype[np.float32]]]:
+    """Returns what computes the last feature map of an image, float32 [H, W, width].
+
+    Images are squashed into the square that the tower reads, never cropped. The embedded encoder reads them at twice
+    its size here, which makes the map finer.
+
+    Args:
+        encoder: A CLIP-type encoder with an image tower of transformers' interface.
+
+    Raises:
+        ValueError: The encoder's image tower gives no feature map.
+    """
+    model, size = encoder.model, encoder.pixels.size
+    if not hasattr(model, "vision_model"):
+        raise ValueError("this encoder gives no feature map to propose regions from; set regions.model")
+    if isinstance(model, SmallCLIP):
+        model, size = copy.deepcopy(model), 2 * size
+        model.resize_images(size)
+    pixels = replace(encoder.pixels, size=size, crop=False, target_ratio=None)
+
+    def cells_of(image: Image.Image) -> np.ndarray[Any, np.dtype[np.float32]]:
+        given = pixels.normalize(pixels.to_uint8([image]).float() / 255)
+        with torch.inference_mode():
+            hidden = model.vision_model(given.to(model.device, model.dtype)).last_hidden_state[0].float().cpu().numpy()
+        side = math.isqrt(len(hidden))
+        return np.asarray(hidden[len(hidden) - side * side :].reshape(side, side, -1))  # without a token before them
+
+    return cells_of

@@ -1,0 +1,61 @@
+"""Grounding DINO: finds things of kinds that words name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from PIL import Image
+
+
+def load_grounding(
+    folder: Path,
+    labels: Sequence[str],
+    *,
+    box_threshold: float = 0.4,
+    text_threshold: float = 0.3,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Callable[[Image.Image], list[list[float]]]:
+    """Loads the model; returns what finds the boxes of an image, best first: x1, y1, x2, y2 in its pixels.
+
+    Args:
+        folder: The model's folder, as published for transformers.
+        labels: Kinds of things, such as "flag".
+        box_threshold: The least score of a box.
+        text_threshold: The least score of a word of its label.
+        device: Where the model runs.
+        dtype: Its weights' type.
+
+    Raises:
+        ValueError: The folder holds no such model.
+    """
+    from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
+
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"{folder}: has no config.json; a Grounding DINO for transformers is needed")
+    processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False)
+    model = AutoModelForZeroShotObjectDetection.from_pretrained(
+        folder, dtype=dtype, use_safetensors=True, trust_remote_code=False
+    )
+    model = model.to(device).eval()
+    text = " ".join(f"{label.strip().lower().rstrip('.')}." for label in labels)
+
+    def detect(image: Image.Image) -> list[list[float]]:
+        given = processor(images=image.convert("RGB"), text=text, return_tensors="pt").to(device)
+        given["pixel_values"] = given["pixel_values"].to(dtype)
+        with torch.inference_mode():
+            found = model(**given)
+        [result] = processor.post_process_grounded_object_detection(
+            found,
+            given["input_ids"],
+            threshold=box_threshold,
+            text_threshold=text_threshold,
+            target_sizes=[(image.height, image.width)],
+        )
+        order = torch.argsort(result["scores"], descending=True, stable=True)
+        boxes: list[list[float]] = result["boxes"][order].tolist()
+        return boxes
+
+    return detect

@@ -1,0 +1,69 @@
+"""MMSearch-Plus with the calls and names of its appendix K."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agents.engine import Engine
+from agents.policies.mmsearch_plus import MMSearchPlus
+from agents.regions import Box
+from agents.state import AgentRun, Observation, Source
+from agents.tool import Tool
+from agents.tools.images import PartArguments, part_of, zoom_in
+from agents.trail import AgentAnswer
+from tests.fakes.planner import ScriptedPlanner, image, last_text
+
+ZOOM = """Tool Call: image_zoom_in_tool
+
+```
+{
+  "bbox_index": 2,
+  "image_name": "image.png",
+  "label": "flag"
+}
+```"""
+
+
+def run(*replies: str) -> tuple[AgentAnswer, ScriptedPlanner]:
+    async def search(arguments: PartArguments, state: AgentRun) -> Observation:
+        size = part_of(arguments, state).size
+        return Observation(
+            (Source(f"a flag of {size[0]} x {size[1]}", "text", "https://web", related="the same colors"),)
+        )
+
+    planner = ScriptedPlanner(list(replies))
+    engine = Engine(planner, [zoom_in(), Tool("image_search", "", PartArguments, search)])
+    boxes = (Box(0, 0, 9, 9), Box(0, 0, 120, 60))
+    return asyncio.run(engine.run(MMSearchPlus(), "Which city?", image(), boxes=boxes)), planner
+
+
+@pytest.mark.parametrize(
+    "name", ["image_crop_0_0_120_60", "image_crop_0_0_120_60.png", "he5murslfz_round_1_crop_1.png"]
+)
+def test_zoom_then_image_search(name: str) -> None:
+    """The crop's name as the model was told it, or as the paper would call it."""
+    call = f'Tool Call: image_search\n\n```\n{{"image_name": "{name}"}}\n```'
+    answer, planner = run(ZOOM, call, "So it is. <answer>Sochi [1]</answer>;")
+    assert answer.malformed == 0 and answer.answer == "Sochi"
+    zoomed = planner.asked[1][-1]["content"]
+    assert [part["type"] for part in zoomed] == ["text", "text", "image_url", "text"]
+    assert zoomed[1]["text"] == "<zoom_in_image_name>image_crop_0_0_120_60</zoom_in_image_name>\n<image_zoom_in_result>"
+    assert last_text(planner.asked[2]) == (
+        "<image_search_result>\nResult 1\nweb_info:\n[1] a flag of 120 x 60 (https://web)\ntext\n"
+        "related_info: the same colors\n</image_search_result>"
+    )
+    assert answer.claims[0].sources == (1,)
+
+
+@pytest.mark.parametrize("name", ["other.png", "he5murslfz_round_1_crop_2.png", "x_round_9_crop_1.png", ""])
+def test_an_unknown_image_is_counted_and_told(name: str) -> None:
+    answer, planner = run(ZOOM, f'Tool Call: image_search {{"image_name": "{name}"}}', "<answer>x</answer>")
+    assert answer.malformed == 1
+    assert "there is no image" in last_text(planner.asked[2])
+
+
+def test_an_unknown_region_is_counted_and_told() -> None:
+    answer, planner = run(ZOOM.replace("2", "7"), "<answer>x</answer>")
+    assert answer.malformed == 1 and "there is no region 7; there are 1 to 2" in last_text(planner.asked[1])

@@ -1,0 +1,73 @@
+"""Replies in the forms that models write, right ones and wrong ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.parsing import answer_of, calls_of, json_object, plain_answer
+from agents.state import Call
+from llm.replies import ChatReply
+
+SEARCH = Call("text_search", {"queries": ["a"]})
+WRITTEN = '{"name": "text_search", "arguments": {"queries": ["a"]}}'
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        (f"<tool_call>{WRITTEN}</tool_call>", (SEARCH,)),
+        (f"< Tool_Call >\n{WRITTEN}\n< / tool_call >", (SEARCH,)),
+        (f"<tool_call>```json\n{WRITTEN}\n```</tool_call>", (SEARCH,)),
+        (
+            f"I search.\n<tool_call>{WRITTEN}</tool_call>\n<tool_call>{WRITTEN}</tool_call> Then I wait.",
+            (SEARCH, SEARCH),
+        ),
+        (f"<tool_call>{WRITTEN}\n{WRITTEN}</tool_call>", (SEARCH, SEARCH)),
+        (f"<tool_call>[{WRITTEN}, {WRITTEN}]</tool_call>", (SEARCH, SEARCH)),
+        ("<tool_call>{'name': 'text_search', 'arguments': {'queries': ['a',]}}</tool_call>", (SEARCH,)),
+        (f"First I look it up.\n```json\n{WRITTEN}\n```\nThen I answer.", (SEARCH,)),
+        (f'{{"tool_calls": [{{"function": {WRITTEN}}}]}}', (SEARCH,)),
+        ('Tool Call: text_search\n\n```\n{\n  "queries": ["a"]\n}\n```', (SEARCH,)),  # appendix K of MMSearch-Plus
+        (
+            '**Tool Call:** `text_search`\n{"queries": ["a"]}\nTool Call: image_search {}',
+            (SEARCH, Call("image_search", {})),
+        ),
+        ('Tool Call: text_search {"quer', (Call("text_search", '{"quer'),)),
+        ("<think>Tool Call: a</think> <answer>b</answer>", ()),
+        ('```json\n{"a": 1}\n```', ()),
+        ("", ()),
+    ],
+)
+def test_calls(text: str, calls: tuple[Call, ...]) -> None:
+    assert calls_of(ChatReply(text)) == (calls, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['<tool_call>{"name": "text_search", "argum', "<tool_call>text_search(a)</tool_call>", '{"name": 3}', "{broken"],
+)
+def test_what_has_the_form_of_a_call_is_told(text: str) -> None:
+    calls, problem = calls_of(ChatReply(text))
+    assert calls == () and problem.startswith("a tool call must be <tool_call>")
+
+
+def test_python_is_read_but_not_run() -> None:
+    assert json_object("{'a': __import__('os').abort()}") is None
+    assert json_object("{'a': (1, 'b}'), \"c\": true}") == {"a": (1, "b}"), "c": True}
+    assert json_object("{1} {'a': {}}") == {"a": {}}
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("< answer > x [1] </ answer >;", "x [1]"),
+        ("<ANSWER>x", "x"),
+        ("<thought><answer>no</answer></thought> <answer>x</answer>", "x"),
+        ("**Final Answer:** x", "x"),
+        ("```\nAnswer: x\n```", "x"),
+        ("Answer\uff1ax", "x"),
+    ],
+)
+def test_answers(text: str, answer: str) -> None:
+    assert plain_answer(text) == answer
+    assert answer_of(text) == (answer if "<" in text else None)

@@ -1,0 +1,57 @@
+"""`auto` with a real model behind `transformers serve`: tiny and random, so only the protocol is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from pathlib import Path
+
+from agents.budget import Budget
+from agents.engine import Engine
+from agents.model import ChatPlanner
+from agents.policies.auto import Auto
+from agents.state import Observation, Source
+from agents.trail import AgentAnswer
+from llm.chat import ChatClient
+from tests.fakes.planner import fake_tool, image
+from tests.fakes.transformers_server import needs_server, transformers_serve
+
+
+def write_model(folder: Path) -> Path:
+    """Writes a LLaMA that stops after a quarter of a second, whatever length is asked for; the server drops images."""
+    from tests.fakes.chat_checkpoints import write_llama
+
+    write_llama(folder, positions=32_768)
+    path = folder / "generation_config.json"
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(settings | {"max_time": 0.25}), encoding="utf-8")
+    return folder
+
+
+@needs_server
+def test_auto_speaks_with_a_real_server(tmp_path: Path) -> None:
+    model = write_model(tmp_path / "llama")
+    seen = Observation(
+        (Source("Niger", "all about Niger", "https://kb/Niger"),), "Proposed answer: Niamey", answer="Niamey"
+    )
+
+    async def run(url: str) -> AgentAnswer:
+        client = ChatClient(url, str(model), retries=0)
+        try:
+            tools = [fake_tool("ask_index", lambda arguments: seen), fake_tool("text_search")]
+            engine = Engine(ChatPlanner(client), tools)
+            return await engine.run(Auto(), "What is its capital?", image(), budget=Budget(rounds=3))
+        finally:
+            await client.aclose()
+
+    with transformers_serve(model) as url:
+        answer = asyncio.run(run(url))
+    # A random model writes neither a verdict nor a call nor an answer in tags; all of it is counted and asked again.
+    purposes = [request.purpose for one in answer.rounds for request in one.requests]
+    assert purposes == ["inspect", "decide", "decide", "conclude"]
+    assert answer.stopped == "rounds" and answer.malformed == 3
+    counted = [request.prompt_tokens for one in answer.rounds for request in one.requests]
+    assert all(
+        after > before > 1000 for before, after in itertools.pairwise(counted[1:])
+    )  # bytes, as the server counts

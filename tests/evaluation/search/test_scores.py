@@ -1,0 +1,53 @@
+"""MMSearch's scores, by hand and in the cases in which the published code fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaluation.search.scores import answer_f1, final_score, requery_score, rerank_score
+
+
+@pytest.mark.parametrize(
+    ("answer", "references", "score"),
+    [
+        ("Niamey", ["Niamey"], 1.0),
+        ("The capital, Niamey!", ["Niamey"], 2 / 3),  # capital, niamey
+        ("niamey", ["Zinder", "NIAMEY."], 1.0),  # the best of several
+        ("2024-11-22", ["20241122"], 1.0),  # a date is one word
+        ("22 November 2024", ["2024-11-22"], 0.0),
+        ("", ["Niamey"], 0.0),
+        ("the", [""], 1.0),  # nothing against nothing
+        ("a a b", ["b b a"], 2 / 3),  # articles do not count: one word of one and two
+        ("x", [], 0.0),
+    ],
+)
+def test_answer_f1(answer: str, references: list[str], score: float) -> None:
+    assert answer_f1(answer, references) == pytest.approx(score)
+
+
+def test_requery_score() -> None:
+    pytest.importorskip("nltk", reason="needs the extra mmsearch")
+    pytest.importorskip("rouge_score", reason="needs the extra mmsearch")
+    assert requery_score("iPhone 16 release date", "iPhone 16 release date") == pytest.approx(1)
+    # BLEU-1: 2 of 3 words, case counts; ROUGE-L ignores it: 3 of 3 and 3 of 4, F = 6 / 7. Brevity: exp(1 - 4 / 3).
+    assert requery_score("iphone 16 release", "iPhone 16 release date") == pytest.approx(
+        (2 / 3 * 2.718281828 ** (1 - 4 / 3) + 6 / 7) / 2
+    )
+    assert requery_score("wholly different", "iPhone 16") < 0.05  # smoothing leaves a little
+
+
+def test_an_empty_requery_scores_zero() -> None:
+    """The published code raises a ValueError."""
+    assert requery_score("", "a") == requery_score(" \n", "a") == requery_score("a", "") == 0
+
+
+def test_rerank_score() -> None:
+    """In the published code website 0 is the last one, and website 9 an IndexError."""
+    assert [rerank_score(chosen, [1], [2, 7]) for chosen in (1, 2, 0, 7, None)] == [1, 0.5, 0, 0.5, 0]
+
+
+def test_final_score() -> None:
+    """0.75 * 0.6 + 0.05 * 0.5 + 0.1 * 0.5 + 0.1 * 0.9, by hand."""
+    scores = {"end_to_end": 0.6, "requery": 0.5, "rerank": 0.5, "summarization": 0.9}
+    assert final_score(scores) == pytest.approx(0.45 + 0.025 + 0.05 + 0.09)
+    assert final_score({**scores, "rerank": None}) is None

@@ -1,0 +1,217 @@
+"""`omgm evaluate --mode`: agents on miniatures of MMSearch, MMSearch-Plus and Dyn-VQA, with a scripted server."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import Request
+from fastapi.responses import Response
+
+from llm.replies import ChatReply
+from omgm.__main__ import main
+from tests.examples import write_examples
+from tests.fakes.chat_server import FakeChatServer
+from tests.fakes.planner import calling, text_of
+from tests.fakes.question_files import DYNVQA, write_jsonl
+from tests.fakes.scripted_server import ScriptedServer
+from tests.fakes.search_sets import plus_rows, write_mmsearch, write_parquet
+from tests.paths import ROOT, contents
+
+
+class ClosingServer(ScriptedServer):
+    """A server that closes every connection, since clients in this process never do."""
+
+    async def answer(self, request: Request) -> Response:
+        response = await super().answer(request)
+        response.headers["Connection"] = "close"
+        return response
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("examples")
+    write_examples(folder)
+    return folder
+
+
+def arguments(folder: Path, dataset: str, queries: Path, out: Path, *more: str) -> list[str]:
+    inputs = ["--index", str(folder / "index"), "--dataset", dataset, "--queries", str(queries), "--out", str(out)]
+    return ["evaluate", *inputs, "--model", "scripted", *more]
+
+
+def figures(out: Path) -> dict[str, Any]:
+    metrics: dict[str, Any] = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    return metrics
+
+
+def pipeline(messages: list[dict[str, Any]]) -> str:
+    """Plays MMSearch's pipeline: right for the flag of Japan, without a match in the rerank of question 1."""
+    about, asked = text_of(messages[0]), text_of(messages[1])
+    first = "Question 0?" in asked
+    if about.startswith("A search engine"):
+        return "Query to the search engine: capital 0" if first else ""
+    if about.startswith("Here are websites"):
+        return "<Website 2>" if first else "the second one"
+    return "Tokyo" if first else "Kyoto"
+
+
+def test_mmsearch(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("nltk", reason="needs the extra mmsearch")
+    pytest.importorskip("rouge_score", reason="needs the extra mmsearch")
+    queries = write_mmsearch(tmp_path / "mmsearch", [(folder / "photo.jpg").read_bytes(), None], ["Tokyo", "Nairobi"])
+    with ClosingServer(pipeline) as server:
+        assert main(arguments(folder, "mmsearch", queries, tmp_path / "out", "--planner-url", server.url)) == 0
+    metrics = figures(tmp_path / "out")
+    # Question 1: no requery, no website of eight chosen, a wrong answer.
+    scores = {"end_to_end": 0.5, "requery": 0.5, "rerank": 0.5, "summarization": 0.5, "final": 0.5}
+    assert metrics["mmsearch"] == pytest.approx(scores)
+    assert metrics["by_area"]["knowledge"]["final"] == pytest.approx(1) and metrics["by_area"]["news"]["final"] == 0
+    assert metrics["by_subfield"]["Sports"]["n"] == 2
+    assert metrics["answer"] == {"metric": "mmsearch_f1", "accuracy": 0.5}
+    assert (metrics["mode"], metrics["n_queries"], metrics["n_failed"]) == ("mmsearch", 2, 0)
+    assert metrics["trajectories"]["calls"] == {"image_search": 1, "open_page": 2, "text_search": 2}
+    assert metrics["trajectories"]["malformed"] == 2  # the requery and the choice
+    first, second = map(json.loads, (tmp_path / "out/queries.jsonl").read_text(encoding="utf-8").splitlines())
+    assert first["requery"] == "capital 0" and second["requery"] == ""
+    opened = [call for one in second["trail"]["rounds"] for call in one["calls"] if call["tool"] == "open_page"]
+    assert opened[0]["arguments"]["page"] == second["trail"]["sources"][0]["url"]  # the first page, all the same
+    # The single steps show all screenshots: the image, the image search, and 8 websites or 3 slices of 512 rows.
+    steps = [body["messages"] for body in server.bodies if "Question 0?" in text_of(body["messages"][1])][-2:]
+    assert [sum(part["type"] == "image_url" for part in step[1]["content"]) for step in steps] == [1 + 1 + 8, 1 + 1 + 3]
+
+
+def test_mmsearch_plus_is_judged(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photo = (folder / "photo.jpg").read_bytes()
+    rows = plus_rows([photo, photo, photo], ["Tokyo", "Edo", "Kyoto"], "canary")
+    queries = write_parquet(tmp_path / "plus.parquet", rows)
+
+    def play(messages: list[dict[str, Any]]) -> str | ChatReply:
+        if "accepted_answers" in text_of(messages[-1]):
+            given = json.loads(text_of(messages[-1]))
+            return json.dumps({"correct": given["accepted_answers"][0] in ("Tokyo", "Edo")})  # its old name
+        if len(messages) == 2:
+            return calling("image_zoom_in_tool", '{"bbox_index": 1, "image_name": "image"}')
+        if len(messages) == 4:
+            return calling("image_search", '{"image_name": "image.png"}')
+        return "<answer>Tokyo [1]</answer>"
+
+    options = ["--canary", "canary", "--judge-model", "scripted", "--concurrency", "2"]
+    with ClosingServer(play) as server:
+        command = arguments(folder, "mmsearch-plus", queries, tmp_path / "out", "--planner-url", server.url, *options)
+        assert main(command) == 0
+    metrics = figures(tmp_path / "out")
+    assert metrics["answer"]["metric"] == "llm_judge" and metrics["answer"]["accuracy"] == 2 / 3
+    assert metrics["answer"]["string_match"] == 1 / 3
+    assert metrics["judge"] == {
+        "unreadable": 0, "n": 3, "string_match": 1 / 3, "agreement": 2 / 3, "kappa": pytest.approx(0.4),
+    }  # fmt: skip
+    assert metrics["trajectories"]["p_image_given_zoom"] == 1.0
+    assert metrics["trajectories"]["malformed"] == 3  # there is no region 1
+    assert metrics["trajectories"]["failed_calls"] == {"zoom_in": 3}
+    assert metrics["by_difficulty"]["difficult"] == {"n": 1, "accuracy": 1.0}
+    printed = capsys.readouterr().out
+    assert "llm_judge 66.7" in printed and "P(image | zoom) 100.0" in printed
+    first = next(body["messages"] for body in server.bodies if "Question 0?" in text_of(body["messages"][1]))
+    assert sum(part["type"] == "image_url" for part in first[1]["content"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("mode", "searched"),
+    [
+        ("dynvqa-image", ""),
+        ("dynvqa-web", "Who leads this team?"),
+        ("dynvqa-image-web", "Japan Who leads this team?"),
+        ("dynvqa-caption-web", "A flag. Who leads this team?"),
+        ("dynvqa-golden", "Who leads the Reds?"),
+    ],
+)
+def test_the_baselines_of_dynvqa(folder: Path, tmp_path: Path, mode: str, searched: str) -> None:
+    (tmp_path / "image_1.jpeg").write_bytes((folder / "photo.jpg").read_bytes())
+    queries = write_jsonl(tmp_path / "q.jsonl", DYNVQA)
+
+    def play(messages: list[dict[str, Any]]) -> str:
+        return "A flag." if text_of(messages[0]).startswith("Describe") else "Ann Lee leads it"
+
+    more = ["--query-images", str(tmp_path), "--mode", mode]
+    with ClosingServer(play) as server:
+        assert main(arguments(folder, "dynvqa", queries, tmp_path / "out", *more, "--planner-url", server.url)) == 0
+    metrics = figures(tmp_path / "out")
+    assert metrics["answer"]["token_f1" if "token_f1" in metrics["answer"] else "accuracy"] == pytest.approx(4 / 6)
+    [record] = map(json.loads, (tmp_path / "out/queries.jsonl").read_text(encoding="utf-8").splitlines())
+    calls = [call for one in record["trail"]["rounds"] for call in one["calls"]]
+    assert [call["tool"] for call in calls if call["tool"] == "image_search"] == ["image_search"] * mode.count("image")
+    assert [call["arguments"]["queries"] for call in calls if call["tool"] == "text_search"] == (
+        [[searched]] if searched else []
+    )
+
+
+def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(folder: Path, tmp_path: Path) -> None:
+    photo = (folder / "photo.jpg").read_bytes()
+    queries = write_parquet(tmp_path / "plus.parquet", plus_rows([photo] * 4, ["Tokyo"] * 4))
+    held = threading.Event()
+
+    def play(messages: list[dict[str, Any]]) -> str | ChatReply:
+        """Three requests a question; holds the last one of the third question until the process is killed."""
+        if "Question 2?" in text_of(messages[1]) and len(messages) == 6 and not held.is_set():
+            held.set()
+            time.sleep(3)
+        if len(messages) < 6:
+            question = text_of(messages[1]).split("Question: ")[1]
+            return calling("text_search", json.dumps({"queries": [f"{len(messages)} {question}"]}))
+        return "<answer>Tokyo [1]</answer>"
+
+    def asked(server: FakeChatServer) -> list[str]:
+        bodies = [json.dumps(body["messages"], sort_keys=True) for body in server.bodies]
+        server.bodies.clear()
+        return bodies
+
+    with ClosingServer(play) as server:
+        killed = arguments(folder, "mmsearch-plus", queries, tmp_path / "killed", "--planner-url", server.url)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "omgm", *killed], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        while process.poll() is None and not held.is_set():
+            time.sleep(0.01)
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+        assert not (tmp_path / "killed/metrics.json").exists()
+        first = asked(server)
+        assert len(first) == 3 * 3  # the last one was not answered
+        assert main(killed) == 0
+        second = asked(server)
+        assert len(second) == 1 + 3 and set(first) & set(second) == {first[-1]}
+
+    command = arguments(folder, "mmsearch-plus", queries, tmp_path / "replayed", "--planner-url", "http://127.0.0.1:9")
+    assert main([*command, "--corpus", str(tmp_path / "killed/corpus")]) == 0
+    before = {name: data for name, data in contents(tmp_path / "killed").items() if not name.startswith("corpus/")}
+    assert contents(tmp_path / "replayed") == before
+    assert figures(tmp_path / "replayed")["answer"]["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--dataset", "mmsearch", "--no-answers"], "--no-answers and --bem are not for agents"),
+        (["--dataset", "evqa", "--canary", "x"], "--canary needs --mode"),
+        (["--dataset", "evqa"], "--query-images is needed: evqa names its images"),
+        (["--dataset", "evqa", "--mode", "magic"], "--mode must be one of auto, "),
+    ],
+)
+def test_what_is_wrong_is_told(
+    tmp_path: Path, options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "q.csv").touch()
+    inputs = ["--index", str(tmp_path), "--queries", str(tmp_path / "q.csv"), "--out", str(tmp_path / "out")]
+    assert main(["evaluate", *inputs, *options]) != 0
+    assert told in capsys.readouterr().err

@@ -1,0 +1,94 @@
+"""`omgm serve --replicas`, on a local Ray cluster. Not part of `make test`, because it takes a minute:
+
+pip install -c constraints.txt -e ".[cpu,dev,ray]" && make test ARGS=tests/omgm/test_replicas.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+
+from omgm.__main__ import main
+from omgm.profile import load_profile
+from omgm.replicas import READ_ONLY, replica_range, start_replicas, stop_replicas
+from tests.fakes.service import wait_until
+
+
+def test_numbers_and_ranges() -> None:
+    assert [replica_range(text) for text in ("1", "3", "1-4", "2-2")] == [(1, 1), (3, 3), (1, 4), (2, 2)]
+    for text in ("0", "-1", "4-1", "two", "1-", "1-2-3", ""):
+        with pytest.raises(argparse.ArgumentTypeError, match="a range such as 1-4"):
+            replica_range(text)
+
+
+def test_without_the_extra(
+    example_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    assert main(["serve", "--index", str(example_folder / "index"), "--replicas", "2"]) != 0
+    assert "extra ray" in capsys.readouterr().err
+
+
+@pytest.fixture
+def url(example_folder: Path) -> Iterator[str]:
+    pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    try:
+        start_replicas(load_profile("embedded"), example_folder / "index", (2, 2), "127.0.0.1", port)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        stop_replicas()
+
+
+@pytest.mark.filterwarnings("ignore")  # Ray's
+def test_a_replica_is_killed_under_load(example_folder: Path, url: str) -> None:
+    """Every answer is right; while Ray notices that a replica is gone, a request may end with a documented error."""
+    import ray
+
+    photo = (example_folder / "photo.jpg").read_bytes()
+    outcomes, stop = list[tuple[int, str | None]](), threading.Event()
+
+    def ask() -> tuple[int, str | None]:
+        question = {"question": "What is the capital of this country?"}
+        files = {"image": photo}
+        response = httpx.post(f"{url}/answer", files=files, data=question, timeout=60, trust_env=False, verify=False)
+        return response.status_code, response.json()["answer"] if response.is_success else None
+
+    def replicas() -> list[str]:
+        actors = ray.util.list_named_actors(all_namespaces=True)
+        return [actor["name"] for actor in actors if "SERVE_REPLICA" in actor["name"]]
+
+    def caller() -> None:
+        while not stop.is_set():
+            outcomes.append(ask())
+
+    assert ask() == (200, "Tokyo")
+    refused = httpx.delete(f"{url}/entities/a", trust_env=False, verify=False)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "read_only")
+    assert READ_ONLY in refused.json()["error"]["message"]
+    first = replicas()
+    assert len(first) == 2
+    with ThreadPoolExecutor(4) as pool:
+        callers = [pool.submit(caller) for _ in range(4)]
+        wait_until(lambda: len(outcomes) >= 20)
+        ray.kill(ray.get_actor(first[0], namespace="serve"))
+        after = len(outcomes)
+        wait_until(lambda: len(outcomes) >= after + 60)
+        stop.set()
+        for done in callers:
+            done.result()
+    counted = Counter(outcomes)
+    assert set(counted) <= {(200, "Tokyo"), (500, None), (503, None), (429, None)}
+    assert counted[200, "Tokyo"] >= len(outcomes) - 8  # at most what the replica held, and a few more until it is known
+    assert ask() == (200, "Tokyo")
+    print(counted)

@@ -1,0 +1,115 @@
+"""Images by URL: only from allowed hosts, whatever a name resolves to and whenever."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from serving.errors import ApiError
+from serving.fetch import fetch_image
+from serving.settings import ServingSettings
+
+NAME = "images.example"
+
+
+class Host(HTTPServer):
+    """A host on loopback that keeps the Host headers of its requests."""
+
+    def __init__(self) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                server.asked.append(self.headers["Host"])
+                self.send_response(302 if self.path == "/moved" else 200)
+                if self.path == "/moved":
+                    self.send_header("Location", f"http://127.0.0.1:{server.server_port}/secret")
+                self.end_headers()
+                self.wfile.write(b"content")
+
+            def log_message(self, *args: object) -> None:
+                """Keeps quiet."""
+
+        server = self
+        self.asked: list[str] = []
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    server = Host()
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def resolved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that were resolved: the first time to loopback, then, as a rebinding server does, elsewhere."""
+    names: list[str] = []
+
+    def getaddrinfo(name: str | bytes, port: int, *args: Any, **kwargs: Any) -> list[Any]:
+        names.append(name.decode() if isinstance(name, bytes) else name)
+        address = "127.0.0.1" if len(names) == 1 else "192.0.2.1"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    return names
+
+
+def fetched(url: str, *hosts: str) -> bytes:
+    return asyncio.run(fetch_image(url, ServingSettings(image_hosts=hosts, timeout_s=5)))
+
+
+def code(url: str, *hosts: str) -> str:
+    with pytest.raises(ApiError) as raised:
+        fetched(url, *hosts)
+    assert raised.value.status == 422
+    return raised.value.code
+
+
+def test_a_name_is_resolved_once(host: Host, resolved: list[str]) -> None:
+    """Between what is checked, the name, and what is connected to there is no second answer of DNS to wait for."""
+    place = f"{NAME}:{host.server_port}"
+    assert fetched(f"http://{place}/a.png", place) == b"content"
+    assert resolved == [NAME] and host.asked == [place]
+
+
+def test_a_name_that_is_not_allowed_is_not_even_resolved(host: Host, resolved: list[str]) -> None:
+    """`evil.example` resolves to loopback, where an allowed host listens; names that only look alike do so, too."""
+    port = host.server_port
+    for name in ("evil.example", f"{NAME}.evil.example", f"evil-{NAME}", "localhost", "127.0.0.1", f"{NAME}."):
+        assert code(f"http://{name}:{port}/a.png", f"{NAME}:{port}") == "host_not_allowed"
+    assert code(f"http://{NAME}/a.png", f"{NAME}:{port}") == "host_not_allowed"  # another port
+    assert resolved == [] and host.asked == []
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    ["2130706433", "0x7f000001", "0177.0.0.1", "127.1", "[::1]", "[::ffff:127.0.0.1]", "0", "127.0.0.1.nip.io"],
+)
+def test_other_spellings_of_an_address(host: Host, resolved: list[str], spelling: str) -> None:
+    port = host.server_port
+    assert code(f"http://{spelling}:{port}/a.png", f"127.0.0.1:{port}") in ("host_not_allowed", "bad_image_url")
+    assert resolved == [] and host.asked == []
+
+
+def test_redirects_are_not_followed(host: Host) -> None:
+    place = f"127.0.0.1:{host.server_port}"
+    assert code(f"http://{place}/moved", place) == "image_fetch_failed"
+    assert host.asked == [place]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://xn--/", "http://user@127.0.0.1/", "http://\0/", "ftp://127.0.0.1/", "http:///a", "//a/b"],
+)
+def test_malformed_urls(url: str) -> None:
+    assert code(url, "127.0.0.1") == "bad_image_url"
