@@ -16,6 +16,7 @@ from indexes.formats.fields import (
     kind,
     string_of,
     text,
+    texts,
     unique_keys,
 )
 from indexes.formats.skipped import Entry, attempt
@@ -97,6 +98,7 @@ def _entity(row: Any, where: str, names: Names) -> Entity:
         image=given[0] if given else images[0].url if images else None,
         url=string_of(url, where, name),
         images=tuple(images),
+        names=tuple(texts(row, "names", where, required=False)),
     )
 
 

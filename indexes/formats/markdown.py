@@ -138,6 +138,7 @@ def _article(file: Path, name: str, folder: str, text: str, names: Names, images
         image=next(iter([*drawn, *mains]), None),
         url=_setting(settings, "url", str(file), names),
         images=tuple(found),
+        names=tuple(_aliases(settings.get("aliases"))),
     )
 
 
@@ -147,6 +148,13 @@ def _setting(settings: dict[str, Any], field: str, where: str, names: Names) -> 
     if isinstance(value, str | int) and not isinstance(value, bool):
         return " ".join(string_of(value, where, name).split())
     return ""
+
+
+def _aliases(value: Any) -> Iterator[str]:
+    """Yields other names of a note, a list or separated by commas, as Obsidian has them."""
+    for alias in value.split(",") if isinstance(value, str) else value if isinstance(value, list) else ():
+        if isinstance(alias, str) and alias.strip():
+            yield " ".join(alias.split())
 
 
 def _title_heading(pieces: list[Piece | Heading]) -> int | None:

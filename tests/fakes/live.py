@@ -95,7 +95,8 @@ class World:
 def as_row(entity: Entity) -> dict[str, Any]:
     """Returns an article as a line of a knowledge base."""
     sections = [{"title": one.title, "text": one.text} for one in entity.sections]
-    return {"id": entity.id, "title": entity.title, "image": entity.image, "sections": sections}
+    row = {"id": entity.id, "title": entity.title, "image": entity.image, "sections": sections}
+    return row | ({"names": list(entity.names)} if entity.names else {})
 
 
 def hash_of(name: str) -> int:
