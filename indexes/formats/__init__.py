@@ -11,6 +11,7 @@ from indexes.formats.evqa import read_evqa
 from indexes.formats.fields import Names
 from indexes.formats.jsonl import read_jsonl
 from indexes.formats.markdown import article_files, read_markdown
+from indexes.formats.mediawiki import read_mediawiki
 from indexes.formats.parquet import read_parquet
 from indexes.formats.skipped import Entry, SeenHashes, SkippedEntries
 from indexes.formats.streams import inner_name, opened, starts_with
@@ -33,6 +34,7 @@ FORMATS: dict[str, Reader] = {
     "jsonl": read_jsonl,
     "parquet": read_parquet,
     "csv": read_table,
+    "mediawiki": read_mediawiki,
     "markdown": read_markdown,
     "zim": read_zim,
     "website": read_website,
@@ -43,8 +45,9 @@ OWN_IMAGES = frozenset({"markdown", "zim", "website"})
 _EXTENSIONS = {".json": "evqa", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".zim": "zim"} | {
     ".csv": "csv",
     ".tsv": "csv",
+    ".xml": "mediawiki",
 }
-_PACKED = (".gz", ".zip")
+_PACKED = (".gz", ".bz2", ".zip")
 
 
 def read_knowledge_base(
@@ -114,7 +117,7 @@ def guess_format(path: Path) -> str:
     """
     if path.is_dir():
         return "markdown" if article_files(path) or not page_files(path) else "website"
-    name = Path(inner_name(path)) if path.suffix == ".zip" else path.with_suffix("") if path.suffix == ".gz" else path
+    name = Path(inner_name(path)) if path.suffix == ".zip" else path.with_suffix("") if path.suffix in _PACKED else path
     found = _EXTENSIONS.get(name.suffix.lower())
     if found is None:
         if is_zim(path):

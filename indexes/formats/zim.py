@@ -36,8 +36,9 @@ def read_zim(path: Path, names: Names) -> Iterator[Entry]:
     """Yields the articles of a ZIM file in the file's order, with their places.
 
     Every HTML page with text is an article, except the main page and redirects, whose titles are other names of the
-    articles. The URL of an article is its canonical link, or the one in Kiwix's note on the license. That is its id too if it is the link of this page and not of another that this
-    one resembles; otherwise its id is its path. Images are named by their paths in the file.
+    articles. The URL of an article is its canonical link, or the one in Kiwix's note on the license. That is its id too
+    if it is the link of this page and not of another that this one resembles; otherwise its id is its path. Images are
+    named by their paths in the file.
 
     Raises:
         ValueError: libzim or selectolax is not installed, or the file is damaged as a whole.
