@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from indexes.formats.fields import optional
 from indexes.formats.html import FACTS
-from indexes.formats.images import ICON, SMALLEST
+from indexes.formats.images import ICON, SMALLEST, photos_first
 from indexes.sections import DROPPED, title_rule
 from retriever.types import ArticleImage
 
@@ -102,8 +102,7 @@ def read_wikitext(source: str, title: str, spaces: Namespaces, image: str | None
     facts, main = _infoboxes(code, spaces, image)
     if facts:
         sections.append((FACTS, "\n".join(facts)))
-    photos = [one.url for one in images if not one.url.lower().endswith(".svg")]
-    return Wikitext(sections, images, main or next(iter([*photos, *(one.url for one in images)]), None))
+    return Wikitext(sections, images, main or next(iter(photos_first(one.url for one in images)), None))
 
 
 class _Words:

@@ -20,7 +20,8 @@ from indexes.formats.fields import Names, optional
 from indexes.formats.html import Furniture, Measure, furniture_of, read_page
 from indexes.formats.skipped import Entry
 from indexes.sections import split_article
-from retriever.images import ImageError, open_image
+from indexes.svg import size_of
+from retriever.images import ImageError
 from retriever.types import Entity
 
 MAGIC = b"ZIM\x04"
@@ -189,9 +190,7 @@ def _measuring(archive: Any) -> Measure:
     @lru_cache(maxsize=4096)
     def measure(name: str) -> tuple[int, int]:
         try:
-            content = bytes(archive.get_entry_by_path(name).get_item().content)
-            with open_image(content, name) as image:
-                return image.size
+            return size_of(bytes(archive.get_entry_by_path(name).get_item().content), name)
         except (RuntimeError, KeyError, ImageError):
             return 0, 0
 
