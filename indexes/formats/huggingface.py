@@ -108,9 +108,13 @@ class DatasetRows:
         return bytes(data) if data is not None else Path(value["path"]).read_bytes()
 
 
-@lru_cache(maxsize=1)
 def open_dataset(path: Path) -> DatasetRows:
-    """Returns a data set, the same one when asked again."""
+    """Returns a data set, the same one when asked again for what the file says."""
+    return _opened(path, path.read_bytes())
+
+
+@lru_cache(maxsize=1)
+def _opened(path: Path, content: bytes) -> DatasetRows:
     return DatasetRows(path)
 
 

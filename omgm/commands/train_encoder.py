@@ -7,10 +7,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from omgm.commands.common import (
-    add_kb_format,
     add_knowledge_base,
     add_profile,
     add_questions,
+    add_reading,
     add_training,
     existing,
     finder,
@@ -19,6 +19,7 @@ from omgm.commands.common import (
     load_questions,
     origin_of,
     profile_of,
+    reading_of,
     write_trained,
 )
 
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     add_knowledge_base(parser, own_images=True)
-    add_kb_format(parser)
+    add_reading(parser)
     add_questions(parser, required=False)
     add_training(parser)
 
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
         images=images_of(args),
         summarizer=build_summarizer(profile),
         labeled=_labeled(args) if args.queries is not None else (),
-        kb_format=args.kb_format,
+        **reading_of(args),
         drop_sections=profile.index.drop_sections,
     )
     folder = train_encoder(
