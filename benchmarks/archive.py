@@ -55,7 +55,7 @@ def ranks(index: Index, search: EntitySearch, kb: Path, images: Path | None) -> 
             name = None if source is None else find_main(source, index.entity(row))
             image = load_image(content) if source is None or name is None else source.load(name)
             queries.append(Query(slightly_changed(image, rng), "What is this?"))
-        for (content, _), candidates in zip(batch, search(queries, [[] for _ in queries]), strict=True):
+        for (content, _), candidates in zip(batch, search.start(queries)([[] for _ in queries]), strict=True):
             right = [rank for rank, one in enumerate(candidates) if one.row in owners[content]]
             found.append(right[0] if right else -1)
     return found
