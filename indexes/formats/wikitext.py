@@ -42,6 +42,8 @@ _NO_FACT = re.compile(
 )
 """Parameters of an infobox that say how it looks, or what the article says anyway."""
 _LONGEST_FACT = 300
+_REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b.*?</ref\s*>", re.IGNORECASE | re.DOTALL)
+"""References: the parser leaves those that are nested in other markup or not well-formed."""
 _MARKUP = re.compile(r"__[A-Z]+__|'{2,}|[ \t]*\([\s,;:]*\)")
 """What is left in the text: switches, unbalanced emphasis, brackets around templates that are gone."""
 _LISTS = title_rule(DROPPED)
@@ -76,7 +78,7 @@ def read_wikitext(source: str, title: str, spaces: Namespaces, image: str | None
     Raises:
         ValueError: mwparserfromhell is not installed.
     """
-    code = _parse(source)
+    code = _parse(_REFERENCE.sub("", source))
     found: list[tuple[int, str, str]] = []
     images: list[ArticleImage] = []
     level, heading, parts = 1, title, list[str]()

@@ -122,6 +122,13 @@ def test_an_image_by_an_unusual_name_is_no_fact(tmp_path: Path) -> None:
     assert fox.image is not None and fox.image.endswith("/A_b.jpg")
 
 
+def test_references_that_are_not_well_formed(tmp_path: Path) -> None:
+    text = """A fox.<ref name="a" group=b / >One</ref> It ''runs.<ref>A <i>book''</ref>
+Far<ref name=c/>. <REF>{{x|</REF>"""
+    (fox,) = read_knowledge_base(dump(tmp_path / "a.xml", page("Fox", text)))
+    assert fox.sections == (Section("Fox", "A fox. It runs.\nFar.", 0),)
+
+
 def test_other_encodings_and_no_site(tmp_path: Path) -> None:
     path = tmp_path / "a.xml"
     path.write_bytes(f"<mediawiki>{page('Лисица', 'Животно.')}</mediawiki>".encode("utf-16"))
