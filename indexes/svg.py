@@ -70,7 +70,10 @@ def _draw(data: bytes, name: str) -> bytes:
     width, height = _size(root)
     if max(width, height) > MAX_ASPECT * min(width, height):
         raise ImageError("too_thin", f"{width:g} x {height:g}: too thin", name)
-    side = {"width": SIDE} if width >= height else {"height": SIDE}
+    scale = SIDE / max(width, height)
+    root.set("viewBox", root.get("viewBox") or f"0 0 {width:g} {height:g}")
+    root.set("width", f"{width * scale:g}")  # resvg refuses some that declare only one of the two
+    root.set("height", f"{height * scale:g}")
     text = any(element.tag.rpartition("}")[2] == "text" for element in root.iter() if isinstance(element.tag, str))
     try:
         resvg = optional("resvg_py", "svg")
@@ -79,7 +82,7 @@ def _draw(data: bytes, name: str) -> bytes:
         raise ImageError("unknown_format", reason, name) from error
     try:
         drawn = resvg.svg_to_bytes(
-            svg_string=tostring(root, "unicode"), background="#ffffff", skip_system_fonts=not text, **side
+            svg_string=tostring(root, "unicode"), background="#ffffff", skip_system_fonts=not text
         )
     except ValueError as error:
         raise ImageError("damaged", f"SVG that cannot be drawn: {error}", name) from error

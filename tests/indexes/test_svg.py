@@ -29,6 +29,11 @@ def test_a_drawing_on_white(tmp_path: Path) -> None:
         assert source.load(name).tobytes() == image.tobytes() and size_of(tmp_path / name) == (80, 40)
     tall = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 10,20"><text>x</text></svg>'
     assert load_any(tall.encode()).size == (256, 512) and size_of(tall.encode()) == (10, 20)
+    wide = (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="75pt" viewBox="0 0 20 10"><rect width="10" height="9"/></svg>'
+    )
+    assert load_any(wide.encode()).size == (512, 256)  # as graphviz writes them
+    assert load_any(wide.encode()).getpixel((255, 128)) == (0, 0, 0)
     assert as_jpeg(data, 100)[:2] == b"\xff\xd8"
 
 
