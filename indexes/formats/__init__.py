@@ -121,7 +121,7 @@ def guess_format(path: Path) -> str:
         ValueError: Neither extension nor content is known, or a ZIP archive holds several files.
     """
     if path.is_dir():
-        return "markdown" if article_files(path) or not page_files(path) else "website"
+        return _guess_folder(path)
     name = Path(inner_name(path)) if path.suffix == ".zip" else path.with_suffix("") if path.suffix in _PACKED else path
     found = _EXTENSIONS.get(name.suffix.lower())
     if name.suffix.lower() == ".toml":
@@ -139,6 +139,17 @@ def guess_format(path: Path) -> str:
     if found == "evqa":
         return "jsonl" if row is not None or starts_with(path, "[") else "evqa"
     return "wiki6m" if row is not None and "wikidata_id" in row else "jsonl"
+
+
+def _guess_folder(path: Path) -> str:
+    if article_files(path):
+        return "markdown"
+    if page_files(path):
+        return "website"
+    files = sorted(file for file in path.iterdir() if file.suffix.lower() in (*_EXTENSIONS, ".toml"))
+    if files:  # such as a table that describes the images in its folder
+        raise ValueError(f"{path}: a folder without Markdown or pages; name the file in it: {files[0]}")
+    return "markdown"
 
 
 def name_of(path: Path) -> str:
