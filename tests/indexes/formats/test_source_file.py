@@ -82,7 +82,7 @@ def test_rows_and_settings_that_are_wrong(database: Path, tmp_path: Path) -> Non
         ("animals.db", "none.db", r"url: .*none\.db does not exist"),
         ("FROM animals", "FROM plants", r"query: no such table: plants"),
         ("sqlite:///", "nothing", r"url: "),
-        ("url", "adress", r"unknown key 'adress'; known are url, query, map"),
+        ("url", "link", r"unknown key 'link'; known are url, query, map"),
         ("title =", "titel =", r"map: unknown field 'titel'"),
         ("query = ", "query = 7 # ", r"query: expected text"),
         ("url", "", r"not TOML"),
