@@ -83,7 +83,7 @@ def test_rows_and_settings_that_are_wrong(database: Path, tmp_path: Path) -> Non
         ("FROM animals", "FROM plants", r"query: no such table: plants"),
         ("sqlite:///", "nothing", r"url: "),
         ("url", "link", r"unknown key 'link'; known are url, query, map"),
-        ("title =", "titel =", r"map: unknown field 'titel'"),
+        ("title =", "label =", r"map: unknown field 'label'"),
         ("query = ", "query = 7 # ", r"query: expected text"),
         ("url", "", r"not TOML"),
     ]:
@@ -133,7 +133,7 @@ def test_a_data_set_with_images(tmp_path: Path) -> None:
     assert hash_knowledge_base(path, "huggingface") == hash_knowledge_base(path, "huggingface")
 
 
-def test_a_data_set_in_a_folder_by_the_librarys_own_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_set_in_a_folder_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("datasets", reason="needs the extra hf")
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     (tmp_path / "wiki").mkdir()
