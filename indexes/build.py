@@ -44,11 +44,13 @@ from indexes.recall import held_out_queries
 from indexes.reindex import change_search
 from indexes.report import log_problems, read_skipped, write_report, write_skipped
 from indexes.search_kinds import SearchChoice, choose_kind, write_search
+from indexes.self_retrieval import measure_self_retrieval
 from indexes.sources import ImageSource, open_images
 from indexes.stages import (
     ARTICLE_FILES,
     MainImages,
     read_main_images,
+    readable_rows,
     store_tokens,
     write_articles,
 )
@@ -243,7 +245,10 @@ def _run_stages(
         save_array(parts / OWNERS, keys.owners)
     record = _write_search(parts, keys, inputs, search_uri, image_weight, encoder, progress)
     offsets = store_tokens(articles, main_images, source, workers, inputs.codec, parts, batch, progress)
-    write_report(parts / "report.json", articles, main_images, read_skipped(parts))
+    fit = measure_self_retrieval(parts, readable_rows(main_images), encoder)
+    if fit is not None and fit.warning:
+        logger.warning("%s", fit.warning)
+    write_report(parts / "report.json", articles, main_images, read_skipped(parts), fit)
     return Manifest(
         name=name,
         created_with=_created_with(),

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from indexes.article_images import FurtherTable
 from indexes.growing import GrowingArray, GrowingLines, save_array
-from indexes.ids import hash_id, save_ids
+from indexes.ids import hash_id, other_ids, save_ids
 from indexes.images import thumbnail
 from indexes.lines import Articles, Lines, offsets_path, save_offsets, to_row
 from indexes.manifest import THUMBNAILS
@@ -71,15 +71,17 @@ def write_articles(entities: Iterable[Entity], folder: Path) -> Articles:
     """Returns the entities as stored in `entities.jsonl`, which it writes unless an earlier build did."""
     path = folder / "entities.jsonl"
     if not offsets_path(path).exists():
-        hashes = array("q")
+        hashes, others = array("q"), array("q")
 
         def rows() -> Iterator[dict[str, Any]]:
             for entity in entities:
+                for other in other_ids(entity):
+                    others.extend((hash_id(other), len(hashes)))
                 hashes.append(hash_id(entity.id))
                 yield to_row(entity)
 
         write_lines(path, rows())
-        save_ids(folder / "entity_ids.npy", hashes)
+        save_ids(folder / "entity_ids.npy", hashes, zip(others[::2], others[1::2], strict=True))
         save_offsets(path)
     return Articles(path)
 

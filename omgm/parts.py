@@ -170,7 +170,8 @@ def build(
     if cluster is not None:  # machines have working folders of their own
         kb, images, out = kb.resolve(), None if images is None else images.resolve(), out.resolve()
         labeled = [image._replace(path=image.path.resolve()) for image in labeled]
-    shared = [kb if images is None else images, out, *sorted({image.path.parent for image in labeled})]
+    read = [kb] if images is None else [kb, images] if kb_format in OWN_IMAGES else [images]
+    shared = [*read, out, *sorted({image.path.parent for image in labeled})]
     with _workers(profile, cluster, shared) as workers:
         return build_index(
             kb,
