@@ -6,6 +6,7 @@ import io
 import json
 import sqlite3
 from contextlib import closing
+from copy import copy
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,7 @@ def test_a_data_set_with_images(tmp_path: Path) -> None:
     assert source is not None and find_main(source, fox) == "picture/0" and find_main(source, hen) is None
     assert source.size("picture/0") == len(png("red"))
     assert source.load("picture/0").getpixel((5, 5)) == (255, 0, 0)
+    assert copy(source).load("picture/0").size == source.load("picture/0").size  # as another process gets it
     assert source.find("picture/2") is None and source.find("name/0") is None
     assert hash_knowledge_base(path, "huggingface") == hash_knowledge_base(path, "huggingface")
 
