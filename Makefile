@@ -22,7 +22,7 @@ BIN := .venv/bin
 OMGM := $(BIN)/python -m omgm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-wheel test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker \
+.PHONY: help setup demo test test-wheel test-archives test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker \
 	train-generator eval sweep calibrate serve bench bench-gpu bench-load bench-hostile bench-scale bench-train bench-maxsim weights
 
 help:  ## list the targets
@@ -43,6 +43,10 @@ test-wheel:  ## build the wheel, install it into a clean environment and ask it 
 
 test-gpu: .venv/dev.stamp  ## run the tests that need a CUDA device; without one each says that it is skipped
 	$(BIN)/python -m pytest -m gpu $(ARGS)
+
+test-archives: .venv/dev.stamp  ## fetch ZIM archives by others (12 MB) and run the tests that read them
+	./tests/fetch_archives.sh
+	$(BIN)/python -m pytest tests/indexes/formats/test_real_archives.py $(ARGS)
 
 test-lavis: .venv/dev.stamp .venv-lavis/stamp  ## compare step 2's model with LAVIS, in an environment of its own (1.4 GB)
 	$(BIN)/python -m tests.lavis.ours artifacts/lavis
@@ -141,7 +145,7 @@ $(DATA)/kb_wiki.json: .venv/base.stamp
 
 .venv/base.stamp: EXTRAS = cpu
 .venv/peft.stamp: EXTRAS = cpu,peft
-.venv/dev.stamp: EXTRAS = cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sentencepiece,zim,parquet,hf,bem,dynvqa,agents,milvus-lite,ocr,duckduckgo,mmsearch,otel
+.venv/dev.stamp: EXTRAS = cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sentencepiece,zim,parquet,mediawiki,sql,svg,hf,bem,dynvqa,agents,milvus-lite,ocr,duckduckgo,mmsearch,otel
 .venv/base.stamp .venv/peft.stamp .venv/dev.stamp: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -34,6 +34,7 @@ from indexes.build import build_index
 from indexes.formats import read_knowledge_base
 from indexes.sources import open_images
 from indexes.stages import read_main_images, write_articles
+from indexes.workers import LocalWorkers
 from retriever.files import replace_with
 from retriever.types import Entity
 
@@ -130,7 +131,8 @@ def read(kb: Path, images: Path, out: Path) -> int:
 def ingest(kb: Path, images: Path, out: Path) -> int:
     out.mkdir()
     articles = write_articles(read_knowledge_base(kb), out)
-    return len(read_main_images(articles, open_images(images, kb, "evqa"), out, 32, progress=False))
+    workers = LocalWorkers(FreeModels(), None)
+    return len(read_main_images(articles, open_images(images, kb, "evqa"), workers, out, 32, progress=False))
 
 
 def build(kb: Path, images: Path, out: Path) -> int:

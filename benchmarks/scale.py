@@ -17,7 +17,7 @@ opening with all checksums) and `search` (each kind of entity index over the sam
 - `index_bytes`: size of the index that was built
 - `search`: per kind `build_s`, `peak_rss_mb`, `bytes`, `faiss`, `parameters`, `rescored`, `recall@20_at_build`
 - `search_ms_p50`, `recall@20_against_exact`: per kind, of single queries, which the build did not measure with
-- `update_ms_p50`: from a change to its acknowledgment
+- `update_ms_p50`: from a change to its acknowledgment, without a service; `found_ms_p50`: until a search has found it
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -43,24 +43,28 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks import updates
 from benchmarks.ingestion import FreeModels, write_knowledge_base
 from evaluation.run import commit
 from indexes import build as building
 from indexes.growing import release
 from indexes.keys import Keys
+from indexes.live.editor import Article, Editor
+from indexes.live.index import LiveIndex
 from indexes.manifest import SearchKind
 from indexes.recall import ExactSearch, HeldOutQueries, mixed_queries
 from indexes.search import open_search
 from indexes.search_kinds import write_search
+from indexes.stages import MainImage
 from indexes.store import Index
 from retriever.files import write_whole
-from retriever.types import FloatArray, IntArray
+from retriever.types import Entity, FloatArray, IntArray, Section
 
 KINDS: tuple[SearchKind, ...] = ("flat", "sq8", "hnsw", "ivf-pq")
 STAGES = {
     "hash_knowledge_base": "hash",
     "write_articles": "read",
-    "_with_images": "find images",
+    "with_images": "find images",
     "read_main_images": "images",
     "summarize_all": "summaries",
     "write_keys": "keys",
@@ -211,13 +215,24 @@ def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]
         "kb_bytes": kb.stat().st_size,
         "sections": index.manifest.counts.sections,
         "entity_index": None if record is None else str(record),
-        "update_ms_p50": measure_updates(out),
-    }
+    } | measure_updates(out, models)
 
 
-def measure_updates(index: Path) -> float | None:
-    """Returns the median time from a change of an index to its acknowledgment in ms: not measured yet."""
-    return None
+def measure_updates(folder: Path, models: StandIn, changes: int = 50) -> dict[str, float | int]:
+    """Adds articles with images to an index, and looks for the summary of each at once; see `updates.measure`."""
+    with closing(LiveIndex.open(folder, encoder=models, fusion=models, write=True)) as index:
+        editor = Editor(index, lambda: models, models, models)
+
+        def put(number: int) -> None:
+            sections = tuple(Section(**row, index=i) for i, row in enumerate(updates.article(number)["sections"]))
+            entity = Entity(f"new-{number}", f"Design {number}", sections, f"{number}.png")
+            editor.put([Article(entity, MainImage(entity.image), updates.drawn(number))])
+
+        def find(number: int) -> bool:
+            rows = index.search(models.encode_texts([f"Design {number}"]), 20)[1]
+            return index.row_of(f"new-{number}") in rows[0]
+
+        return updates.measure(range(changes), put, find)
 
 
 def measure_search(entities: int, dimension: int, folder: Path, kinds: Sequence[SearchKind]) -> dict[str, Any]:

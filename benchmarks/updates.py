@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,34 @@ def article(number: int) -> dict[str, Any]:
     """Returns an article of four sections."""
     text = f"Design {number} has twelve rectangles. It was drawn in {1500 + number % 500} and is known for its colors. "
     return {"title": f"Design {number}", "sections": [{"title": f"Part {i}", "text": text * 5} for i in range(4)]}
+
+
+def measure(numbers: range, put: Callable[[int], object], find: Callable[[int], bool]) -> dict[str, float | int]:
+    """Makes changes one by one and asks for each at once.
+
+    Args:
+        numbers: The articles.
+        put: Changes the index; returns when the change is acknowledged.
+        find: Asks for the article, and returns whether it was found.
+
+    Returns:
+        Percentiles in ms of the change alone (`update`) and together with the question (`found`), and the number of
+        articles that were `not_found`.
+    """
+    updates, found, lost = list[float](), list[float](), 0
+    for number in numbers:
+        started = time.perf_counter()
+        put(number)
+        updates.append((time.perf_counter() - started) * 1000)
+        lost += not find(number)
+        found.append((time.perf_counter() - started) * 1000)
+    times = {"update": updates, "found": found}
+    report = {
+        f"{what}_ms_p{percent}": round(float(np.percentile(taken, percent)), 1)
+        for what, taken in times.items()
+        for percent in (50, 95)
+    }
+    return report | {"not_found": lost}
 
 
 def serve(profile: str, index: Path, port: int) -> subprocess.Popen[bytes]:
@@ -83,31 +111,23 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
             port = free.getsockname()[1]
         process = serve(args.profile, index, port)
         try:
-            updates, found, lost = [], [], 0
             with Client(f"http://127.0.0.1:{port}") as client:
-                for number in range(args.entities, args.entities + args.changes):
-                    image = drawn(number)
-                    started = time.perf_counter()
-                    client.put_entity(f"new-{number}", article(number), image)
-                    updates.append((time.perf_counter() - started) * 1000)
-                    best = client.retrieve(image, "When was it drawn?")
-                    found.append((time.perf_counter() - started) * 1000)
-                    lost += f"new-{number}" not in {candidate.entity_id for candidate in best.candidates}
+
+                def find(number: int) -> bool:
+                    best = client.retrieve(drawn(number), "When was it drawn?")
+                    return f"new-{number}" in {candidate.entity_id for candidate in best.candidates}
+
+                times = measure(
+                    range(args.entities, args.entities + args.changes),
+                    lambda number: client.put_entity(f"new-{number}", article(number), drawn(number)),
+                    find,
+                )
         except ServiceError as error:
             raise OSError(f"the service failed: {error}") from error
         finally:
             process.terminate()
             process.wait()
-    report = {
-        "profile": args.profile,
-        "entities": args.entities,
-        "changes": args.changes,
-        "update_ms_p50": round(float(np.percentile(updates, 50)), 1),
-        "update_ms_p95": round(float(np.percentile(updates, 95)), 1),
-        "found_ms_p50": round(float(np.percentile(found, 50)), 1),
-        "found_ms_p95": round(float(np.percentile(found, 95)), 1),
-        "not_found": lost,
-    }
+    report: dict[str, Any] = {"profile": args.profile, "entities": args.entities, "changes": args.changes} | times
     if args.out is not None:
         write_whole(args.out, (json.dumps(report, indent=2) + "\n").encode())
     print(json.dumps(report, indent=2))

@@ -14,14 +14,16 @@ R = TypeVar("R")
 _THREADS = 16
 
 
-def map_ahead(function: Callable[[T], R], items: Iterable[T], ahead: int) -> Generator[R]:
+def map_ahead(
+    function: Callable[[T], R], items: Iterable[T], ahead: int, threads: int = _THREADS
+) -> Generator[R, None, None]:
     """Yields `function(item)` in order, computed in threads for up to `ahead` items that nobody has asked for yet.
 
     It helps where `function` waits for a disk or releases the GIL, as Pillow does while it decodes and resizes. An
     exception of `function` is raised in its turn. Closing the iterator drops what has not begun.
     """
     waiting: deque[Future[R]] = deque()
-    pool = ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1), "ahead")
+    pool = ThreadPoolExecutor(min(threads, os.cpu_count() or 1), "ahead")
     try:
         for item in items:
             waiting.append(pool.submit(function, item))

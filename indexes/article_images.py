@@ -14,6 +14,9 @@ from retriever.types import IntArray
 LABELED = "labeled:"
 """How the URLs of labeled images begin (`indexes.labeled_images`)."""
 
+FURTHER = "further_images.jsonl"
+"""What `indexes.further_images` writes to an unfinished build."""
+
 
 class ImageUse(NamedTuple):
     """Which images of an entity are used.
@@ -55,11 +58,12 @@ class FurtherTable:
     """The further images of all entities by row, read from disk on demand.
 
     Args:
-        path: What `read_further_images` wrote; by default no entity has any.
+        folder: The unfinished build. If `read_further_images` wrote nothing there, no entity has any.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._lines = None if path is None else Lines(path)
+    def __init__(self, folder: Path) -> None:
+        path = folder / FURTHER
+        self._lines = Lines(path) if path.exists() else None
 
     def __getitem__(self, row: int) -> FurtherImages:
         """Returns the further images of the entity at `row`."""

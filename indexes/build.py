@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
-from indexes.article_images import MAIN_ONLY
-from indexes.claim import PARTS, UNKNOWN, check_inputs, claim, publish
+from indexes.claim import PARTS, UNKNOWN, claim, publish, resumable
+from indexes.existing import existing_index, with_images
 from indexes.formats import (
     FORMATS,
     dropped_titles,
@@ -27,8 +26,8 @@ from indexes.further_images import read_further_images
 from indexes.growing import save_array
 from indexes.keys import IMAGE_WEIGHT, Keys, write_keys
 from indexes.labeled_images import LabeledImage, LabeledSource
-from indexes.lines import Articles, Lines, offsets_path, save_offsets
-from indexes.live.layout import current_files, is_live
+from indexes.lines import Articles, offsets_path, save_offsets
+from indexes.live.layout import is_live
 from indexes.lock import LockedError, locked
 from indexes.manifest import (
     MANIFEST,
@@ -37,28 +36,29 @@ from indexes.manifest import (
     Counts,
     Inputs,
     Manifest,
-    SearchKind,
     SearchRecord,
     describe_files,
     hash_thumbnails,
-    read_manifest,
 )
 from indexes.recall import held_out_queries
 from indexes.reindex import change_search
 from indexes.report import log_problems, read_skipped, write_report, write_skipped
 from indexes.search_kinds import SearchChoice, choose_kind, write_search
-from indexes.sources import ImageSource, find_main, open_images
+from indexes.self_retrieval import measure_self_retrieval
+from indexes.sources import ImageSource, open_images
 from indexes.stages import (
     ARTICLE_FILES,
     MainImages,
     read_main_images,
+    readable_rows,
     store_tokens,
     write_articles,
 )
 from indexes.store import Index
 from indexes.summarizers import Summarizer
 from indexes.summary_file import summarize_all
-from retriever.files import as_line, write_whole
+from indexes.workers import LocalWorkers, Workers
+from retriever.files import write_whole
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.token_codec import TokenCodec
 from retriever.types import Entity, IntArray
@@ -90,6 +90,7 @@ def build_index(
     name: str | None = None,
     overwrite: bool = False,
     progress: bool = True,
+    workers: Callable[[DualEncoder, FusionEncoder | None], Workers] = LocalWorkers,
 ) -> Index:
     """Builds the index of a knowledge base in `out` and opens it; a complete index of the same inputs is only opened.
 
@@ -124,10 +125,12 @@ def build_index(
         overwrite: Whether to replace another index, or the unfinished build of one. If only `search` differs, the
             entity index is made again from the stored vectors, and everything else stays.
         progress: Whether to show progress bars.
+        workers: Run the models: in this process, or those of `indexes.cluster`.
 
     Raises:
         ValueError: Bad input, a knowledge base without entities, `out` holds something else and `overwrite` is off, or
             another process builds or serves it (`LockedError`).
+        OSError: `out` cannot be written; the message names the file. The build resumes when it is repeated.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
@@ -164,133 +167,117 @@ def build_index(
         section_images=section_images and fusion is not None,
         labeled=labels.digest if labels else "none",
     )
-    index = _complete(out, inputs, source, encoder, fusion, overwrite)
-    if index is not None and inputs.search not in ("", index.manifest.inputs.search):
+    index = existing_index(out, inputs, source, encoder, fusion, overwrite)
+    if index is not None:
+        if inputs.search in ("", index.manifest.inputs.search):
+            _nothing_to_do(out)
+            return index
         if is_live(out):
             raise ValueError(
                 f"{out}: keeps its kind of entity index, since it was changed after it was built; build another index"
             )
-        with locked(out, "builds it"):
+        with resumable(out), locked(out, "builds it"):
             kind = choose_kind(search, index.manifest.counts.searchable)
             change_search(out, kind, image_weight, encoder, progress, search_uri)
         return Index.open(out, encoder=encoder, fusion=fusion)
-    if index is not None:
-        logger.info("%s is complete and built from the same inputs: nothing to do", out)
-        if (out / PARTS).exists():
-            with suppress(LockedError), locked(out, "builds it"):
-                shutil.rmtree(out / PARTS, ignore_errors=True)
-        return index
-    with locked(out, "builds it"):
+    with resumable(out), locked(out, "builds it"):
         parts = claim(out, inputs, overwrite)
         if not (parts / MANIFEST).exists():  # else it was killed while it was published
             skipped = SkippedEntries(max_bad)
             entities = read_knowledge_base(kb, kb_format, drop_sections, names=names, skipped=skipped)
             entities = labels.attach(entities) if labels else entities
             articles = _read_articles(_with_report(entities, skipped, parts), kb, parts, search)
-            kind = choose_kind(search, len(articles))
-            inputs = _with_images(inputs, articles, source).model_copy(update={"search": kind})
+            inputs = with_images(inputs, articles, source)
+            inputs = inputs.model_copy(update={"search": choose_kind(search, len(articles))})
             claim(out, inputs, overwrite, keep=ARTICLE_FILES)
-            main_images = read_main_images(articles, source, parts, batch_size, progress)
-            log_problems(main_images)
-            summarize_all(articles, summarizer, parts / "summaries.jsonl", batch_size, progress=progress)
-            save_offsets(parts / "summaries.jsonl")
-            if candidates == "image" and not any(image.readable for image in main_images):
-                raise ValueError(f"{kb}: no entity has a readable main image, and candidates = 'image' needs them")
-            summaries = Lines(parts / "summaries.jsonl")
-            further = read_further_images(articles, main_images, source, inputs.image_use, parts, batch_size, progress)
-            keys = write_keys(
-                candidates, articles, summaries, main_images, source, encoder, parts, batch_size, progress, further
-            )
-            if len(keys.owners):
-                save_array(parts / OWNERS, keys.owners)
-            measured = _write_search(parts, keys, kind, inputs, search_uri, image_weight, encoder, progress)
-            offsets = store_tokens(articles, main_images, source, fusion, codec, parts, batch_size, progress, further)
-            write_report(parts / "report.json", articles, main_images, read_skipped(parts))
-            manifest = Manifest(
+            manifest = _run_stages(
+                parts,
+                articles,
+                inputs,
+                kb=kb,
                 name=name or name_of(kb),
-                created_with=_created_with(),
-                inputs=inputs,
-                counts=_count(articles, main_images, keys, offsets),
-                dimension=encoder.dimension,
-                token_shape=(0, 0) if fusion is None else fusion.token_shape,
-                thumbnails=hash_thumbnails(parts, range(len(articles))),
-                search=measured,
-                files=describe_files(parts),
+                source=source,
+                summarizer=summarizer,
+                workers=workers(encoder, fusion),
+                search_uri=search_uri,
+                image_weight=image_weight,
+                batch=batch_size,
+                progress=progress,
             )
             write_whole(parts / MANIFEST, manifest.to_json())
         publish(out)
     return Index.open(out, encoder=encoder, fusion=fusion)
 
 
-def _complete(
-    out: Path,
+def _nothing_to_do(out: Path) -> None:
+    logger.info("%s is complete and built from the same inputs: nothing to do", out)
+    if (out / PARTS).exists():
+        with suppress(LockedError), locked(out, "builds it"):
+            shutil.rmtree(out / PARTS, ignore_errors=True)
+
+
+def _run_stages(
+    parts: Path,
+    articles: Articles,
     inputs: Inputs,
+    *,
+    kb: Path,
+    name: str,
     source: ImageSource | None,
-    encoder: DualEncoder,
-    fusion: FusionEncoder | None,
-    overwrite: bool,
-) -> Index | None:
-    """Returns the index in `out`, or `None` if there is none, or one that is to be replaced.
-
-    With `overwrite`, an index whose kind of entity index alone differs counts: only that has to be made again.
-
-    Raises:
-        ValueError: It is damaged or was built from other inputs, and `overwrite` is off.
-    """
-    try:
-        folder = current_files(out)
-        if not (folder / MANIFEST).exists():
-            return None
-        found = read_manifest(folder).inputs
-        if overwrite:
-            inputs = inputs.model_copy(update={"search": UNKNOWN})
-        check_inputs(found, inputs, f"{out} is an index")
-        index = Index.open_files(folder, encoder=encoder, fusion=fusion, verify=overwrite)
-        if not index.manifest.changes:
-            articles = Articles(folder / "entities.jsonl")  # the knowledge base's, since the inputs are the same
-            check_inputs(found, _with_images(inputs, articles, source), f"{out} is an index")
-    except ValueError as error:
-        if not overwrite:
-            raise
-        logger.warning("building again: %s", error)
-        return None
-    return index
-
-
-def _with_images(inputs: Inputs, articles: Articles, source: ImageSource | None) -> Inputs:
-    """Returns the inputs with the hash of which images belong to which entity and how large they are."""
-    digest = hashlib.sha256()
-    for entity in articles:
-        name = None if source is None else find_main(source, entity)
-        digest.update(as_line(None if source is None or name is None else [name, source.size(name)]))
-        if source is not None and inputs.image_use != MAIN_ONLY:
-            names = (source.find(image.url) for image in entity.images)
-            digest.update(as_line([[name, source.size(name)] for name in names if name is not None]))
-    return inputs.model_copy(update={"pictures": digest.hexdigest()})
+    summarizer: Summarizer,
+    workers: Workers,
+    search_uri: str,
+    image_weight: float,
+    batch: int,
+    progress: bool,
+) -> Manifest:
+    """Writes all files of an index but the articles to `parts`, and returns the manifest that is to come last."""
+    candidates, encoder, fusion = inputs.candidates, workers.encoder, workers.fusion
+    main_images = read_main_images(articles, source, workers, parts, batch, progress)
+    log_problems(main_images)
+    summarize_all(articles, summarizer, parts / "summaries.jsonl", batch, progress=progress)
+    save_offsets(parts / "summaries.jsonl")
+    if candidates == "image" and not any(image.readable for image in main_images):
+        raise ValueError(f"{kb}: no entity has a readable main image, and candidates = 'image' needs them")
+    read_further_images(articles, source, workers, inputs.image_use, parts, batch, progress)
+    keys = write_keys(candidates, articles, main_images, source, workers, parts, batch, progress)
+    if len(keys.owners):
+        save_array(parts / OWNERS, keys.owners)
+    record = _write_search(parts, keys, inputs, search_uri, image_weight, encoder, progress)
+    offsets = store_tokens(articles, main_images, source, workers, inputs.codec, parts, batch, progress)
+    fit = measure_self_retrieval(parts, readable_rows(main_images), encoder)
+    if fit is not None and fit.warning:
+        logger.warning("%s", fit.warning)
+    write_report(parts / "report.json", articles, main_images, read_skipped(parts), fit)
+    return Manifest(
+        name=name,
+        created_with=_created_with(),
+        inputs=inputs,
+        counts=_count(articles, main_images, keys, offsets),
+        dimension=encoder.dimension,
+        token_shape=(0, 0) if fusion is None else fusion.token_shape,
+        thumbnails=hash_thumbnails(parts, range(len(articles))),
+        search=record,
+        files=describe_files(parts),
+    )
 
 
 def _write_search(
-    parts: Path,
-    keys: Keys,
-    kind: SearchKind,
-    inputs: Inputs,
-    uri: str,
-    image_weight: float,
-    encoder: DualEncoder,
-    progress: bool,
+    parts: Path, keys: Keys, inputs: Inputs, uri: str, image_weight: float, encoder: DualEncoder, progress: bool
 ) -> SearchRecord:
     """Returns the record of the entity index, which it writes unless an earlier build did."""
     note = parts / "search.json"
     if note.exists():
         return SearchRecord.model_validate_json(note.read_bytes())
-    queries = held_out_queries(keys, kind, inputs.candidates, image_weight, parts, encoder)
-    if kind == "milvus":
+    assert inputs.search  # chosen when the articles had been read
+    queries = held_out_queries(keys, inputs.search, inputs.candidates, image_weight, parts, encoder)
+    if inputs.search == "milvus":
         from indexes.search_milvus import collection_name, key_ids, write_milvus  # which needs an extra
 
         collection = collection_name(parts, inputs.model_dump_json())
         record = write_milvus(parts, keys, key_ids(parts, keys), queries, uri, collection, progress=progress)
     else:
-        record = write_search(parts, keys, kind, queries, progress=progress)
+        record = write_search(parts, keys, inputs.search, queries, progress=progress)
     write_whole(note, record.model_dump_json().encode())
     return record
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from indexes.live.layout import LIVE, discard
@@ -22,6 +24,24 @@ UNKNOWN = ""
 """Stands for the hash of the images until the articles, which name them, are read."""
 
 _NOTE = "inputs.json"
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+@contextmanager
+def resumable(out: Path) -> Iterator[None]:
+    """Says how to fix it if the files of a build in a block cannot be written.
+
+    Raises:
+        OSError: The disk is full or read-only; the message names the file and the fix.
+    """
+    try:
+        yield
+    except OSError as error:
+        place = str(error.filename or out)
+        if error.errno not in _UNWRITABLE or not Path(place).is_relative_to(out):
+            raise
+        what = f"{error.strerror}; free space, or make the folder writable, and build again: it resumes"
+        raise OSError(error.errno, what, place) from error
 
 
 def check_inputs(found: Inputs, given: Inputs, what: str) -> None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from PIL import Image
 
-from indexes.article_images import MAIN_ONLY, FurtherTable, ImageUse
+from indexes.article_images import MAIN_ONLY, ImageUse
 from indexes.further_images import read_further_images
 from indexes.keys import write_keys
 from indexes.lines import Lines, save_offsets
@@ -23,6 +23,7 @@ from indexes.sources import ImageSource
 from indexes.stages import MainImages, read_main_images, store_tokens, write_articles
 from indexes.summarizers import ChatSummarizer, Summarizer
 from indexes.summary_file import summarize_all
+from indexes.workers import LocalWorkers
 from llm.context import CHARACTERS_PER_TOKEN
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.token_codec import TokenCodec
@@ -95,6 +96,7 @@ def estimate_build(
         raise ValueError("the knowledge base holds no entity; is it the right file, and --kb-format right?")
     kind, codec, scale = choose_kind(search, count), TokenCodec.parse(tokens), count / len(drawn)
     _warm_up(encoder, fusion)
+    workers = LocalWorkers(encoder, fusion)
     seconds: dict[str, float] = {"read": reading}
 
     def timed(stage: str, function: Callable[[], T]) -> T:
@@ -107,24 +109,22 @@ def estimate_build(
         folder = Path(name)
         articles = write_articles(drawn, folder)
 
-        def read_images() -> tuple[MainImages, FurtherTable]:
-            main = read_main_images(articles, source, folder, batch_size, False)
-            return main, read_further_images(articles, main, source, use, folder, batch_size, False)
+        def read_images() -> MainImages:
+            main = read_main_images(articles, source, workers, folder, batch_size, False)
+            read_further_images(articles, source, workers, use, folder, batch_size, False)
+            return main
 
-        images, further = timed("images", read_images)
+        images = timed("images", read_images)
         path = folder / "summaries.jsonl"
         timed("summaries", lambda: summarize_all(articles, summarizer, path, batch_size))
         save_offsets(path)
         summaries = Lines(path)
         keys = timed(
             "keys",
-            lambda: write_keys(
-                candidates, articles, summaries, images, source, encoder, folder, batch_size, False, further
-            ),
+            lambda: write_keys(candidates, articles, images, source, workers, folder, batch_size, False),
         )
         offsets = timed(
-            "tokens",
-            lambda: store_tokens(articles, images, source, fusion, codec, folder, batch_size, False, further),
+            "tokens", lambda: store_tokens(articles, images, source, workers, codec, folder, batch_size, False)
         )
         shown = sum(image.readable for image in images)
         thumbnails = sum(file.stat().st_size for file in (folder / THUMBNAILS).iterdir())

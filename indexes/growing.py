@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from retriever.files import as_line, write_whole
+from retriever.files import as_line, naming, write_whole
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
@@ -68,6 +68,7 @@ class GrowingLines:
     """
 
     def __init__(self, path: Path, batch: int, total: int) -> None:
+        self._path = path
         self._file = path.open("a+b")
         try:
             self.done = self._recover(batch, total)
@@ -91,10 +92,12 @@ class GrowingLines:
     def append(self, rows: Iterable[Any]) -> None:
         """Appends a batch, each row as it comes, and waits until all of it is on disk."""
         for row in rows:
-            self._file.write(as_line(row))
-            self._file.flush()  # a kill of the process loses nothing
+            with naming(self._path):
+                self._file.write(as_line(row))
+                self._file.flush()  # a kill of the process loses nothing
             self.done += 1
-        os.fsync(self._file.fileno())
+        with naming(self._path):
+            os.fsync(self._file.fileno())
 
     def __enter__(self) -> Self:
         """Returns itself, to be closed at the end of the block."""
@@ -102,13 +105,15 @@ class GrowingLines:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Closes the file."""
-        self._file.close()
+        with naming(self._path):
+            self._file.close()  # what did not fit on the disk is tried once more
 
 
 class GrowingArray:
     """A `.npy` file of known shape that is filled from front to back and resumes at its last commit.
 
-    A file `<name>.done` beside it counts what is committed; it is absent until the array has its full size on disk.
+    A file `<name>.done` beside it counts what is committed; it is absent until the array has its full size on disk. If
+    the array itself is gone, it is filled anew.
 
     Args:
         path: The `.npy` file; created if absent.
@@ -121,7 +126,7 @@ class GrowingArray:
 
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         self._counter = path.with_name(path.name + ".done")
-        if self._counter.exists():
+        if self._counter.exists() and path.exists():
             self.done = int(self._counter.read_text())
             self.values: NDArray[Any] = np.lib.format.open_memmap(path, mode="r+")
             if self.values.shape != shape:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
 from indexes.growing import save_array
+from retriever.types import Entity
 
 
 def hash_id(entity_id: str) -> int:
@@ -37,13 +38,29 @@ def canonical_url(url: str) -> str:
     return f"https://{host}{path}" + (f"?{parts.query}" if parts.query and not wiki else "")
 
 
-def save_ids(path: Path, hashes: Iterable[int]) -> None:
-    """Writes the table that `Index.row_of` looks up: int64 [2, N], the sorted hashes and their rows.
+def other_ids(entity: Entity) -> Iterator[str]:
+    """Yields what an entity would be called by its other names: URLs if its id is that of a wiki's page.
+
+    >>> fox = Entity("https://en.wikipedia.org/wiki/Red_fox", "Red fox", (), names=("Vulpes vulpes",))
+    >>> list(other_ids(fox))
+    ['https://en.wikipedia.org/wiki/Vulpes_vulpes']
+    """
+    start, wiki, _ = entity.id.partition("/wiki/")
+    for name in entity.names:
+        yield f"{start}{wiki}{name.replace(' ', '_')}" if wiki else name
+
+
+def save_ids(path: Path, hashes: Iterable[int], others: Iterable[tuple[int, int]] = ()) -> None:
+    """Writes the table that `Index.row_of` looks up: int64 [2, N + M], the sorted hashes and their rows.
 
     Args:
         path: The `.npy` file.
         hashes: `hash_id` of every entity's id, in order.
+        others: (hash, row) of the `other_ids` of entities; they are told by `~row` in the table.
     """
     found = np.fromiter(hashes, dtype=np.int64)
-    rows = np.argsort(found, kind="stable")
-    save_array(path, np.stack([found[rows], rows]).astype(np.int64))
+    more = np.array(list(others), dtype=np.int64).reshape(-1, 2)
+    rows = np.concatenate([np.arange(len(found)), ~more[:, 1]])
+    found = np.concatenate([found, more[:, 0]])
+    order = np.argsort(found, kind="stable")
+    save_array(path, np.stack([found[order], rows[order]]).astype(np.int64))

@@ -125,6 +125,8 @@ def text_lines(result: Inspection) -> Iterator[str]:
         yield f"{entity.title}  [{entity.id}]"
         if entity.url and entity.url != entity.id:
             yield f"  url    {entity.url}"
+        if entity.names:
+            yield f"  names  {_start('; '.join(entity.names), _START)}"
         yield f"  image  {_image_words(specimen)}"
         for section in entity.sections:
             start, words = _start(section.text, _START), _words(section.text)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 
 from indexes.article_images import FurtherTable
 from indexes.growing import GrowingArray
 from indexes.lines import Articles, Lines
 from indexes.manifest import OWNERS, Candidates, Manifest
 from indexes.sources import ImageSource
-from indexes.stages import MainImages, batches, decoded, finite, readable_rows
+from indexes.stages import MainImages, finite, readable_rows
+from indexes.workers import Workers, in_batches
 from retriever.protocols import DualEncoder
 from retriever.types import Entity, FloatArray, IntArray
 
@@ -79,14 +82,12 @@ def as_query(vectors: torch.Tensor, candidates: Candidates, image_weight: float)
 def write_keys(
     candidates: Candidates,
     articles: Articles,
-    summaries: Lines,
     main_images: MainImages,
     source: ImageSource | None,
-    encoder: DualEncoder,
+    workers: Workers,
     folder: Path,
     batch: int,
     progress: bool,
-    further: FurtherTable | None = None,
 ) -> Keys:
     """Returns the keys of all entities, rounded to float16, memory-mapped from files that it writes to `folder`.
 
@@ -94,18 +95,18 @@ def write_keys(
     further image is one more key, with "combined" beside the same summary.
     """
     shown, count = readable_rows(main_images), len(articles)
-    further = further or FurtherTable()
-    owners = further.owners() if candidates in ("image", "combined") else _NONE
+    owners = FurtherTable(folder).owners() if candidates in ("image", "combined") else _NONE
     more = np.arange(count, count + len(owners), dtype=np.int64)
     if candidates == "image":
-        images = _embed_images(main_images, further, owners, source, encoder, folder, batch, progress)
+        images = _embed_images(main_images, len(owners), source, workers, folder, batch, progress)
         return Keys((images,), np.concatenate([shown, more]), owners)
     everything = np.arange(count, dtype=np.int64)
-    texts = _embed_texts(articles, summaries, candidates, len(owners), encoder, folder, batch, progress)
+    texts = _embed_texts(count, len(owners), candidates, workers, folder, batch, progress)
     if candidates != "combined":
         return Keys((texts,), everything)
-    images = _embed_images(main_images, further, owners, source, encoder, folder, batch, progress)
-    _copy(texts, np.setdiff1d(everything, shown), images, np.setdiff1d(everything, shown))
+    images = _embed_images(main_images, len(owners), source, workers, folder, batch, progress)
+    hidden = np.setdiff1d(everything, shown)
+    _copy(texts, hidden, images, hidden)
     _copy(texts, owners, texts, more)
     return Keys((images, texts), np.concatenate([everything, more]), owners)
 
@@ -117,53 +118,97 @@ def _copy(source: NDArray[Any], rows: IntArray, target: NDArray[Any], places: In
 
 
 def _embed_texts(
-    articles: Articles,
-    summaries: Lines,
-    candidates: Candidates,
-    spare: int,
-    encoder: DualEncoder,
-    folder: Path,
-    batch: int,
-    progress: bool,
+    entities: int, spare: int, candidates: Candidates, workers: Workers, folder: Path, batch: int, progress: bool
 ) -> NDArray[np.float16]:
     """Returns the vectors of all texts, and room for `spare` more."""
-    array = GrowingArray(folder / "text_keys.npy", (len(articles) + spare, encoder.dimension), np.float16)
-    for rows in batches("embed texts", array.done, len(articles), batch, progress):
-        texts = [candidate_text(articles[row], summaries.read(row)["summary"], candidates) for row in rows]
-        array.values[rows.start : rows.stop] = finite(encoder.encode_texts(texts), "encoder")
-        array.commit(rows.stop)
+    array = GrowingArray(folder / "text_keys.npy", (entities + spare, workers.encoder.dimension), np.float16)
+    make, left = partial(EncodeTexts, folder, candidates), range(array.done, entities)
+    with closing(in_batches("embed texts", workers, make, "encoder", left, batch, progress)) as done:
+        for rows, vectors in done:
+            array.values[rows.start : rows.stop] = vectors
+            array.commit(rows.stop)
+    return array.values
     return array.values
 
 
 def _embed_images(
     main_images: MainImages,
-    further: FurtherTable,
-    owners: IntArray,
+    further: int,
     source: ImageSource | None,
-    encoder: DualEncoder,
+    workers: Workers,
     folder: Path,
     batch: int,
     progress: bool,
 ) -> NDArray[np.float16]:
-    entities, total = len(main_images), len(main_images) + len(owners)
-
-    def name_of(key: int) -> str | None:
-        """Returns the image of a key, `None` if it has none that can be read."""
-        if key < entities:
-            main = main_images[key]
-            return main.path if main.readable else None
-        owner = int(owners[key - entities])
-        return further[owner].keys[key - entities - int(np.searchsorted(owners, owner))]
-
-    array = GrowingArray(folder / "image_keys.npy", (total, encoder.dimension), np.float16)
-    names = (name for name in map(name_of, range(array.done, total)) if name is not None)
-    with closing(decoded(names, source, batch)) as images:
-        for keys in batches("embed images", array.done, total, batch, progress):
-            shown = [key for key in keys if name_of(key) is not None]
-            if shown:
-                array.values[shown] = finite(encoder.encode_images(list(islice(images, len(shown)))), "encoder")
+    """Returns the vectors of all main images, then those of `further` more images."""
+    entities, total = len(main_images), len(main_images) + further
+    array = GrowingArray(folder / "image_keys.npy", (total, workers.encoder.dimension), np.float16)
+    make, left = partial(EncodeImages, folder, source), range(array.done, total)
+    with closing(in_batches("embed images", workers, make, "encoder", left, batch, progress)) as done:
+        for keys, vectors in done:
+            array.values[[key for key in keys if key >= entities or main_images[key].readable]] = vectors
             array.commit(keys.stop)
     return array.values
+
+
+class EncodeTexts:
+    """Encodes the text that represents an entity in step 1; `encode` returns float32 [batch, dimension].
+
+    Args:
+        folder: The unfinished build, with the articles and summaries.
+        candidates: What step 1 searches.
+        encoder: Step 1's model.
+    """
+
+    def __init__(self, folder: Path, candidates: Candidates, encoder: DualEncoder) -> None:
+        self._articles, self._summaries = Articles(folder / "entities.jsonl"), Lines(folder / "summaries.jsonl")
+        self._candidates, self._encoder = candidates, encoder
+
+    def read(self, row: int) -> str:
+        """Returns the text."""
+        return candidate_text(self._articles[row], self._summaries.read(row)["summary"], self._candidates)
+
+    def encode(self, items: Sequence[str]) -> NDArray[Any]:
+        """Returns the vectors of texts."""
+        return finite(self._encoder.encode_texts(items), "encoder")
+
+
+class EncodeImages:
+    """Encodes the images of keys; `encode` returns those of readable ones, float32 [readable, dimension].
+
+    Args:
+        folder: The unfinished build, with what was found out about main and further images.
+        source: Where the images are.
+        encoder: Step 1's model.
+    """
+
+    def __init__(self, folder: Path, source: ImageSource | None, encoder: DualEncoder) -> None:
+        self._images, self._further = MainImages(folder / "main_images.jsonl"), FurtherTable(folder)
+        self._owners = self._further.owners()
+        self._source, self._encoder = source, encoder
+
+    def read(self, key: int) -> Image.Image | None:
+        """Returns the image of a key, decoded, `None` if it has none that can be read."""
+        name = self._name(key)
+        if name is None:
+            return None
+        assert self._source is not None  # else no key has an image
+        return self._source.load(name)
+
+    def _name(self, key: int) -> str | None:
+        entities = len(self._images)
+        if key < entities:
+            main = self._images[key]
+            return main.path if main.readable else None
+        owner = int(self._owners[key - entities])
+        return self._further[owner].keys[key - entities - int(np.searchsorted(self._owners, owner))]
+
+    def encode(self, items: Sequence[Image.Image | None]) -> NDArray[Any]:
+        """Returns the vectors of images."""
+        shown = [image for image in items if image is not None]
+        return (
+            finite(self._encoder.encode_images(shown), "encoder") if shown else np.empty((0, self._encoder.dimension))
+        )
 
 
 def candidate_text(entity: Entity, summary: str, candidates: Candidates) -> str:

@@ -89,9 +89,11 @@ class Articles(Sequence[Entity]):
 def to_row(entity: Entity) -> dict[str, Any]:
     """Returns an entity as a row of `entities.jsonl`."""
     sections = [{"title": one.title, "text": one.text, "index": one.index} for one in entity.sections]
+    names = {"names": list(entity.names)} if entity.names else {}
     return {
         "id": entity.id,
         "title": entity.title,
+        **names,
         "url": entity.url,
         "image": entity.image,
         "images": [{"url": one.url, "section": one.section, "caption": one.caption} for one in entity.images],
@@ -103,4 +105,4 @@ def from_row(row: dict[str, Any]) -> Entity:
     """Returns the entity that `to_row` wrote."""
     sections = tuple(Section(**section) for section in row["sections"])
     images = tuple(ArticleImage(**image) for image in row["images"])
-    return Entity(**row | {"sections": sections, "images": images})
+    return Entity(**row | {"sections": sections, "images": images, "names": tuple(row.get("names", ()))})

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from indexes.formats.skipped import SkippedEntries
+from indexes.self_retrieval import SelfRetrieval
 from indexes.stages import MainImage, MainImages
 from retriever.files import write_whole
 from retriever.types import Entity
@@ -17,7 +18,8 @@ from retriever.types import Entity
 logger = logging.getLogger(__name__)
 
 Report = dict[str, Any]
-"""`skipped`: entries of the knowledge base, counted and listed; `missing` and `unreadable`: lists of images."""
+"""`skipped`: entries of the knowledge base, counted and listed; `missing` and `unreadable`: lists of images;
+`self_retrieval`: whether the encoder can tell them apart."""
 
 PROBLEMS = "missing", "unreadable"
 """What may be wrong with a main image."""
@@ -25,9 +27,17 @@ _REASONS = 3
 _SKIPPED = "skipped.json"
 
 
-def write_report(path: Path, articles: Sequence[Entity], main_images: MainImages, skipped: dict[str, Any]) -> None:
-    """Writes `report.json`: entries that were skipped, and main images that are missing or unreadable, with reasons."""
+def write_report(
+    path: Path,
+    articles: Sequence[Entity],
+    main_images: MainImages,
+    skipped: dict[str, Any],
+    fit: SelfRetrieval | None = None,
+) -> None:
+    """Writes `report.json`: skipped entries, missing and unreadable main images with reasons, how the encoder fits."""
     report: Report = {"skipped": skipped, **{problem: [] for problem in PROBLEMS}}
+    if fit is not None:
+        report["self_retrieval"] = fit.to_json()
     for row, image in enumerate(main_images):
         if image.problem is not None:
             report[image.problem].append(image_problem(row, articles[row], image))
@@ -73,7 +83,7 @@ def log_problems(main_images: MainImages) -> None:
 
 
 def problem_lines(report: Report) -> list[str]:
-    """Returns a line for the entries that were skipped, the missing and the unreadable images of a report, if any."""
+    """Returns a line for each kind of problem in a report: skipped entries, images, an encoder that does not fit."""
     lines = []
     skipped = report.get("skipped", {"count": 0})
     if skipped["count"]:
@@ -88,4 +98,6 @@ def problem_lines(report: Report) -> list[str]:
         if entries:
             more = "; …" if len(counted) > _REASONS else ""
             lines.append(f"{len(entries)} images {problem}, the first of {entries[0]['id']}: {named}{more}")
+    if warning := report.get("self_retrieval", {}).get("warning"):
+        lines.append(f"warning: {warning}")
     return lines

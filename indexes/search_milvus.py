@@ -185,8 +185,9 @@ def key_ids(folder: Path, keys: Keys) -> IntArray:
         ValueError: Two have the same: one chance in 4 million for 3 million keys.
     """
     hashes, rows = np.load(folder / "entity_ids.npy", allow_pickle=False)
-    first = np.empty(len(rows), np.int64)
-    first[rows] = hashes
+    own = rows >= 0  # the others are of other names
+    first = np.empty(int(own.sum()), np.int64)
+    first[rows[own]] = hashes[own]
     starts = np.searchsorted(keys.owners, keys.owners)
     further = [hash_id(f"{first[owner]} {i - starts[i]}") for i, owner in enumerate(keys.owners.tolist())]
     ids = np.concatenate([first, np.array(further, np.int64)])

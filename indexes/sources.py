@@ -10,9 +10,11 @@ from typing import Protocol
 from PIL import Image
 
 from indexes.formats import OWN_IMAGES
+from indexes.formats.huggingface import open_dataset
 from indexes.formats.zim import is_zim, open_zim
 from indexes.images import find_image
-from retriever.images import ImageError, load_image
+from indexes.svg import load_any
+from retriever.images import ImageError
 from retriever.types import Entity
 
 
@@ -60,7 +62,7 @@ class FolderImages:
 
     def load(self, name: str) -> Image.Image:
         """Returns the image in RGB."""
-        return load_image(self._folder / name)
+        return load_any(self._folder / name)
 
 
 class ZimImages:
@@ -78,6 +80,10 @@ class ZimImages:
     def __init__(self, path: Path) -> None:
         self._path, self._archive = path, open_zim(path)
         self._reading = Lock()  # libzim promises no safety between threads
+
+    def __reduce__(self) -> tuple[type[ZimImages], tuple[Path]]:
+        """Lets another process open the same file."""
+        return ZimImages, (self._path,)
 
     def find(self, url: str) -> str | None:
         """Returns the path in the file, that of a redirect unresolved."""
@@ -97,24 +103,109 @@ class ZimImages:
                 content = bytes(self._archive.get_entry_by_path(name).get_item().content)
         except (RuntimeError, KeyError) as error:
             raise ImageError("unreadable", f"damaged in the ZIM file ({error})", called) from error
-        return load_image(content, called)
+        return load_any(content, called)
+
+
+class DatasetImages:
+    """Images in a Hugging Face data set, found by column and row.
+
+    Args:
+        path: The TOML file that names the data set.
+
+    Raises:
+        ValueError: datasets is not installed, or the data set cannot be loaded.
+    """
+
+    missing = "no image in that column and row of the data set"
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._rows = path, open_dataset(path)
+        self._reading = Lock()
+
+    def __reduce__(self) -> tuple[type[DatasetImages], tuple[Path]]:
+        """Lets another process open the same data set."""
+        return DatasetImages, (self._path,)
+
+    def find(self, url: str) -> str | None:
+        """Returns column and row, such as `image/12`."""
+        return None if self._content(url) is None else url
+
+    def size(self, name: str) -> int:
+        """Returns the image's size."""
+        return len(self._content(name) or b"")
+
+    def load(self, name: str) -> Image.Image:
+        """Returns the image in RGB."""
+        return load_any(self._content(name) or b"", f"{self._path}: {name}")
+
+    def _content(self, name: str) -> bytes | None:
+        column, _, number = name.rpartition("/")
+        if column not in self._rows.images or not number.isdecimal() or int(number) >= len(self._rows):
+            return None
+        with self._reading:
+            try:
+                return self._rows.image(column, int(number))
+            except OSError:
+                return None
+
+
+class OwnAndOtherImages:
+    """Images that a knowledge base holds, and behind them those of a folder, such as remote ones that were fetched.
+
+    Args:
+        own: What the knowledge base holds.
+        other: The folder; names of its images begin with `images:`.
+    """
+
+    def __init__(self, own: ImageSource, other: ImageSource) -> None:
+        self._own, self._other = own, other
+        self.missing = f"{own.missing}, and {other.missing}"
+
+    def find(self, url: str) -> str | None:
+        """Returns the name of the knowledge base's own image, or else of the folder's."""
+        if (name := self._own.find(url)) is not None:
+            return name
+        other = self._other.find(url)
+        return None if other is None else f"{_OTHER}{other}"
+
+    def size(self, name: str) -> int:
+        """Returns the image's size."""
+        source, name = self._of(name)
+        return source.size(name)
+
+    def load(self, name: str) -> Image.Image:
+        """Returns the image in RGB."""
+        source, name = self._of(name)
+        return source.load(name)
+
+    def _of(self, name: str) -> tuple[ImageSource, str]:
+        return (self._other, name.removeprefix(_OTHER)) if name.startswith(_OTHER) else (self._own, name)
+
+
+_OTHER = "images:"
 
 
 def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | None:
     """Returns where a knowledge base's images are, or `None` if it has none.
 
     Args:
-        images: A folder or a ZIM file. `None`: what the knowledge base itself holds.
+        images: A folder or a ZIM file, which counts beside what the knowledge base itself holds.
         kb: The knowledge base.
         kb_format: Its format.
 
     Raises:
         ValueError: `images` is neither a folder nor a ZIM file.
     """
-    if images is None:
-        if kb_format not in OWN_IMAGES:
-            return None
-        images = kb
+    other = None if images is None else _source(images)
+    if kb_format not in OWN_IMAGES:
+        return other
+    own = DatasetImages(kb) if kb_format == "huggingface" else _source(kb)
+    if other is None or (images is not None and images.resolve() == kb.resolve()):
+        return own
+    return OwnAndOtherImages(own, other)
+
+
+def _source(images: Path) -> ImageSource:
     if images.is_dir():
         return FolderImages(images)
     if is_zim(images):

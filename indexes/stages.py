@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,17 +15,16 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.nn import functional
 
-from indexes.ahead import map_ahead
-from indexes.article_images import FurtherImages, FurtherTable
+from indexes.article_images import FurtherTable
 from indexes.growing import GrowingArray, GrowingLines, save_array
-from indexes.ids import hash_id, save_ids
+from indexes.ids import hash_id, other_ids, save_ids
 from indexes.images import thumbnail
 from indexes.lines import Articles, Lines, offsets_path, save_offsets, to_row
 from indexes.manifest import THUMBNAILS
-from indexes.progress import progress_bar
 from indexes.sources import ImageSource, find_main
+from indexes.workers import Workers, in_batches
 from retriever.codecs import encode_tokens
-from retriever.files import write_lines
+from retriever.files import naming, write_lines
 from retriever.images import ImageError
 from retriever.protocols import FusionEncoder
 from retriever.texts import blip_caption, section_passage
@@ -72,37 +71,70 @@ def write_articles(entities: Iterable[Entity], folder: Path) -> Articles:
     """Returns the entities as stored in `entities.jsonl`, which it writes unless an earlier build did."""
     path = folder / "entities.jsonl"
     if not offsets_path(path).exists():
-        hashes = array("q")
+        hashes, others = array("q"), array("q")
 
         def rows() -> Iterator[dict[str, Any]]:
             for entity in entities:
+                for other in other_ids(entity):
+                    others.extend((hash_id(other), len(hashes)))
                 hashes.append(hash_id(entity.id))
                 yield to_row(entity)
 
         write_lines(path, rows())
-        save_ids(folder / "entity_ids.npy", hashes)
+        save_ids(folder / "entity_ids.npy", hashes, zip(others[::2], others[1::2], strict=True))
         save_offsets(path)
     return Articles(path)
 
 
 def read_main_images(
-    articles: Articles, source: ImageSource | None, folder: Path, batch: int, progress: bool
+    articles: Articles, source: ImageSource | None, workers: Workers, folder: Path, batch: int, progress: bool
 ) -> MainImages:
     """Returns the main images after reading every one; readable ones get a thumbnail in `images/<row>.jpg`."""
     path = folder / "main_images.jsonl"
     (folder / THUMBNAILS).mkdir(exist_ok=True)
-
-    def read(row: int) -> MainImage:
-        return _read_main_image(articles[row], row, source, folder)
-
-    with (
-        GrowingLines(path, batch, len(articles)) as lines,
-        closing(map_ahead(read, range(lines.done, len(articles)), batch)) as images,
-    ):
-        for rows in batches("read images", lines.done, len(articles), batch, progress):
-            lines.append(islice(images, len(rows)))
+    with GrowingLines(path, batch, len(articles)) as lines:
+        left = range(lines.done, len(articles))
+        make = partial(ReadMainImages, folder, source)
+        with closing(in_batches("read images", workers, make, None, left, batch, progress)) as done:
+            for rows, images in done:
+                for row, (_, small) in zip(rows, images, strict=True):
+                    if small is not None:
+                        small_path = folder / THUMBNAILS / f"{row}.jpg"
+                        with naming(small_path):
+                            small_path.write_bytes(small)
+                lines.append(image for image, _ in images)
     save_offsets(path)
     return MainImages(path)
+
+
+class ReadMainImages:
+    """Reads main images: `encode` returns each with its thumbnail, `None` if it cannot be used.
+
+    Args:
+        folder: The unfinished build, with the articles.
+        source: Where the images are.
+        model: None is needed.
+    """
+
+    def __init__(self, folder: Path, source: ImageSource | None, model: None = None) -> None:
+        self._articles, self._source = Articles(folder / "entities.jsonl"), source
+
+    def read(self, row: int) -> tuple[MainImage, bytes | None]:
+        """Returns the main image of an entity and its thumbnail."""
+        entity, source = self._articles[row], self._source
+        if entity.image is None or source is None:
+            return MainImage(), None
+        name = find_main(source, entity)
+        if name is None:
+            return MainImage(None, "missing", source.missing), None
+        try:
+            return MainImage(name), thumbnail(source.load(name))
+        except ImageError as error:
+            return MainImage(name, "unreadable", error.reason), None
+
+    def encode(self, items: Sequence[tuple[MainImage, bytes | None]]) -> list[tuple[MainImage, bytes | None]]:
+        """Returns what was read."""
+        return list(items)
 
 
 def readable_rows(main_images: MainImages) -> IntArray:
@@ -110,37 +142,23 @@ def readable_rows(main_images: MainImages) -> IntArray:
     return np.flatnonzero(np.fromiter((image.readable for image in main_images), dtype=bool)).astype(np.int64)
 
 
-def _read_main_image(entity: Entity, row: int, source: ImageSource | None, folder: Path) -> MainImage:
-    if entity.image is None or source is None:
-        return MainImage()
-    name = find_main(source, entity)
-    if name is None:
-        return MainImage(None, "missing", source.missing)
-    try:
-        image = source.load(name)
-    except ImageError as error:
-        return MainImage(name, "unreadable", error.reason)
-    (folder / THUMBNAILS / f"{row}.jpg").write_bytes(thumbnail(image))
-    return MainImage(name)
-
-
 def store_tokens(
     articles: Articles,
     main_images: MainImages,
     source: ImageSource | None,
-    fusion: FusionEncoder | None,
+    workers: Workers,
     codec: TokenCodec,
     folder: Path,
     batch: int,
     progress: bool,
-    further: FurtherTable | None = None,
 ) -> IntArray:
     """Returns where each entity's section tokens start, int64 [N + 1]; `tokens.npy` holds them as `codec` says.
 
     An entity has tokens if it has sections and a readable main image; without a fusion encoder none has. The encoder
-    gets a batch of entities at once, and the images of the next batch are decoded meanwhile. A section is paired with
-    its own image if `further` has one, else with the main image.
+    gets a batch of entities at once. A section is paired with its own image if it has one among the further images,
+    else with the main image.
     """
+    fusion = workers.fusion
     counts = [
         len(entity.sections) if fusion is not None and image.readable else 0
         for entity, image in zip(articles, main_images, strict=True)
@@ -151,56 +169,72 @@ def store_tokens(
     array = GrowingArray(folder / "tokens.npy", (int(offsets[-1]), *shape), codec.dtype)
     scaled = (int(offsets[-1]), shape[0]) if codec.scaled else (0, 0)
     scales = GrowingArray(folder / "token_scales.npy", scaled, np.float16)
-
-    def shown(row: int) -> dict[str, list[int]]:
-        own = FurtherImages() if further is None else further[row]
-        return own.of_sections(str(main_images[row].path), counts[row])
-
-    names = (name for row in range(array.done, len(articles)) if counts[row] for name in shown(row))
-    with closing(decoded(names, source, batch)) as images:
-        for rows in batches("tokens", array.done, len(articles), batch, progress):
-            held = [row for row in rows if counts[row]]
-            if held and fusion is not None:
-                texts, places = list[list[str]](), list[int]()
-                for row in held:
-                    own, first = section_texts(articles[row]), int(offsets[row] - offsets[rows.start])
-                    for positions in shown(row).values():
-                        texts.append([own[position] for position in positions])
-                        places += [first + position for position in positions]
-                tokens = fusion.encode_sections(list(islice(images, len(texts))), texts)
-                tokens = tokens[torch.from_numpy(np.argsort(places)).to(tokens.device)]
-                encoded = encode_tokens(functional.normalize(tokens.detach().float(), dim=-1), codec)
+    done = min(array.done, scales.done)
+    left = range(done, len(articles) if fusion is not None else done)
+    make = partial(EncodeSections, folder, source, codec)
+    with closing(in_batches("tokens", workers, make, "fusion", left, batch, progress)) as results:
+        for rows, encoded in results:
+            if encoded is not None:
                 span = slice(offsets[rows.start], offsets[rows.stop])
-                array.values[span] = encoded.values.cpu().numpy()
-                if encoded.scales is not None:
-                    scales.values[span] = encoded.scales.cpu().numpy()
+                array.values[span] = encoded[0]
+                if encoded[1] is not None:
+                    scales.values[span] = encoded[1]
             scales.commit(rows.stop)
             array.commit(rows.stop)
     return offsets
 
 
-def decoded(names: Iterable[str], source: ImageSource | None, ahead: int) -> Generator[Image.Image]:
-    """Yields images by their names in a source, decoded in threads up to `ahead` images in advance."""
+Group = tuple[Image.Image, list[int], list[str]]
+"""An image with the positions and texts of the sections that are paired with it."""
 
-    def load(name: str) -> Image.Image:
-        assert source is not None  # else nothing has an image
-        return source.load(name)
 
-    return map_ahead(load, names, ahead)
+class EncodeSections:
+    """Encodes the sections of entities that have a readable main image.
+
+    `encode` returns their tokens and scales as the codec stores them, `None` if no entity of the batch has any.
+
+    Args:
+        folder: The unfinished build, with the articles and what was found out about main and further images.
+        source: Where the images are.
+        codec: How tokens are stored.
+        fusion: Step 2's model.
+    """
+
+    def __init__(self, folder: Path, source: ImageSource | None, codec: TokenCodec, fusion: FusionEncoder) -> None:
+        self._articles, self._further = Articles(folder / "entities.jsonl"), FurtherTable(folder)
+        self._images = MainImages(folder / "main_images.jsonl")
+        self._source, self._codec, self._fusion = source, codec, fusion
+
+    def read(self, row: int) -> list[Group]:
+        """Returns the images of an entity with the sections of each, none if it has no tokens."""
+        main = self._images[row]
+        if not main.readable:
+            return []
+        assert self._source is not None  # else no entity has an image
+        texts = section_texts(self._articles[row])
+        shown = self._further[row].of_sections(str(main.path), len(texts))
+        return [(self._source.load(name), own, [texts[position] for position in own]) for name, own in shown.items()]
+
+    def encode(self, items: Sequence[list[Group]]) -> tuple[NDArray[Any], NDArray[np.float16] | None] | None:
+        """Returns the values and scales of all sections of a batch."""
+        images, texts, places = list[Image.Image](), list[list[str]](), list[int]()
+        for groups in items:
+            first = len(places)
+            for image, positions, own in groups:
+                images.append(image)
+                texts.append(own)
+                places += [first + position for position in positions]
+        if not images:
+            return None
+        tokens = self._fusion.encode_sections(images, texts)
+        tokens = tokens[torch.from_numpy(np.argsort(places)).to(tokens.device)]
+        encoded = encode_tokens(functional.normalize(tokens.detach().float(), dim=-1), self._codec)
+        return encoded.values.cpu().numpy(), None if encoded.scales is None else encoded.scales.cpu().numpy()
 
 
 def section_texts(entity: Entity) -> list[str]:
     """Returns the text of each section as the fusion encoder reads it."""
     return [blip_caption(section_passage(entity.title, section.title, section.text)) for section in entity.sections]
-
-
-def batches(what: str, done: int, total: int, batch: int, progress: bool) -> Iterator[range]:
-    """Yields ranges of rows from `done` on, with a progress bar."""
-    with progress_bar(total=total, initial=done, desc=what, unit="entity", shown=progress) as bar:
-        for first in range(done, total, batch):
-            rows = range(first, min(first + batch, total))
-            yield rows
-            bar.update(len(rows))
 
 
 def finite(values: torch.Tensor, model: str) -> NDArray[Any]:

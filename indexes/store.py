@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from indexes.ids import canonical_url, hash_id
+from indexes.ids import canonical_url, hash_id, other_ids
 from indexes.keys import IMAGE_WEIGHT, as_query, load_owners
 from indexes.lines import Articles, Lines
 from indexes.live.layout import settled_files
@@ -225,7 +225,7 @@ class Index:
     def row_of(self, entity_id: str) -> int | None:
         """Returns the row of an entity, or `None` if the index does not hold it.
 
-        Of a URL, the canonical spelling is looked up too: `%27` finds `'`.
+        It may be called by another of its names. Of a URL, the canonical spelling is looked up too: `%27` finds `'`.
         """
         row = self._row_of(entity_id)
         if row is None and "://" in entity_id and (canonical := canonical_url(entity_id)) != entity_id:
@@ -236,7 +236,11 @@ class Index:
         hashes, rows = self._ids
         key = np.int64(hash_id(entity_id))
         equal = slice(np.searchsorted(hashes, key), np.searchsorted(hashes, key, side="right"))
-        return next((row for row in rows[equal].tolist() if self.entity(row).id == entity_id), None)
+        for row in sorted(rows[equal].tolist(), reverse=True):  # ids before other names
+            entity = self.entity(row if row >= 0 else ~row)
+            if entity_id == entity.id if row >= 0 else entity_id in other_ids(entity):
+                return row if row >= 0 else int(~row)
+        return None
 
     def image_path(self, row: int) -> Path | None:
         """Returns the thumbnail of the main image (JPEG, at most 320 pixels a side), or `None` without one."""
@@ -270,7 +274,7 @@ class Index:
         for name, found, expected in [
             ("entities.jsonl", len(self._articles), counts.entities),
             ("summaries.jsonl", len(self._summaries), counts.entities),
-            ("entity_ids.npy", self._ids.shape, (2, counts.entities)),
+            ("entity_ids.npy", (len(self._ids), int((self._ids[1] >= 0).sum())), (2, counts.entities)),
             ("token_offsets.npy", self._token_offsets.shape, (counts.entities + 1,)),
             ("tokens.npy", self._stored_tokens[0], self.manifest.inputs.codec.dtype),
             ("tokens.npy", self._stored_tokens[1], self.manifest.stored_shape),

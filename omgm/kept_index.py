@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from indexes.formats import guess_format, name_of
+from indexes.formats.sql import hash_sql
 from indexes.formats.zim import zim_parts
 from indexes.manifest import MANIFEST
 from indexes.report import problem_lines, read_report
@@ -102,4 +103,5 @@ def _state(kb: Path, format: str) -> list[int]:
     """Returns how many files a knowledge base has, their size in bytes, and when the latest was changed, in ns."""
     files = list(kb.rglob("*")) if kb.is_dir() else zim_parts(kb) if format == "zim" else [kb]
     states = [file.stat() for file in files if not file.is_symlink() or file.exists()]
-    return [len(states), sum(one.st_size for one in states), max((one.st_mtime_ns for one in states), default=0)]
+    rows = [int(hash_sql(kb)[:15], 16)] if format == "sql" else []  # a database says nothing else of its changes
+    return [len(states), sum(one.st_size for one in states), max((one.st_mtime_ns for one in states), default=0), *rows]

@@ -6,8 +6,9 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +33,7 @@ from indexes.live.layout import is_live
 from indexes.sources import open_images
 from indexes.store import Index
 from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer, Summarizer
+from indexes.workers import LocalWorkers, ModelName, Workers
 from llm.chat import ChatClient
 from llm.context import Cut, cut_characters, token_cut
 from omgm.downloads.hub import local_folder
@@ -152,39 +154,71 @@ def build(
     name: str | None = None,
     overwrite: bool = False,
     progress: bool = True,
+    cluster: str | None = None,
     summarizer: Summarizer | None = None,
     encoder: DualEncoder | None = None,
     fusion: FusionEncoder | None = None,
 ) -> Index:
     """Builds the index of a knowledge base with a profile's models, or with those given in their place.
 
+    With a `cluster`, the address of a Ray cluster or "auto", its machines read the images and run the models.
+
     Raises:
-        ValueError: Bad input; see `indexes.build.build_index`.
+        ValueError: Bad input; see `indexes.build.build_index`. Or the cluster or the extra `ray` is missing.
     """
     kb_format = _format_with_images(kb, images, kb_format)
-    return build_index(
-        kb,
-        images,
-        out,
-        summarizer=summarizer or build_summarizer(profile),
-        encoder=encoder or build_encoder(profile),
-        fusion=fusion or build_fusion(profile),
-        kb_format=kb_format,
-        drop_sections=profile.index.drop_sections,
-        names=names,
-        max_bad=max_bad,
-        candidates=profile.search.candidates,
-        tokens=profile.fusion.tokens,
-        search=profile.search.kind,
-        search_uri=profile.search.uri,
-        image_weight=profile.search.image_weight,
-        image_keys=profile.search.image_keys,
-        section_images=profile.fusion.section_images,
-        labeled=labeled,
-        name=name,
-        overwrite=overwrite,
-        progress=progress,
-    )
+    if cluster is not None:  # machines have working folders of their own
+        kb, images, out = kb.resolve(), None if images is None else images.resolve(), out.resolve()
+        labeled = [image._replace(path=image.path.resolve()) for image in labeled]
+    read = [kb] if images is None else [kb, images] if kb_format in OWN_IMAGES else [images]
+    shared = [*read, out, *sorted({image.path.parent for image in labeled})]
+    with _workers(profile, cluster, shared) as workers:
+        return build_index(
+            kb,
+            images,
+            out,
+            summarizer=summarizer or build_summarizer(profile),
+            encoder=encoder or build_encoder(profile),
+            fusion=fusion or build_fusion(profile),
+            kb_format=kb_format,
+            drop_sections=profile.index.drop_sections,
+            names=names,
+            max_bad=max_bad,
+            candidates=profile.search.candidates,
+            tokens=profile.fusion.tokens,
+            search=profile.search.kind,
+            search_uri=profile.search.uri,
+            image_weight=profile.search.image_weight,
+            image_keys=profile.search.image_keys,
+            section_images=profile.fusion.section_images,
+            labeled=labeled,
+            name=name,
+            overwrite=overwrite,
+            progress=progress,
+            workers=workers,
+        )
+
+
+@contextmanager
+def _workers(
+    profile: Profile, cluster: str | None, shared: Sequence[Path]
+) -> Iterator[Callable[[DualEncoder, FusionEncoder | None], Workers]]:
+    """Yields what makes the workers of a build; with a cluster, this process is connected to it meanwhile."""
+    if cluster is None:
+        yield LocalWorkers
+        return
+    try:
+        from indexes.cluster import RayWorkers, connected
+    except ModuleNotFoundError as error:
+        if error.name not in ("ray", "pyarrow", "pandas"):
+            raise
+        raise ValueError('--cluster needs the extra ray: pip install "omgm[ray]"') from error
+    with connected(cluster):
+        loaders: dict[ModelName, Callable[[], Any]] = {
+            "encoder": partial(build_encoder, profile),
+            "fusion": partial(build_fusion, profile),
+        }
+        yield partial(RayWorkers, loaders, shared)
 
 
 def estimate(

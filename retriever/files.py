@@ -30,15 +30,25 @@ def replacing(path: Path, temporary: Path | None = None) -> Iterator[Path]:
     """
     temporary = temporary or path.with_name(path.name + ".partial")
     try:
-        yield temporary
-        apply_umask(temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as error:
+        with naming(path):
+            yield temporary
+            apply_umask(temporary)
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+    except BaseException:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
-            error.filename = str(path)  # "No space left on device" says not where
+        raise
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Adds a file's name to errors of the system in a block: "No space left on device" does not say where."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
         raise
 
 

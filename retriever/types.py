@@ -36,6 +36,7 @@ class Entity:
     """An article of the knowledge base. `id` is its key (a URL in E-VQA); `image` names its main image, if any.
 
     `images` are all images of the article, in its order; the first available one replaces a missing main image.
+    `names` are other names of the article, such as those of redirects to it.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Entity:
     image: str | None = None
     url: str = ""
     images: tuple[ArticleImage, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from indexes.formats import read_knowledge_base
+from indexes.formats.fields import Names
 from indexes.labeled_images import LabeledImage
 from indexes.summarizers import Summarizer
 from retriever.images import load_image
@@ -48,6 +49,7 @@ class EncoderData:
         summarizer: Writes the summaries that step 1 will search.
         labeled: Images beyond the main images.
         kb_format: See `indexes.formats`; guessed when `None`.
+        names: The names that the fields of an entity have in the knowledge base, where they are not the usual ones.
         drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
     """
 
@@ -56,6 +58,7 @@ class EncoderData:
     summarizer: Summarizer
     labeled: Sequence[LabeledImage] = ()
     kb_format: str | None = None
+    names: Names | None = None
     drop_sections: Sequence[str] | None = None
 
 
@@ -87,7 +90,7 @@ def train_encoder(
         raise ValueError(
             f"{encoder}: a {model.model.config.model_type} model cannot be adapted; start from a small_clip one"
         )
-    entities = list(read_knowledge_base(data.kb, data.kb_format, data.drop_sections))
+    entities = list(read_knowledge_base(data.kb, data.kb_format, data.drop_sections, names=data.names))
     row_of = {entity.id: row for row, entity in enumerate(entities)}
     unknown = sorted({image.entity_id for image in data.labeled} - row_of.keys())
     if unknown:

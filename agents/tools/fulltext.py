@@ -58,7 +58,8 @@ class FullText:
             numbers = count(1)
             for row in range(len(self._index)):
                 entity = self._index.entity(row)
-                names = {_plain(entity.title), _plain(entity.url)} - {""}
+                names = dict.fromkeys(map(_plain, (entity.title, entity.url, *entity.names)))
+                names.pop("", None)
                 tables.executemany("INSERT OR IGNORE INTO names VALUES (?, ?)", [(name, row) for name in names])
                 for number, (position, section) in zip(numbers, enumerate(entity.sections), strict=False):
                     tables.execute("INSERT INTO places VALUES (?, ?, ?)", (number, row, position))

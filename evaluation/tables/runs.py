@@ -26,6 +26,7 @@ from evaluation.tables.variants import (
     qformer_itc,
 )
 from indexes.build import build_index
+from indexes.formats.fields import Names
 from indexes.manifest import Candidates
 from indexes.store import Index
 from indexes.summarizers import ExtractiveSummarizer, Summarizer
@@ -77,6 +78,7 @@ class QuestionSet:
         images: The folder of its images.
         index: The profile's index of it; by default it is built beside the runs.
         kb_format: Format of `kb`; by default guessed.
+        names: The names that the fields of an entity have in `kb`, where they are not the usual ones.
     """
 
     dataset: str
@@ -86,6 +88,7 @@ class QuestionSet:
     images: Path | None = None
     index: Path | None = None
     kb_format: str | None = None
+    names: Names | None = None
 
 
 class TableRuns:
@@ -215,6 +218,7 @@ class TableRuns:
                 encoder=parts.encoder,
                 fusion=fusion,
                 kb_format=given.kb_format,
+                names=given.names,
                 drop_sections=parts.drop_sections,
                 candidates=candidates,
                 tokens=tokens or parts.tokens,

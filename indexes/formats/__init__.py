@@ -9,10 +9,14 @@ from pathlib import Path
 
 from indexes.formats.evqa import read_evqa
 from indexes.formats.fields import Names
+from indexes.formats.huggingface import hash_huggingface, read_huggingface
 from indexes.formats.jsonl import read_jsonl
 from indexes.formats.markdown import article_files, read_markdown
+from indexes.formats.mediawiki import read_mediawiki
 from indexes.formats.parquet import read_parquet
 from indexes.formats.skipped import Entry, SeenHashes, SkippedEntries
+from indexes.formats.source_file import HELP, format_of
+from indexes.formats.sql import hash_sql, read_sql
 from indexes.formats.streams import inner_name, opened, starts_with
 from indexes.formats.table import read_table
 from indexes.formats.website import page_files, read_website
@@ -33,18 +37,22 @@ FORMATS: dict[str, Reader] = {
     "jsonl": read_jsonl,
     "parquet": read_parquet,
     "csv": read_table,
+    "mediawiki": read_mediawiki,
     "markdown": read_markdown,
     "zim": read_zim,
     "website": read_website,
+    "sql": read_sql,
+    "huggingface": read_huggingface,
 }
-OWN_IMAGES = frozenset({"markdown", "zim", "website"})
+OWN_IMAGES = frozenset({"markdown", "zim", "website", "huggingface"})
 """Formats that hold their images themselves."""
 
 _EXTENSIONS = {".json": "evqa", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".zim": "zim"} | {
     ".csv": "csv",
     ".tsv": "csv",
+    ".xml": "mediawiki",
 }
-_PACKED = (".gz", ".zip")
+_PACKED = (".gz", ".bz2", ".zip")
 
 
 def read_knowledge_base(
@@ -113,9 +121,13 @@ def guess_format(path: Path) -> str:
         ValueError: Neither extension nor content is known, or a ZIP archive holds several files.
     """
     if path.is_dir():
-        return "markdown" if article_files(path) or not page_files(path) else "website"
-    name = Path(inner_name(path)) if path.suffix == ".zip" else path.with_suffix("") if path.suffix == ".gz" else path
+        return _guess_folder(path)
+    name = Path(inner_name(path)) if path.suffix == ".zip" else path.with_suffix("") if path.suffix in _PACKED else path
     found = _EXTENSIONS.get(name.suffix.lower())
+    if name.suffix.lower() == ".toml":
+        return format_of(path)
+    if name.suffix.lower() in (".db", ".sqlite", ".sqlite3"):
+        raise ValueError(f"{path}: a database; write a file {path.stem}.toml beside it: {HELP}")
     if found is None:
         if is_zim(path):
             return "zim"
@@ -127,6 +139,17 @@ def guess_format(path: Path) -> str:
     if found == "evqa":
         return "jsonl" if row is not None or starts_with(path, "[") else "evqa"
     return "wiki6m" if row is not None and "wikidata_id" in row else "jsonl"
+
+
+def _guess_folder(path: Path) -> str:
+    if article_files(path):
+        return "markdown"
+    if page_files(path):
+        return "website"
+    files = sorted(file for file in path.iterdir() if file.suffix.lower() in (*_EXTENSIONS, ".toml"))
+    if files:  # such as a table that describes the images in its folder
+        raise ValueError(f"{path}: a folder without Markdown or pages; name the file in it: {files[0]}")
+    return "markdown"
 
 
 def name_of(path: Path) -> str:
@@ -147,9 +170,10 @@ def hash_knowledge_base(path: Path, format: str, names: Names | None = None) -> 
         files = zim_parts(path)
     else:
         files = [path]
-    if files == [path] and not names:
+    rows = {"sql": hash_sql, "huggingface": hash_huggingface}.get(format)
+    if files == [path] and not names and rows is None:
         return sha256_of(path)
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(b"" if rows is None else rows(path).encode())
     for file in files:
         digest.update(as_line([file.relative_to(path if path.is_dir() else path.parent).as_posix(), sha256_of(file)]))
     if names:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from indexes.formats.fields import Names, optional
-from indexes.formats.images import ICON, LARGE, SMALLEST, image_path, sides_of, source_of
+from indexes.formats.images import ICON, LARGE, SMALLEST, image_path, photos_first, sides_of, source_of
 from indexes.formats.infobox import INFOBOX, facts
 from indexes.formats.page_parts import (
     INLINE,
@@ -65,7 +65,7 @@ def read_page(
     """Returns the article in a page, or `None` if the page has no text or only redirects to another one.
 
     Tables of data, references and navigation are left out, and so are icons: images that the page shows with less than
-    `SMALLEST` pixels on a side.
+    `SMALLEST` pixels on a side. Of images elsewhere, only those count whose size the page says, and its `og:image`.
 
     Args:
         html: The page.
@@ -101,7 +101,7 @@ def read_page(
     boxes = [box for box in root.css(INFOBOX) if not is_inside(box, "infobox")]
     for box in boxes:
         walk.take_images(box)
-    own = next((image.url for image in walk.images), None)
+    own = next(iter(photos_first(image.url for image in walk.images)), None)
     rows = [line for box in boxes for line in facts(box)]
     remove(boxes)
     for node in root.css("br"):
@@ -116,10 +116,12 @@ def read_page(
         sections.append((FACTS, "\n".join(rows)))
     if not any(text for _, text in sections):
         return None
-    named = (image_path(src, path) for src in (given.get("image"), shared) if src)
-    large = (name for name in named if name not in furniture.images and min(measure(name)) >= SMALLEST)
-    main = own if "image" not in given else None
-    return Page(title, url, sections, tuple(walk.images), main or next(large, None) or walk.first_large())
+    named = [image_path(src, path) for src in (given.get("image"), shared) if src]
+    remote = [name for name in named if "//" in name and name not in furniture.images]
+    own = own if "image" not in given else None
+    large = [name for name in named if name not in furniture.images and min(measure(name)) >= SMALLEST]
+    main = own or next(iter(large), None) or walk.first_large()
+    return Page(title, url, sections, tuple(walk.images), main or next(iter(remote), None))
 
 
 def furniture_of(pages: list[tuple[bytes, str]]) -> Furniture:
@@ -165,7 +167,7 @@ class _Walk:
 
     def first_large(self) -> str | None:
         """Returns the first image that is large, or else the first."""
-        names = [one.url for one in self.images]
+        names = photos_first(one.url for one in self.images)
         return next((name for name in names if self._sizes[name] >= LARGE), names[0] if names else None)
 
     def through(self, parent: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
 
 SMALLEST = 64
@@ -25,13 +25,18 @@ def source_of(attributes: dict[str, str | None]) -> str:
 
 
 def image_path(source: str, page: str) -> str:
-    """Returns the path of an image in the page's file, "" for SVG drawings and images outside of the file."""
-    if not source or source.lower().endswith(".svg"):
-        return ""
-    if re.match(r"[a-z][a-z0-9+.-]*:|//", source, re.IGNORECASE):
+    """Returns the path of an image in the page's file, the URL of one outside of it, "" for one in the page itself."""
+    if re.match(r"https?://|//", source, re.IGNORECASE):
+        return source.partition("#")[0]
+    if not source or re.match(r"[a-z][a-z0-9+.-]*:", source, re.IGNORECASE):
         return ""
     relative = unquote(re.split(r"[?#]", source)[0])
     return posixpath.normpath(posixpath.join("/", posixpath.dirname(page), relative)).lstrip("/")
+
+
+def photos_first(names: Iterable[str]) -> list[str]:
+    """Returns names of images with drawings in SVG last, which need an extra."""
+    return sorted(names, key=lambda name: name.lower().endswith((".svg", ".svgz")))
 
 
 def sides_of(attributes: dict[str, str | None]) -> Iterator[float]:

@@ -90,6 +90,7 @@ def _entity(row: Any, where: str, names: Names) -> Entity:
     given = images_in(value, where, name)
     images += map(ArticleImage, given[1:])
     name, url = field_of(row, "url", names)
+    others = row.get("names")  # what else it may be in a file of another's
     return Entity(
         id=id,
         title=title,
@@ -97,6 +98,7 @@ def _entity(row: Any, where: str, names: Names) -> Entity:
         image=given[0] if given else images[0].url if images else None,
         url=string_of(url, where, name),
         images=tuple(images),
+        names=tuple(name for name in others if isinstance(name, str)) if isinstance(others, list) else (),
     )
 
 

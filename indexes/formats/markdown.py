@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from indexes.formats.fields import Names, field_of, images_in, string_of
 from indexes.formats.front_matter import split_front_matter
+from indexes.formats.images import photos_first
 from indexes.formats.markdown_text import Heading, Piece, parse
 from indexes.formats.skipped import Entry, attempt
 from indexes.sections import split_article
@@ -130,14 +131,14 @@ def _article(file: Path, name: str, folder: str, text: str, names: Names, images
     field, value = field_of(settings, "image", names)
     given = filter(None, (images.resolve(one, name) for one in images_in(value, str(file), field)))
     mains = [*given, *(image.url for image in found)]
-    drawn = [main for main in mains if not main.lower().endswith(".svg")]  # drawings in SVG cannot be read
     return Entity(
         id=_setting(settings, "id", str(file), names) or posixpath.splitext(name)[0],
         title=title,
         sections=split_article((heading, "\n".join(lines)) for heading, lines in sections),
-        image=next(iter([*drawn, *mains]), None),
+        image=next(iter(photos_first(mains)), None),
         url=_setting(settings, "url", str(file), names),
         images=tuple(found),
+        names=tuple(_aliases(settings.get("aliases"))),
     )
 
 
@@ -147,6 +148,13 @@ def _setting(settings: dict[str, Any], field: str, where: str, names: Names) -> 
     if isinstance(value, str | int) and not isinstance(value, bool):
         return " ".join(string_of(value, where, name).split())
     return ""
+
+
+def _aliases(value: Any) -> Iterator[str]:
+    """Yields other names of a note, a list or separated by commas, as Obsidian has them."""
+    for alias in value.split(",") if isinstance(value, str) else value if isinstance(value, list) else ():
+        if isinstance(alias, str) and alias.strip():
+            yield " ".join(alias.split())
 
 
 def _title_heading(pieces: list[Piece | Heading]) -> int | None:

@@ -14,7 +14,7 @@ NO_CONTENT = (
     ".dablink, .shortdescription, .toc, #toc, .mw-jump-link, .external-autonumber, .mwe-math-element, .sistersitebox, "
     ".side-box, .catlinks, .printfooter, .mw-authority-control, .Inline-Template, #coordinates, .coordinates, "
     ".geo-default, .geo-nondefault, .geo, [hidden], [style*='display:none'], [style*='display: none'], "
-    "[role=navigation], [role=contentinfo], [role=search], .breadcrumb, .breadcrumbs"
+    "[role=navigation], [role=contentinfo], [role=search], .breadcrumb, .breadcrumbs, img[class*=mwe-math]"
 )
 """What is no content, on any page."""
 INLINE = frozenset(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 from indexes.formats.fields import kind, unique_keys
 
-Stream = IO[bytes] | gzip.GzipFile
+Stream = IO[bytes] | gzip.GzipFile | bz2.BZ2File
 """A file opened by `opened`, to read from and iterate over."""
 
 CHUNK = 1 << 20
@@ -24,9 +25,12 @@ _MARGIN = 16
 _SPACE = " \t\n\r"
 
 
+_OPENERS: dict[str, Callable[[Path, str], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[Stream]:
-    """Opens a file: decompressed if it is a `.gz`, the only data file in a `.zip`, any other as it is.
+    """Opens a file: decompressed if it is a `.gz` or `.bz2`, the only data file in a `.zip`, any other as it is.
 
     Raises:
         ValueError: The archive is damaged or cut short, or holds several files.
@@ -36,7 +40,7 @@ def opened(path: Path) -> Iterator[Stream]:
             with zipfile.ZipFile(path) as archive, archive.open(inner_name(path)) as unzipped:
                 yield unzipped
         else:
-            with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            with _OPENERS.get(path.suffix, Path.open)(path, "rb") as file:
                 yield file
     except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
         raise ValueError(f"{path}: damaged or cut short ({error}); fetch it again") from error

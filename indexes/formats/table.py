@@ -52,7 +52,16 @@ def read_table(path: Path, names: Names) -> Iterator[Entry]:
 def _entity(columns: list[str], values: list[str], where: str, names: Names) -> Entity:
     if len(values) > len(columns):
         raise ValueError(f"{where}: {len(values)} values, but the header has {len(columns)} columns")
-    row = {column: value.strip() for column, value in zip(columns, values, strict=False)}
+    return entity_of(dict(zip(columns, values, strict=False)), where, names)
+
+
+def entity_of(row: dict[str, str], where: str, names: Names) -> Entity:
+    """Returns the entity in a row of a table.
+
+    Raises:
+        ValueError: It has no title.
+    """
+    row = {column: value.strip() for column, value in row.items()}
     found = {field: field_of(row, field, names) for field in GUESSES}
     fields = {field: str(value or "") for field, (_, value) in found.items()}
     title = fields["title"]

@@ -9,8 +9,10 @@ from pathlib import Path
 from indexes.formats.fields import Names, optional
 from indexes.formats.html import Furniture, Measure, furniture_of, read_page
 from indexes.formats.skipped import Entry
+from indexes.images import find_image
 from indexes.sections import split_article
-from retriever.images import ImageError, open_image
+from indexes.svg import size_of
+from retriever.images import ImageError
 from retriever.types import Entity
 
 _SUFFIXES = (".html", ".htm", ".xhtml")
@@ -71,12 +73,11 @@ def _measuring(folder: Path) -> Measure:
 
     @lru_cache(maxsize=4096)
     def measure(name: str) -> tuple[int, int]:
-        file = root / name
-        if not file.is_file() or not file.resolve().is_relative_to(root):
+        file = find_image(root, name) if "//" in name else root / name
+        if file is None or not file.is_file() or not file.resolve().is_relative_to(root):
             return 0, 0
         try:
-            with open_image(file, name) as image:
-                return image.size
+            return size_of(file, name)
         except ImageError:
             return 0, 0
 

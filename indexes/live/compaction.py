@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from indexes.growing import new_array, save_array
-from indexes.ids import hash_id, save_ids
+from indexes.ids import hash_id, other_ids, save_ids
 from indexes.keys import Keys
 from indexes.lines import save_offsets, to_row
 from indexes.live.changes import Addition
@@ -112,9 +112,18 @@ def _write_articles(base: Index, sources: Sequence[Source], out: Path) -> None:
     save_offsets(path)
     old = np.empty(len(base), np.int64)
     ids: IntArray = np.load(base.folder / "entity_ids.npy", mmap_mode="r", allow_pickle=False)
-    old[ids[1]] = ids[0]
+    own = ids[1] >= 0
+    old[ids[1][own]] = ids[0][own]
     hashes.extend(int(old[one]) if isinstance(one, int) else hash_id(one.id) for one in sources)
-    save_ids(out / "entity_ids.npy", hashes)
+    named: dict[int, list[int]] = {}
+    for hash, row in zip(*ids[:, ~own].tolist(), strict=True):
+        named.setdefault(~row, []).append(hash)
+    others = (
+        (hash, row)
+        for row, one in enumerate(sources)
+        for hash in (named.get(one, ()) if isinstance(one, int) else map(hash_id, other_ids(one.entity)))
+    )
+    save_ids(out / "entity_ids.npy", hashes, others)
 
 
 def _write_lines(base: Index, sources: Sequence[Source], path: Path, row_of: Any) -> None:

@@ -100,10 +100,11 @@ class Editor:
             ValueError: The index is closed.
             OSError: It could not be written; none is removed.
         """
-        for entity_id in ids:
-            if self.index.row_of(entity_id) is None:
+        rows = [(entity_id, self.index.row_of(entity_id)) for entity_id in ids]
+        for entity_id, row in rows:
+            if row is None:
                 raise KeyError(entity_id)
-        self.index.apply([Removal(entity_id) for entity_id in ids])
+        self.index.apply([Removal(self.index.entity(row).id) for _, row in rows if row is not None])
         self._compact_when_due()
 
     def holds(self, article: Article) -> bool:

@@ -58,13 +58,16 @@ class Version:
         if entity_id in self.entries:
             return self.entries[entity_id].row
         row = None if entity_id in self.removed else self.base.row_of(entity_id)
+        if row is not None and self.removed and (own := self.base.entity(row).id) != entity_id:
+            return self.row_of(own)  # called by another name
         return None if row is None else self.start + row
 
     def changed(self, changes: Iterable[tuple[str, Entry | None]]) -> Self:
         """Returns the state after changes, made in their order; `None` removes an entity."""
         entries, removed = dict(self.entries), dict(self.removed)
         for entity_id, entry in changes:
-            if entity_id not in removed and (row := self.base.row_of(entity_id)) is not None:
+            row = None if entity_id in removed else self.base.row_of(entity_id)
+            if row is not None and self.base.entity(row).id == entity_id:  # not another's other name
                 removed[entity_id] = row
             if entry is None:
                 entries.pop(entity_id, None)

@@ -39,6 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="the index's name; by default the file's")
     parser.add_argument("--overwrite", action="store_true", help="replace another index")
     parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="have the machines of a Ray cluster read images and run the models: host:port, or auto (docs/cluster.md)",
+    )
+    parser.add_argument(
         "--dry-run",
         action="store_true",
         help="say what it would take, measured on a sample (a chat model is asked for its summaries); build nothing",
@@ -77,6 +82,7 @@ def run(args: argparse.Namespace) -> None:
         labeled=[image for image in labeled_of(args) if not held_out(image.image_id)],
         name=args.name,
         overwrite=args.overwrite,
+        cluster=args.cluster,
         **reading_of(args),
     )
     report = read_report(index.folder)

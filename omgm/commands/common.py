@@ -44,8 +44,8 @@ def add_knowledge_base(parser: argparse.ArgumentParser, *, own_images: bool = Fa
 
 def add_kb_format(parser: argparse.ArgumentParser) -> None:
     """Adds `--kb-format`."""
-    known = "evqa, infoseek, wiki6m, jsonl, parquet, csv, markdown, website or zim; guessed by default"
-    parser.add_argument("--kb-format", metavar="NAME", help=known)
+    known = "evqa, infoseek, wiki6m, jsonl, parquet, csv, markdown, website, zim, mediawiki, sql or huggingface"
+    parser.add_argument("--kb-format", metavar="NAME", help=f"{known}; guessed by default")
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:

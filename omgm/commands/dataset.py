@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omgm.commands.common import add_json, add_kb_format, existing, print_json
+from omgm.commands.common import add_json, add_reading, existing, print_json, reading_of
 
 if TYPE_CHECKING:
     from evaluation.datasets.coverage import Sections
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     against = check.add_mutually_exclusive_group()
     against.add_argument("--index", type=Path, metavar="INDEX", help="the index to answer them from")
     against.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base to answer them from")
-    add_kb_format(check)
+    add_reading(check)
     check.add_argument("--missing", type=Path, metavar="FILE", help="write the ids of missing images, one per line")
     add_json(check)
     about = "Write a dataset from save_to_disk as a question file and a folder of images (--dataset plain)."
@@ -82,6 +82,7 @@ def _known_sections(args: argparse.Namespace, wanted: set[str]) -> Sections | No
         from indexes.formats import read_knowledge_base
         from indexes.progress import progress_bar
 
-        entities = read_knowledge_base(existing(args.kb, "--kb"), args.kb_format)
+        reading = reading_of(args)
+        entities = read_knowledge_base(existing(args.kb, "--kb"), reading["kb_format"], names=reading["names"])
         return sections_in(progress_bar(entities, desc="knowledge base", unit="entity"), wanted)
     return None

@@ -7,14 +7,14 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from omgm.commands.common import add_json, add_knowledge_base, existing, positive, print_json
+from omgm.commands.common import add_json, add_knowledge_base, add_reading, existing, positive, print_json, reading_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("action", choices=["fetch"], help="fetch: download what is missing")
     add_knowledge_base(parser)
-    parser.add_argument("--kb-format", metavar="NAME", help="its format; guessed from the file by default")
+    add_reading(parser)
     parser.add_argument("--all", action="store_true", help="all images of an entity, not only the main image")
     who = parser.add_mutually_exclusive_group(required=True)
     who.add_argument("--contact", metavar="C", help="your e-mail address or web page, sent to the hosts")
@@ -50,12 +50,13 @@ def run(args: argparse.Namespace) -> None:
     from PIL import Image
 
     from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
+    from indexes.sources import open_images
     from omgm.downloads.images.fetch import fetch_images
+    from omgm.downloads.images.plan import remote_images
     from omgm.downloads.images.settings import DownloadSettings, user_agent
 
-    format = args.kb_format or guess_format(kb)
-    if format in OWN_IMAGES:
-        raise ValueError(f"--kb: {kb}: a knowledge base of format {format} holds its images; there is nothing to fetch")
+    reading = reading_of(args)
+    format = reading["kb_format"] or guess_format(kb)
     given = {
         "per_host": args.per_host,
         "per_second": args.per_second,
@@ -73,7 +74,9 @@ def run(args: argparse.Namespace) -> None:
         **{key: value for key, value in given.items() if value is not None},
     )
     warnings.simplefilter("error", Image.DecompressionBombWarning)  # counted as too many pixels, not printed
-    entities = read_knowledge_base(kb, format)
+    entities = read_knowledge_base(kb, format, names=reading["names"])
+    if format in OWN_IMAGES and (own := open_images(None, kb, format)) is not None:
+        entities = remote_images(entities, own, args.all)
     report = fetch_images(entities, args.images, settings, every=args.all, retry=args.retry)
     if args.json:
         print_json(report)

@@ -9,14 +9,15 @@ from typing import Any
 
 from omgm.commands.common import (
     add_json,
-    add_kb_format,
     add_profile,
+    add_reading,
     describe,
     existing,
     images_of,
     positive,
     print_json,
     profile_of,
+    reading_of,
 )
 
 _ACTIONS = {
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             add_profile(action)
             action.add_argument("kb", type=Path, metavar="FILE", help="the articles, in any format of build-index")
             action.add_argument("--images", type=Path, metavar="DIR", help="the folder with their images")
-            add_kb_format(action)
+            add_reading(action)
             action.add_argument(
                 "--batch-size", type=positive, default=32, metavar="N", help="articles at a time (%(default)s)"
             )
@@ -69,13 +70,15 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from indexes.sources import open_images
     from omgm.parts import build_encoder, build_fusion, open_editor
 
-    kb_format = args.kb_format or guess_format(kb)
+    reading = reading_of(args)
+    kb_format = reading["kb_format"] or guess_format(kb)
     source = open_images(images, kb, kb_format)
     editor = open_editor(profile, args.index, build_encoder(profile), build_fusion(profile), "adds to it")
     counts = {"added": 0, "replaced": 0, "unchanged": 0}
     try:
         dropped, use = editor.index.manifest.inputs.drop_sections, editor.index.manifest.inputs.image_use
-        articles = iter(progress_bar(read_knowledge_base(kb, kb_format, dropped), desc="add", unit="entity"))
+        entities = read_knowledge_base(kb, kb_format, dropped, names=reading["names"])
+        articles = iter(progress_bar(entities, desc="add", unit="entity"))
         while batch := [article_of(entity, source, use) for entity in islice(articles, args.batch_size)]:
             new = [article for article in batch if not editor.holds(article)]
             replaced = sum(editor.index.row_of(article.entity.id) is not None for article in new)

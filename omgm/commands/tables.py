@@ -10,11 +10,13 @@ from omgm.commands.common import (
     add_json,
     add_profile,
     add_questions,
+    add_reading,
     existing,
     load_questions,
     positive,
     print_json,
     profile_of,
+    reading_of,
 )
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("tables", nargs="+", metavar="N", choices=(*NAMES, "all"), help="2 to 14, figure3 to 5, or all")
     add_profile(parser)
     parser.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base")
-    parser.add_argument("--kb-format", metavar="NAME", help="its format, if the file name does not tell")
+    add_reading(parser)
     parser.add_argument("--images", type=Path, metavar="DIR", help="the folder of its images")
     parser.add_argument("--index", type=Path, metavar="INDEX", help="the profile's index; by default built under --out")
     add_questions(parser, required=False)
@@ -82,7 +84,7 @@ def _question_set(args: argparse.Namespace) -> QuestionSet | None:
         kb=None if args.kb is None else existing(args.kb, "--kb"),
         images=None if args.images is None else existing(args.images, "--images"),
         index=None if args.index is None else existing(args.index, "--index"),
-        kb_format=args.kb_format,
+        **reading_of(args),
     )
 
 

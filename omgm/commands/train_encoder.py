@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from omgm.commands.common import (
-    add_kb_format,
     add_knowledge_base,
     add_profile,
     add_questions,
+    add_reading,
     add_training,
     existing,
     images_of,
@@ -16,6 +16,7 @@ from omgm.commands.common import (
     limits_of,
     origin_of,
     profile_of,
+    reading_of,
     write_trained,
 )
 
@@ -24,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     add_knowledge_base(parser, own_images=True)
-    add_kb_format(parser)
+    add_reading(parser)
     add_questions(parser, required=False)
     add_training(parser)
 
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
         images=images_of(args),
         summarizer=build_summarizer(profile),
         labeled=labeled,
-        kb_format=args.kb_format,
+        **reading_of(args),
         drop_sections=profile.index.drop_sections,
     )
     folder = train_encoder(

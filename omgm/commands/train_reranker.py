@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 from omgm.commands.common import (
-    add_kb_format,
     add_knowledge_base,
     add_profile,
     add_questions,
+    add_reading,
     add_training,
     existing,
     finder,
@@ -19,6 +19,7 @@ from omgm.commands.common import (
     origin_of,
     positive,
     profile_of,
+    reading_of,
     write_trained,
 )
 from training.reranker.config import PRECISIONS
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     add_knowledge_base(parser, own_images=True)
-    add_kb_format(parser)
+    add_reading(parser)
     add_questions(parser)
     parser.add_argument("--negatives", type=Path, required=True, metavar="FILE", help="the output of mine-negatives")
     add_training(parser)
@@ -72,6 +73,7 @@ def run(args: argparse.Namespace) -> None:
         query_image_of=finder(args),
         negatives=existing(args.negatives, "--negatives"),
         kb_format=args.kb_format,
+        names=reading_of(args)["names"],  # --max-bad is of the questions
         drop_sections=profile.index.drop_sections,
     )
     trained = train_reranker(

@@ -102,7 +102,8 @@ def as_row(entity: Entity) -> dict[str, Any]:
     """Returns an article as a line of a knowledge base."""
     sections = [{"title": one.title, "text": one.text} for one in entity.sections]
     images = [{"url": one.url, "section": one.section} for one in entity.images]
-    return {"id": entity.id, "title": entity.title, "image": entity.image, "images": images, "sections": sections}
+    row = {"id": entity.id, "title": entity.title, "image": entity.image, "images": images, "sections": sections}
+    return row | ({"names": list(entity.names)} if entity.names else {})
 
 
 def hash_of(name: str) -> int:

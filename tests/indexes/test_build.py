@@ -1,12 +1,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Generator, Iterable, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,72 +10,14 @@ import pytest
 import torch
 from PIL import Image
 
-from indexes.build import build_index
 from indexes.sections import DROPPED_BY_REFERENCE
 from indexes.store import Index
-from indexes.summary_file import summarize_all
 from retriever.images import FORMATS
-from retriever.types import Entity, Section
+from tests.fakes.builds import Fuse, FusedEncoder, FusedFusion, build
 from tests.fakes.ghostscript import EPS, install_trap
 from tests.fakes.knowledge_base import write_kb
-from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
-from tests.paths import ROOT, contents
-
-KILLED = "killed on purpose"
-
-
-class Fuse:
-    """Counts calls; at the n-th it raises, or kills the process for real."""
-
-    def __init__(self, calls: int, kill: bool = False) -> None:
-        self.calls, self.kill = calls, kill
-
-    def burn(self) -> None:
-        self.calls -= 1
-        if self.calls == 0:
-            if self.kill:
-                os.kill(os.getpid(), signal.SIGKILL)
-            raise RuntimeError(KILLED)
-
-
-class FusedEncoder(FakeEncoder):
-    fuse = Fuse(-1)
-
-    def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
-        self.fuse.burn()
-        return super().encode_texts(texts)
-
-    def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
-        self.fuse.burn()
-        return super().encode_images(images)
-
-
-class FusedFusion(FakeFusion):
-    fuse = Fuse(-1)
-
-    def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> torch.Tensor:
-        self.fuse.burn()
-        return super().encode_sections(images, texts)
-
-
-class FusedSummarizer(FakeSummarizer):
-    fuse = Fuse(-1)
-
-    def stream(self, entities: Iterable[Entity]) -> Generator[str]:
-        for summary in super().stream(entities):
-            self.fuse.burn()
-            yield summary
-
-
-def build(kb: Path, images: Path | None, out: Path, **changes: Any) -> Index:
-    options: dict[str, Any] = {
-        "summarizer": FakeSummarizer(),
-        "encoder": FakeEncoder(),
-        "fusion": FakeFusion(),
-        "batch_size": 2,
-        "progress": False,
-    }
-    return build_index(kb, images, out, **options | changes)
+from tests.fakes.models import FakeEncoder, FakeFusion
+from tests.paths import contents
 
 
 def test_what_an_index_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -236,74 +173,6 @@ def test_an_index_of_before_sections_could_be_chosen_opens(tmp_path: Path) -> No
     assert build(kb, images, tmp_path / "index").manifest.inputs.drop_sections == DROPPED_BY_REFERENCE
 
 
-@pytest.mark.parametrize("stage", ["summarizer", "encoder", "fusion"])
-@pytest.mark.parametrize("calls", [1, 2, 3])
-def test_a_resumed_build_equals_an_uninterrupted_one(tmp_path: Path, stage: str, calls: int) -> None:
-    kb, images = write_kb(tmp_path)
-    build(kb, images, tmp_path / "whole")
-    model: Any = {"summarizer": FusedSummarizer, "encoder": FusedEncoder, "fusion": FusedFusion}[stage]()
-    model.fuse = Fuse(calls)
-    out = tmp_path / "resumed"
-    with pytest.raises(RuntimeError, match=KILLED):
-        build(kb, images, out, **{stage: model})
-    assert not (out / "manifest.json").exists()
-    with pytest.raises(ValueError, match=r"no manifest\.json"):
-        Index.open(out)
-    model.fuse = Fuse(100)
-    build(kb, images, out, **{stage: model})
-    # seven summaries, four batches of seven entities, three of which have tokens: nothing is asked for twice
-    assert 100 - model.fuse.calls == {"summarizer": 7, "encoder": 4, "fusion": 3}[stage] - (calls - 1)
-    assert contents(out) == contents(tmp_path / "whole")
-
-
-def test_a_resumed_build_over_images(tmp_path: Path) -> None:
-    kb, images = write_kb(tmp_path)
-    build(kb, images, tmp_path / "whole", candidates="image")
-    encoder = FusedEncoder()
-    encoder.fuse = Fuse(2)
-    with pytest.raises(RuntimeError, match=KILLED):
-        build(kb, images, tmp_path / "resumed", candidates="image", encoder=encoder)
-    build(kb, images, tmp_path / "resumed", candidates="image")
-    assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
-
-
-def test_a_build_that_was_really_killed(tmp_path: Path) -> None:
-    kb, images = write_kb(tmp_path)
-    script = (
-        "import sys, pathlib; from tests.indexes.test_build import *\n"
-        "kb, images, out = map(pathlib.Path, sys.argv[1:])\n"
-        "fusion = FusedFusion(); fusion.fuse = Fuse(3, kill=True)\n"
-        "build(kb, images, out, fusion=fusion)\n"
-    )
-    arguments = [sys.executable, "-c", script, str(kb), str(images), str(tmp_path / "killed")]
-    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    build(kb, images, tmp_path / "killed")
-    build(kb, images, tmp_path / "whole")
-    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
-
-
-def test_killed_while_publishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kb, images = write_kb(tmp_path)
-    build(kb, images, tmp_path / "whole")
-    out, replace, fuse = tmp_path / "index", os.replace, Fuse(4)
-    build(kb, images, out, candidates="title")
-
-    def stop(source: Path, target: Path) -> None:
-        if target.parent == out:
-            fuse.burn()
-        replace(source, target)
-
-    monkeypatch.setattr("os.replace", stop)
-    with pytest.raises(RuntimeError, match=KILLED):
-        build(kb, images, out, overwrite=True)
-    monkeypatch.undo()
-    with pytest.raises(ValueError, match=r"no manifest\.json"):
-        Index.open(out)
-    build(kb, images, out)
-    assert contents(out) == contents(tmp_path / "whole")
-
-
 def test_same_inputs_are_not_built_again_and_others_need_overwrite(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     out = tmp_path / "index"
@@ -322,19 +191,6 @@ def test_same_inputs_are_not_built_again_and_others_need_overwrite(tmp_path: Pat
         build(kb, images, out)
     index = build(kb, images, out, encoder=other, overwrite=True)
     assert index.manifest.inputs.encoder == "fake-encoder-2" and index.image_path(4) is not None
-
-
-def test_an_unfinished_build_of_other_inputs_needs_overwrite(tmp_path: Path) -> None:
-    kb, images = write_kb(tmp_path)
-    fusion = FusedFusion()
-    fusion.fuse = Fuse(2)
-    with pytest.raises(RuntimeError, match=KILLED):
-        build(kb, images, tmp_path / "index", fusion=fusion)
-    with pytest.raises(ValueError, match=r"unfinished build of other inputs \(candidates"):
-        build(kb, images, tmp_path / "index", candidates="title")
-    build(kb, images, tmp_path / "index", candidates="title", overwrite=True)
-    build(kb, images, tmp_path / "whole", candidates="title")
-    assert contents(tmp_path / "index") == contents(tmp_path / "whole")
 
 
 def test_overwrite_replaces_a_damaged_index(tmp_path: Path) -> None:
@@ -401,69 +257,6 @@ def test_a_damaged_knowledge_base_leaves_nothing_behind(tmp_path: Path, cut: int
     assert contents(tmp_path / "index") == before
 
 
-def test_images_that_changed_are_noticed_in_an_unfinished_build(tmp_path: Path) -> None:
-    kb, images = write_kb(tmp_path)
-    fusion = FusedFusion()
-    fusion.fuse = Fuse(2)
-    with pytest.raises(RuntimeError, match=KILLED):
-        build(kb, images, tmp_path / "index", fusion=fusion)
-    (images / "flag" / "Lost.png").write_bytes((images / "flag" / "Plain.png").read_bytes())
-    with pytest.raises(ValueError, match=r"unfinished build of other inputs \(pictures"):
-        build(kb, images, tmp_path / "index")
-    build(kb, images, tmp_path / "index", overwrite=True)
-    build(kb, images, tmp_path / "whole")
-    assert contents(tmp_path / "index") == contents(tmp_path / "whole")
-
-
-def test_killed_while_reading_articles(tmp_path: Path) -> None:
-    folder = tmp_path / "kb"
-    folder.mkdir()
-    for name in ("a", "b", "c"):
-        Image.new("RGB", (40, 40), "red").save(folder / f"{name}.png")
-        (folder / f"{name}.md").write_text(f"# Red {name}\nRed.\n![]({name}.png)\n## Use\nNone.\n")
-    script = (
-        "import os, pathlib, signal, sys\n"
-        "from indexes import stages\n"
-        "from tests.indexes.test_build import build\n"
-        "written, calls = stages.to_row, []\n"
-        "def stop(entity):\n"
-        "    calls.append(entity)\n"
-        "    if len(calls) == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return written(entity)\n"
-        "stages.to_row = stop\n"
-        "build(pathlib.Path(sys.argv[1]), None, pathlib.Path(sys.argv[2]))\n"
-    )
-    arguments = [sys.executable, "-c", script, str(folder), str(tmp_path / "killed")]
-    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    index = build(folder, None, tmp_path / "killed")
-    assert index.manifest.counts.with_image == 3  # found in the knowledge base itself
-    build(folder, None, tmp_path / "whole")
-    assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
-    before = contents(tmp_path / "whole")
-    build(folder, None, tmp_path / "whole")
-    assert contents(tmp_path / "whole") == before
-    (folder / "c.md").write_text("# Changed\n")
-    with pytest.raises(ValueError, match=r"other inputs \(knowledge_base"):
-        build(folder, None, tmp_path / "whole")
-
-
-def test_skipped_entries_survive_a_kill(tmp_path: Path) -> None:
-    kb, images = write_kb(tmp_path)
-    articles = json.loads(kb.read_text())
-    articles["broken"] = {"title": 3}
-    kb.write_text(json.dumps(articles))
-    fusion = FusedFusion()
-    fusion.fuse = Fuse(2)
-    with pytest.raises(RuntimeError, match=KILLED):
-        build(kb, images, tmp_path / "resumed", fusion=fusion, max_bad=0.2)
-    build(kb, images, tmp_path / "resumed", max_bad=0.2)
-    build(kb, images, tmp_path / "whole", max_bad=0.2)
-    assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
-    skipped = json.loads((tmp_path / "resumed" / "report.json").read_text())["skipped"]
-    assert (skipped["count"], skipped["of"], skipped["entries"][0]["place"]) == (1, 8, "entry 8 ('broken')")
-
-
 def test_values_that_are_not_finite_stop_the_build(tmp_path: Path) -> None:
     class Broken(FakeEncoder):
         def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
@@ -472,117 +265,3 @@ def test_values_that_are_not_finite_stop_the_build(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     with pytest.raises(ValueError, match="not finite"):
         build(kb, images, tmp_path / "index", encoder=Broken())
-
-
-def articles(count: int) -> list[Entity]:
-    return [Entity(str(n), f"Title {n}", (Section("s", f"Text {n}. More.", 0),)) for n in range(count)]
-
-
-def test_summaries_resume_after_the_last_whole_line(tmp_path: Path) -> None:
-    path, entities = tmp_path / "summaries.jsonl", articles(7)
-    assert summarize_all(entities, FakeSummarizer(), path, 2) == 7
-    whole = path.read_bytes()
-    assert json.loads(whole.splitlines()[3]) == {"id": "3", "summary": "Title 3. Text 3"}
-    assert summarize_all(entities, FakeSummarizer(), path, 2) == 0
-    third = len(b"".join(whole.splitlines(keepends=True)[:3]))
-    path.write_bytes(whole[: third + 5])  # three whole lines and a truncated one
-    assert summarize_all(entities, FakeSummarizer(), path, 2) == 4
-    assert path.read_bytes() == whole
-
-
-def test_a_summary_is_in_the_file_before_the_next_one_is_made(tmp_path: Path) -> None:
-    path, lines = tmp_path / "summaries.jsonl", []
-
-    class Watching(FakeSummarizer):
-        def stream(self, entities: Iterable[Entity]) -> Generator[str]:
-            for summary in super().stream(entities):
-                lines.append(len(path.read_bytes().splitlines()))
-                yield summary
-
-    assert summarize_all(articles(5), Watching(), path, 3) == 5
-    assert lines == [0, 1, 2, 3, 4]
-
-
-def test_summaries_of_other_entities_are_refused(tmp_path: Path) -> None:
-    path, entities = tmp_path / "summaries.jsonl", articles(4)
-    summarize_all(entities, FakeSummarizer(), path, 2)
-    with pytest.raises(ValueError, match=r"summaries\.jsonl: line 1: expected entity '3', found '0'"):
-        summarize_all(entities[::-1], FakeSummarizer(), path, 2)
-    with pytest.raises(ValueError, match=r"summaries\.jsonl: holds 4 lines, more than 3"):
-        summarize_all(entities[:3], FakeSummarizer(), path, 2)
-    path.write_text("[]\n" * 4)
-    with pytest.raises(ValueError, match=r"summaries\.jsonl: line 1: not a summary"):
-        summarize_all(entities, FakeSummarizer(), path, 2)
-
-
-def test_a_summarizer_must_answer_for_every_entity(tmp_path: Path) -> None:
-    class Lazy(FakeSummarizer):
-        def stream(self, entities: Iterable[Entity]) -> Generator[str]:
-            yield from islice(super().stream(entities), 1)
-
-    with pytest.raises(ValueError, match="first-sentence: returned no summary of entity '1'"):
-        summarize_all(articles(2), Lazy(), tmp_path / "summaries.jsonl", 2)
-
-
-def test_the_kind_of_entity_index_is_an_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexes.search_kinds.AT_LEAST", 1)
-    monkeypatch.setattr("indexes.recall._FEW", 4)
-    kb, images = write_kb(tmp_path)
-    flat, rescored = build(kb, images, tmp_path / "flat"), build(kb, images, tmp_path / "sq8", search="sq8")
-    record = rescored.manifest.search
-    assert record is not None and rescored.manifest.inputs.search == record.kind == "sq8"
-    assert (record.rescored, record.recall, record.queries) == (2, 1.0, "4 main images")
-    assert rescored.manifest.counts.searchable == 7
-    vectors = FakeEncoder().encode_texts(["green white", "yellow", "blue white red"])
-    np.testing.assert_allclose(rescored.search(vectors, 5)[0], flat.search(vectors, 5)[0], atol=1e-6)  # rows tie
-    assert build(kb, images, tmp_path / "sq8").manifest == rescored.manifest  # auto takes what is there
-    with pytest.raises(ValueError, match="search: 'sq8' there, 'flat' now"):
-        build(kb, images, tmp_path / "sq8", search="flat")
-    with pytest.raises(ValueError, match="search must be one of auto, flat, sq8, hnsw, ivf-pq, milvus, got 'lsh'"):
-        build(kb, images, tmp_path / "lsh", search="lsh")
-
-
-def test_the_entity_index_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kb, images = write_kb(tmp_path)
-    fusion = FusedFusion()
-    fusion.fuse = Fuse(1)
-    with pytest.raises(RuntimeError, match=KILLED):
-        build(kb, images, tmp_path / "index", fusion=fusion)
-    fusion.fuse = Fuse(100)
-    with monkeypatch.context() as patch:
-        patch.delattr("indexes.build.write_search")
-        build(kb, images, tmp_path / "index", fusion=fusion)
-    build(kb, images, tmp_path / "whole")
-    assert contents(tmp_path / "index") == contents(tmp_path / "whole")
-
-
-@pytest.mark.parametrize("candidates", ["summary", "image", "combined"])
-def test_another_kind_of_entity_index_needs_no_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, candidates: str
-) -> None:
-    monkeypatch.setattr("indexes.search_kinds.AT_LEAST", 1)
-    kb, images = write_kb(tmp_path)
-    before = build(kb, images, tmp_path / "index", candidates=candidates)
-    files = contents(tmp_path / "index")
-    vectors = FakeEncoder().encode_texts(["green white", "yellow", "blue white red"])
-    expected = before.search(vectors, 5)[0]
-    encoder, fusion = FusedEncoder(), FusedFusion()
-    encoder.fuse = fusion.fuse = Fuse(1)  # asked for nothing
-    models = {"encoder": encoder, "fusion": fusion, "candidates": candidates, "overwrite": True}
-    with monkeypatch.context() as patch:
-        patch.setattr("indexes.reindex.write_search", lambda *args, **options: Fuse(1).burn())
-        with pytest.raises(RuntimeError, match=KILLED):
-            build(kb, images, tmp_path / "index", search="sq8", **models)
-    assert Index.open(tmp_path / "index").manifest == before.manifest
-    index = build(kb, images, tmp_path / "index", search="sq8", **models)
-    assert index.manifest.search is not None and index.manifest.search.kind == "sq8"
-    np.testing.assert_allclose(index.search(vectors, 5)[0], expected, atol=1e-6)
-    Index.open(tmp_path / "index", verify=True)
-    changed = {"entities.faiss", "vectors.npy", "manifest.json"}
-    now = contents(tmp_path / "index")
-    assert now.keys() == files.keys()
-    assert {name for name in files if now[name] != files[name]} == changed
-    build(kb, images, tmp_path / "direct", search="sq8", candidates=candidates)
-    assert contents(tmp_path / "direct") == now
-    build(kb, images, tmp_path / "index", search="flat", **models)
-    assert contents(tmp_path / "index") == files

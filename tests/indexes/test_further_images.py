@@ -25,9 +25,9 @@ from indexes.sources import FolderImages
 from indexes.stages import MainImage
 from indexes.store import Index
 from retriever.types import ArticleImage, Entity, FloatArray, IntArray, Section
+from tests.fakes.builds import KILLED, Fuse, FusedEncoder, FusedFusion
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.vectors import clustered
-from tests.indexes.test_build import KILLED, Fuse, FusedEncoder, FusedFusion
 from tests.paths import contents
 
 ROWS = [

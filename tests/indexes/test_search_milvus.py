@@ -39,7 +39,9 @@ def test_candidates_of_milvus_are_rescored_and_uploads_resume(
     vectors = clustered(600, 16)
     keys = Keys((vectors,), np.delete(np.arange(600), [3, 400]), np.repeat(np.arange(50), 2))
     queries = torch.from_numpy(clustered(20, 16, seed=1))
-    np.save(tmp_path / "entity_ids.npy", np.stack([np.arange(500) * 7 - 1000, np.arange(500)[::-1]]))
+    other_name = [[5], [~3]]  # of row 3, which is found by it, but has no key for it
+    table = np.hstack([np.stack([np.arange(500) * 7 - 1000, np.arange(500)[::-1]]), other_name])
+    np.save(tmp_path / "entity_ids.npy", table)
     ids = key_ids(tmp_path, keys)
     assert ids[[0, 499]].tolist() == [499 * 7 - 1000, -1000] and len(set(ids.tolist())) == 600
     sent, upsert = list[int](), Collection.upsert

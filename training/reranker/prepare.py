@@ -15,6 +15,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from indexes.formats import read_knowledge_base
+from indexes.formats.fields import Names
 from indexes.progress import progress_bar
 from indexes.sources import ImageSource, find_main
 from retriever.files import write_lines
@@ -48,6 +49,7 @@ class RerankerData:
         query_image_of: Finds the file of a question's image by its id; returns `None` if there is none.
         negatives: The file that `mine_negatives` wrote.
         kb_format: See `indexes.formats`; guessed when `None`.
+        names: The names that the fields of an entity have in the knowledge base, where they are not the usual ones.
         drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
     """
 
@@ -57,6 +59,7 @@ class RerankerData:
     query_image_of: Callable[[str], Path | None]
     negatives: Path
     kb_format: str | None = None
+    names: Names | None = None
     drop_sections: Sequence[str] | None = None
 
 
@@ -114,7 +117,8 @@ def prepare(
     wanted = golds | {key for question in questions for key in negatives[question.image_id].entities}
     shown = {key for q in questions if is_held_out(q.image_id, validation_share, seed) for key in q.entity_ids}
     articles = _Articles(source, shown)
-    entities = (e for e in read_knowledge_base(data.kb, data.kb_format, data.drop_sections) if e.id in wanted)
+    read = read_knowledge_base(data.kb, data.kb_format, data.drop_sections, names=data.names)
+    entities = (entity for entity in read if entity.id in wanted)
     bar = progress_bar(entities, total=len(wanted), desc="articles", unit="article", shown=progress)
     texts = chain(articles.texts(bar), (blip_caption(question.question) for question in questions))
     folder.mkdir(parents=True, exist_ok=True)

@@ -202,7 +202,8 @@ def _described(data: RerankerData) -> dict[str, object]:
     files = {name: path.stat() for name, path in (("knowledge base", data.kb), ("negatives", data.negatives))}
     sizes = {name: [status.st_size, status.st_mtime_ns] for name, status in files.items()}
     dropped = None if data.drop_sections is None else list(data.drop_sections)
-    return {"questions": digest.hexdigest()[:16], "drop_sections": dropped, **sizes}
+    names = {"names": dict(data.names)} if data.names else {}
+    return {"questions": digest.hexdigest()[:16], "drop_sections": dropped, **names, **sizes}
 
 
 def _agree(problem: ValueError | None, processes: Processes) -> None:

@@ -7,9 +7,10 @@ import shutil
 from pathlib import Path
 
 from indexes.images import thumbnail
+from indexes.svg import load_any
 from omgm.downloads.images.reasons import Failure
 from retriever.files import replacing, write_whole
-from retriever.images import ImageError, load_image
+from retriever.images import ImageError
 
 MAX_PIXELS = 64_000_000
 """Most pixels that are decoded, as the header declares them; a transparent PNG of so many takes 560 MB."""
@@ -32,7 +33,7 @@ def as_jpeg(data: bytes, side: int) -> bytes:
     if not data:
         raise Failure("empty")
     try:
-        image = load_image(data, max_pixels=MAX_PIXELS, max_side=side)
+        image = load_any(data, max_pixels=MAX_PIXELS, max_side=side)
     except ImageError as error:
         begin = f"; begins with {data[:12]!r}" if error.problem == "unknown_format" else ""
         raise Failure(_REASONS[error.problem], f"{error}{begin}") from error

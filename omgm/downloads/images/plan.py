@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from indexes.images import find_image, names_of
-from indexes.sources import main_candidates
+from indexes.sources import ImageSource, find_main, main_candidates
 from omgm.downloads.images.hosts import place_of
 from omgm.downloads.images.journal import FOLDER, Journal
 from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.web import parse
-from retriever.types import Entity
+from retriever.types import ArticleImage, Entity
 
 _LONGEST_NAME = 255
 """Bytes of a file name that every usual file system takes."""
@@ -51,6 +51,22 @@ def make_plan(entities: Iterable[Entity], images: Path, journal: Journal, every:
             journal.commit()
     journal.commit()
     return counts
+
+
+def remote_images(entities: Iterable[Entity], own: ImageSource, every: bool) -> Iterator[Entity]:
+    """Yields the entities of a knowledge base that holds images itself which name others elsewhere, with those alone.
+
+    Args:
+        entities: The knowledge base.
+        own: The images that it holds.
+        every: Whether all of them are wanted, or only one for each entity without a main image of its own.
+    """
+    for entity in entities:
+        if not every and find_main(own, entity) is not None:
+            continue
+        urls = [url for url in main_candidates(entity) if "//" in url and own.find(url) is None]
+        if urls:
+            yield replace(entity, image=urls[0], images=tuple(map(ArticleImage, urls[1:])))
 
 
 def _claim(url: str, images: Path, journal: Journal) -> int:

@@ -104,3 +104,10 @@ def test_names_are_part_of_what_an_index_is_made_from(tmp_path: Path) -> None:
     assert hash_knowledge_base(path, "jsonl", {}) == plain
     mapped = hash_knowledge_base(path, "jsonl", {"title": "id", "url": "id"})
     assert mapped != plain and mapped == hash_knowledge_base(path, "jsonl", {"url": "id", "title": "id"})
+
+
+def test_other_names_of_an_entity(tmp_path: Path) -> None:
+    fox, hen = read(lines(tmp_path / "kb.jsonl", WIKIPEDIA | {"names": ["Foxes", "Vulpes"]}, WIKIPEDIA | {"id": "2"}))
+    assert (fox.names, hen.names) == (("Foxes", "Vulpes"), ())
+    (other,) = read(lines(tmp_path / "kb.jsonl", WIKIPEDIA | {"names": {"de": "Fuchs"}}))  # a field of another's
+    assert other.names == ()

@@ -30,7 +30,7 @@ def test_a_catalog_with_a_folder_per_topic(tmp_path: Path) -> None:
     found = read(tmp_path, {"topics/3d/index.md": topic, "topics/3d/3d.png": "", "topics/c/index.md": "Letters.\n"})
     entity = found["topics/3d/index"]
     assert (entity.title, entity.image, entity.url) == ("3D", "topics/3d/3d.png", "https://e.example/3d")
-    assert texts(entity) == [("3D", "Models.")]
+    assert texts(entity) == [("3D", "Models.")] and entity.names == ("three-d", "3d-models")
     assert found["topics/c/index"].title == "c"  # "index" says nothing
 
 
@@ -173,3 +173,10 @@ def test_files_that_cannot_be_read_are_skipped(tmp_path: Path) -> None:
     assert skipped.listed == [
         {"place": "sub/bad.md", "reason": "byte 5: not UTF-8 (invalid continuation byte); convert the file"}
     ]
+
+
+def test_aliases_and_drawings(tmp_path: Path) -> None:
+    note = "---\naliases:\n  - Vulpes  vulpes\n  - 7\n---\n![](fox.svg) Text. ![](fox.png)\n"
+    (entity,) = read(tmp_path, {"fox.md": note, "fox.svg": "", "fox.png": ""}).values()
+    assert entity.names == ("Vulpes vulpes", "7")
+    assert entity.image == "fox.png" and [one.url for one in entity.images] == ["fox.svg", "fox.png"]

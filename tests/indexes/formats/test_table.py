@@ -35,6 +35,13 @@ def test_a_table_of_images(tmp_path: Path) -> None:
     assert read(tmp_path / "foxes.csv.gz") == [fox, hen]
 
 
+def test_a_folder_of_images_with_a_table_is_named_by_the_table(tmp_path: Path) -> None:
+    (tmp_path / "metadata.csv").write_text(FOXES)
+    (tmp_path / "red.jpg").touch()
+    with pytest.raises(ValueError, match=r"a folder without Markdown or pages; name the file in it: .*metadata\.csv$"):
+        guess_format(tmp_path)
+
+
 def test_other_separators_and_names(tmp_path: Path) -> None:
     path = tmp_path / "foxes.tsv"
     path.write_text("nr\tart\tfile_name\n7\tFuchs, rot\tf.png\n")

@@ -99,7 +99,7 @@ def zim(tmp_path: Path) -> Path:
 def test_articles_with_sections_and_images(zim: Path) -> None:
     band, fox, bare = sorted(read_knowledge_base(zim), key=lambda entity: entity.title)
     assert fox.id == fox.url == "https://en.wikipedia.org/wiki/Red_fox"
-    assert fox.title == "Red fox"
+    assert fox.title == "Red fox" and fox.names == ("Vulpes vulpes",) and not band.names
     assert fox.sections == (
         Section("Red fox", "The red fox is a fox.", 0),
         Section("Diet", "It eats: much\nmice\nbirds", 1),
@@ -141,6 +141,8 @@ def test_an_index_of_a_zim_file(zim: Path, tmp_path: Path) -> None:
     assert index.manifest.name == "foxes" and index.manifest.inputs.kb_format == "zim"
     row = index.row_of("https://en.wikipedia.org/wiki/Red_fox")
     assert row is not None and len(index.section_rows(row)) == 4 and index.image_path(row) is not None
+    assert index.row_of("http://en.wikipedia.org/wiki/Vulpes%20vulpes") == row  # the name of a redirect
+    assert index.row_of("Vulpes vulpes") is None
     assert index.manifest.counts.with_image == 2
 
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -174,18 +173,6 @@ def _folder(index: Path) -> World:
     return world
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("no tmpfs can be mounted here")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)  # files are still mapped
-
-
 def test_a_read_only_disk(small_disk: Path) -> None:
     """It is read, changes included; whatever writes names the file. The lock's is the first."""
     world = World(small_disk / "world", BASE)
@@ -198,7 +185,9 @@ def test_a_read_only_disk(small_disk: Path) -> None:
     assert len(other.build(BASE, world.index)) == 3  # is complete, so nothing is written
     with pytest.raises(OSError, match=rf"Read-only file system: '{world.index}/\.lock'"):
         world.editor()
-    with pytest.raises(OSError, match=rf"Read-only file system: '{small_disk}/new'"):
+    with pytest.raises(
+        OSError, match=rf"Read-only file system; .* make the folder writable, and build again.*'{small_disk}/new'"
+    ):
         other.build(BASE, small_disk / "new")
 
 
@@ -220,7 +209,7 @@ def test_a_really_full_disk(small_disk: Path) -> None:
         for _ in range(20):  # its last block may have some room
             world.put(editor, put[1])
     other = World(small_disk.parent / "other", BASE)
-    with pytest.raises(OSError, match=rf"No space left on device.*{small_disk}/new"):
+    with pytest.raises(OSError, match=rf"No space left on device.*free space.*{small_disk}/new"):
         other.build(BASE, small_disk / "new")
     (small_disk / "filler").unlink()
     rest.close()

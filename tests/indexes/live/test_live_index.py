@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -316,3 +317,26 @@ def test_a_build_of_the_same_inputs_keeps_changes_and_another_replaces_them(tmp_
     assert len(world.open(verify=True)) == 2
     assert not (world.index / "live").exists()
     assert as_row(world.open().entity(0))["id"] == "kb/a"
+
+
+def test_entities_are_known_by_their_other_names(tmp_path: Path) -> None:
+    other = replace(article("a"), names=("first", "kb/b"))  # kb/b is the id of another entity
+    world = World(tmp_path, [other, article("b"), replace(article("c"), names=("third",))])
+    editor = world.editor()
+    index = editor.index
+
+    def called(name: str) -> str | None:
+        row = index.row_of(name)
+        return None if row is None else index.entity(row).id
+
+    assert [called(name) for name in ("first", "third", "kb/b", "fourth")] == ["kb/a", "kb/c", "kb/b", None]
+    world.put(editor, replace(article("z"), id="third"))  # an entity of its own
+    assert (called("third"), called("kb/c"), len(index)) == ("third", "kb/c", 4)
+    editor.remove(["first"])
+    assert called("first") is called("kb/a") is None
+    index.compact()
+    assert [called(name) for name in ("first", "third", "kb/c")] == [None, "third", "kb/c"]
+    editor.remove(["third"])
+    index.compact()
+    assert called("third") == "kb/c"
+    index.close()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -126,3 +127,14 @@ def test_bad_entries_are_counted_listed_and_limited(tmp_path: Path, capsys: pyte
     assert json.loads(capsys.readouterr().out)["entries_skipped"] == 1
     assert build(kb, tmp_path, out, "--map", "id=key", "--map", "title=text", "--max-bad", "0.25") == 2
     assert "other inputs" in capsys.readouterr().err
+
+
+def test_a_cluster_needs_its_extra(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kb, images = write_kb(tmp_path)
+    monkeypatch.delitem(sys.modules, "indexes.cluster", raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert build(kb, images, tmp_path / "index", "--cluster", "auto") == 2
+    assert 'error: --cluster needs the extra ray: pip install "omgm[ray]"' in capsys.readouterr().err
+    assert not (tmp_path / "index").exists()

@@ -126,3 +126,10 @@ def test_python_and_the_service_read_changes_that_are_not_compacted(
     world.put(editor, article("e"))
     assert (len(retriever.index), len(second.index)) == (5, 4)
     editor.index.close()
+
+
+def test_articles_with_names_of_their_own(world: World, capsys: Capture) -> None:
+    kb = world.folder / "named.jsonl"
+    kb.write_text(json.dumps({"key": "kb/z", "label": "Z", "text": "Words."}) + "\n")
+    assert index(world, "add", kb, "--images", world.images, "--map", "id=key", "--json") == 0
+    assert printed(capsys)["added"] == 1

@@ -48,3 +48,18 @@ def test_a_gpu_that_is_not_there_is_an_error(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert main([*given, "--set", "device=cuda"]) == 2
     assert "PyTorch sees no GPU" in capsys.readouterr().err
+
+
+def test_the_fields_of_the_knowledge_base_may_have_other_names(
+    given: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[EncoderData] = []
+
+    def train_encoder(encoder: Path, data: EncoderData, out: Path, config: TrainingConfig, origin: Origin) -> Path:
+        seen.append(data)
+        out.mkdir(exist_ok=True)
+        return out / "encoder"
+
+    monkeypatch.setattr(module, "train_encoder", train_encoder)
+    assert main([*given, "--map", "title=display_name", "--kb-format", "jsonl", "--set", "device=cpu"]) == 0
+    assert [(data.names, data.kb_format) for data in seen] == [({"title": "display_name"}, "jsonl")]

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
+from indexes.formats import read_knowledge_base
 from indexes.images import find_image
+from indexes.sources import find_main, open_images
 from omgm.__main__ import main
 from omgm.downloads.images.encode import as_jpeg
 from omgm.downloads.images.fetch import fetch_images
@@ -20,6 +22,7 @@ from omgm.downloads.images.hosts import Host
 from omgm.downloads.images.settings import DownloadSettings
 from omgm.downloads.images.web import retry_after
 from omgm.downloads.images.wikimedia import scaled
+from retriever.images import load_image
 from retriever.types import ArticleImage, Entity
 from tests.fakes.downloads import FILES, downloaded, fetch_command, missing_reasons, write_kb_of
 from tests.fakes.images import encoded
@@ -39,8 +42,8 @@ def settings_for(web: FakeWeb, **changes: Any) -> DownloadSettings:
         "megabits": 1e6,
         "retries": 2,
         "backoff_s": 0.01,
-        "silence_s": 0.8,
-        "attempt_s": 1.6,
+        "silence_s": 2.0,  # a busy machine answers in less
+        "attempt_s": 2.5,
         "give_up_after": 100,
         "allow_private": frozenset({web.place}),
         "max_bytes": 300_000,
@@ -402,3 +405,25 @@ def test_the_original_if_there_is_no_scaled_image(
 )
 def test_retry_after(header: str | None, seconds: float | None) -> None:
     assert retry_after(header) == seconds
+
+
+def test_remote_images_of_notes(web: FakeWeb, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    notes, images = tmp_path / "notes", tmp_path / "images"
+    notes.mkdir()
+    Image.new("RGB", (90, 90), "red").save(notes / "own.png")
+    first, second = web.url("good/1.jpg"), web.url("good/2.jpg")
+    (notes / "a.md").write_text(f"---\npic: {first}\n---\nText. ![]({second})")
+    (notes / "b.md").write_text(f"Text. ![](own.png) ![]({second})")
+    command = [*fetch_command(web, notes, images), "--map", "image=pic"]
+    assert main(command) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["pictures"]["there"] == report["entities"]["all"] == 1  # b has an image of its own
+    assert main([*command, "--all"]) == 0
+    assert json.loads(capsys.readouterr().out)["pictures"]["there"] == 2
+    source = open_images(images, notes, "markdown")
+    assert source is not None
+    a, b = read_knowledge_base(notes, names={"image": "pic"})
+    assert find_main(source, a) == "images:good/1.jpg" and find_main(source, b) == "own.png"
+    assert source.size("images:good/1.jpg") == (images / "good/1.jpg").stat().st_size
+    assert source.load("images:good/1.jpg").size == load_image(web.files["1.jpg"]).size
+    assert source.load("own.png").getpixel((3, 3)) == (255, 0, 0)

@@ -1,0 +1,193 @@
+"""What working ahead brings to a build: against one that does one thing at a time, and the encoder's idle time.
+
+    python benchmarks/pipeline.py --entities 400 --out artifacts/pipeline.json
+
+`serial`: a profile's models build an index of drawn images (JPEG, 1024 x 768, the drawings of `updates.py`), in turns
+as `build_index` does it and without any look-ahead: an image is read, then the next one, then the batch is encoded,
+then its result is written. Both indexes must be the same byte for byte. A third build also encodes the sections of one
+entity at a time, as `build_index` did once; its tokens may differ in their last bits.
+
+`busy`: the knowledge base of `scale.py` and models that sleep for 20 ms per batch, as a GPU would work. `busy` is the
+share of the two stages with models in which one of them works, `busy_all` that of the whole build.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+from PIL import Image
+
+from benchmarks.ingestion import FreeModels, write_knowledge_base
+from benchmarks.scale import STAGES, Meter
+from benchmarks.updates import article, drawn
+from indexes import build as building
+from indexes.workers import LocalWorkers, ModelName, R, Work
+from omgm.parts import build_encoder, build_fusion, build_summarizer
+from omgm.profile import load_profile
+from retriever.files import write_whole
+from retriever.protocols import FusionEncoder
+
+BATCH_S = 0.02
+
+
+class SerialWorkers(LocalWorkers):
+    """Does one thing at a time."""
+
+    def run(
+        self, make: Callable[[Any], Work[R]], model: ModelName | None, batches: Sequence[range]
+    ) -> Generator[R, None, None]:
+        """Yields the result of each batch."""
+        work = make(None if model is None else getattr(self, model))
+        for rows in batches:
+            yield work.encode([work.read(row) for row in rows])
+
+
+class OneByOne:
+    """A fusion encoder that gets one image at a time."""
+
+    def __init__(self, fusion: FusionEncoder) -> None:
+        self._fusion = fusion
+        self.token_shape, self.fingerprint, self.encode = fusion.token_shape, fusion.fingerprint, fusion.encode
+
+    def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> torch.Tensor:
+        """Returns the tokens of all sections."""
+        pairs = zip(images, texts, strict=True)
+        return torch.cat([self._fusion.encode_sections([image], [own]) for image, own in pairs])
+
+
+class SleepingModels(FreeModels):
+    """Models that take 20 ms per batch and no processor, and remember for how long they worked."""
+
+    def __init__(self) -> None:
+        self.seconds, self.calls = 0.0, 0
+
+    def _work(self) -> None:
+        started = time.perf_counter()
+        time.sleep(BATCH_S)
+        self.seconds += time.perf_counter() - started
+        self.calls += 1
+
+    def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
+        """Returns the vectors."""
+        self._work()
+        return torch.ones(len(texts), self.dimension) / self.dimension**0.5
+
+    def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
+        """Returns the vectors."""
+        self._work()
+        return torch.ones(len(images), self.dimension) / self.dimension**0.5
+
+    def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> torch.Tensor:
+        """Returns the tokens."""
+        self._work()
+        return super().encode_sections(images, texts)
+
+
+def measured(kb: Path, images: Path, out: Path, **options: Any) -> Meter:
+    """Builds an index, and returns what its stages took."""
+    meter = Meter()
+    shutil.rmtree(out, ignore_errors=True)
+    with ExitStack() as patches:
+        for function, name in STAGES.items():
+            patches.enter_context(mock.patch.object(building, function, meter.around(vars(building)[function], name)))
+        with meter.stage("all"):
+            building.build_index(kb, images, out, progress=False, **options)
+    return meter
+
+
+def files_of(index: Path) -> dict[str, bytes]:
+    """Returns the content of every file of an index."""
+    return {path.relative_to(index).as_posix(): path.read_bytes() for path in index.rglob("*") if path.is_file()}
+
+
+def measure_serial(entities: int, rounds: int, profile_name: str, folder: Path) -> dict[str, Any]:
+    """Builds the same index in three ways, in turns."""
+    images, lines, profile = folder / "images", list[str](), load_profile(profile_name)
+    images.mkdir(parents=True)
+    for number in range(entities):
+        drawn(number).resize((1024, 768)).save(images / f"{number}.jpg")
+        lines.append(json.dumps({"id": f"{number}", "image": f"{number}.jpg", **article(number)}) + "\n")
+    kb = folder / "kb.jsonl"
+    kb.write_text("".join(lines))
+    encoder, fusion = build_encoder(profile), build_fusion(profile)
+    options: dict[str, Any] = {"summarizer": build_summarizer(profile), "encoder": encoder, "fusion": fusion}
+    options |= {"candidates": profile.search.candidates, "tokens": profile.fusion.tokens}
+    ways: dict[str, dict[str, Any]] = {
+        "ahead": options,
+        "serial": options | {"workers": SerialWorkers},
+        "one_by_one": options | {"workers": SerialWorkers, "fusion": OneByOne(fusion)},
+    }
+    seconds: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way, settings in ways.items():
+            seconds[way].append(measured(kb, images, folder / way, **settings).seconds)
+    best = {way: min(runs, key=lambda run: run["all"]) for way, runs in seconds.items()}
+    return {
+        "entities": entities,
+        "profile": profile_name,
+        "build_s": best,
+        "speedup_over_serial": round(best["serial"]["all"] / best["ahead"]["all"], 2),
+        "speedup_over_one_by_one": round(best["one_by_one"]["all"] / best["ahead"]["all"], 2),
+        "same_bytes": files_of(folder / "ahead") == files_of(folder / "serial"),
+    }
+
+
+def measure_busy(entities: int, folder: Path) -> dict[str, Any]:
+    """Builds an index with models that sleep, with and without look-ahead."""
+    kb, images = write_knowledge_base(folder, entities, (2, 7))
+    found: dict[str, Any] = {"entities": entities, "batch_ms": 1000 * BATCH_S}
+    for way, workers in (("ahead", LocalWorkers), ("serial", SerialWorkers)):
+        models = SleepingModels()
+        options = {"summarizer": models, "encoder": models, "fusion": models, "candidates": "combined"}
+        seconds = measured(kb, images, folder / way, workers=workers, **options).seconds
+        encoding = seconds["keys"] + seconds["tokens"]
+        found[way] = {
+            "batches": models.calls,
+            "build_s": seconds,
+            "busy": round(models.seconds / encoding, 3),
+            "busy_all": round(models.seconds / seconds["all"], 3),
+        }
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Measures, and writes the report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=["serial", "busy"], default=["serial", "busy"])
+    parser.add_argument("--entities", type=int, default=400, metavar="N", help="of `serial` (%(default)s)")
+    parser.add_argument(
+        "--rounds", type=int, default=2, metavar="N", help="of `serial`; the fastest counts (%(default)s)"
+    )
+    parser.add_argument("--profile", default="embedded", metavar="P", help="of `serial` (%(default)s)")
+    parser.add_argument("--busy-entities", type=int, default=5000, metavar="N", help="of `busy` (%(default)s)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="where to write the report as JSON")
+    args = parser.parse_args(argv)
+    report: dict[str, Any] = {"cores": os.cpu_count(), "threads": torch.get_num_threads()}
+    with tempfile.TemporaryDirectory(prefix="pipeline-") as folder:
+        if "busy" in args.parts:
+            report["busy"] = measure_busy(args.busy_entities, Path(folder) / "busy")
+        if "serial" in args.parts:
+            report["serial"] = measure_serial(args.entities, args.rounds, args.profile, Path(folder) / "serial")
+    if args.out is not None:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(args.out, (json.dumps(report, indent=2) + "\n").encode())
+    print(json.dumps(report, indent=2))
+    return report
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""The work of a build on the machines of a Ray cluster, as Ray Data operators; imported only when one is asked for."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.data
+from numpy.typing import NDArray
+from ray import cloudpickle
+from ray.exceptions import RayError
+
+from indexes.workers import ModelName, R, Work, run_ahead
+from retriever.protocols import DualEncoder, FusionEncoder
+
+_BATCHES = 16
+"""Batches that a worker gets at once; what the model waits for at their start is little beside them."""
+
+
+@contextmanager
+def connected(address: str) -> Iterator[None]:
+    """Connects this process to a cluster for the length of a block.
+
+    Args:
+        address: `host:port` of its head, or "auto" for the one that this machine is part of.
+
+    Raises:
+        ValueError: There is no such cluster.
+    """
+    logging.getLogger("ray.data").setLevel(logging.ERROR)  # it tells the plan of every stage
+    try:
+        ray.init(address=address, log_to_driver=False)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"--cluster {address}: not connected ({error}); start Ray on this machine, as part of the cluster, with "
+            "`ray start`"
+        ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+class RayWorkers:
+    """Runs work on the cluster that this process is connected to: one actor per GPU, or without GPUs per CPU core.
+
+    Ray restarts the work of a node that dies on the others. The results come back in order, so the caller writes the
+    files as it does without a cluster.
+
+    Args:
+        loaders: Load the models on a node; they have to be the same as `encoder` and `fusion`.
+        shared: Files and folders that have to be at the same path on every node.
+        encoder: Step 1's model.
+        fusion: Step 2's model, or `None`.
+    """
+
+    def __init__(
+        self,
+        loaders: Mapping[ModelName, Callable[[], Any]],
+        shared: Sequence[Path],
+        encoder: DualEncoder,
+        fusion: FusionEncoder | None,
+    ) -> None:
+        self.encoder, self.fusion = encoder, fusion
+        self._loaders, self._shared = loaders, shared
+
+    def run(
+        self, make: Callable[[Any], Work[R]], model: ModelName | None, batches: Sequence[range]
+    ) -> Generator[R, None, None]:
+        """Yields the result of each batch, in order.
+
+        Raises:
+            ValueError: The work failed, a node lacks a file, or its model is another.
+        """
+        if not batches:
+            return
+        found = ray.cluster_resources()
+        resource = "GPU" if model is not None and found.get("GPU") else "CPU"
+        blocks = -(-len(batches) // _BATCHES)
+        rows = ray.data.from_items(
+            [{"start": rows.start, "stop": rows.stop} for rows in batches], override_num_blocks=blocks
+        )
+        rows.context.execution_options.preserve_order = True
+        rows.context.enable_progress_bars = False  # the build has its own
+        load, expected = None, None
+        if model is not None:
+            load, expected = self._loaders[model], getattr(self, model).fingerprint
+        results = rows.map_batches(
+            _Worker,
+            fn_constructor_args=(make, load, expected, self._shared),
+            batch_size=None,
+            compute=ray.data.ActorPoolStrategy(size=min(blocks, int(found[resource]))),
+            num_gpus=1 if resource == "GPU" else None,
+            num_cpus=1,
+        )
+        try:
+            with closing(iter(results.iter_rows())) as done:  # else the actors would outlive an error
+                for row in done:
+                    result, problem = cloudpickle.loads(row["result"])
+                    if problem is not None:
+                        raise ValueError(problem)
+                    yield result
+        except RayError as error:
+            raise ValueError(f"the Ray cluster failed: {str(error).strip().splitlines()[-1]}") from error
+
+
+class _Worker:
+    """An actor on a node, which loads its model when the first batches come."""
+
+    def __init__(
+        self,
+        make: Callable[[Any], Work[Any]],
+        load: Callable[[], Any] | None,
+        expected: str | None,
+        shared: Sequence[Path],
+    ) -> None:
+        self._make, self._load, self._expected, self._shared = make, load, expected, shared
+
+    def __call__(self, block: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, list[bytes]]]:
+        """Yields the result of each batch, or why there is none, as Ray sends objects between its processes."""
+        batches = [range(int(start), int(stop)) for start, stop in zip(block["start"], block["stop"], strict=True)]
+        try:
+            for result in run_ahead(self._work, batches):
+                yield {"result": [cloudpickle.dumps((result, None))]}
+        except (ValueError, OSError) as error:
+            yield {"result": [cloudpickle.dumps((None, f"on node {socket.gethostname()}: {error}"))]}
+
+    @cached_property
+    def _work(self) -> Work[Any]:
+        for path in self._shared:
+            if not path.exists():
+                raise ValueError(f"{path}: not there; share it at this path with every node, see docs/cluster.md")
+        model = None if self._load is None else self._load()
+        if model is not None and model.fingerprint != self._expected:
+            raise ValueError(f"has another model than this machine ({model.fingerprint}, not {self._expected})")
+        return self._make(model)

@@ -1,0 +1,66 @@
+"""The index that a folder already holds: whether it is the one that a build would make."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from pathlib import Path
+
+from indexes.article_images import MAIN_ONLY
+from indexes.claim import UNKNOWN, check_inputs
+from indexes.lines import Articles
+from indexes.live.layout import current_files
+from indexes.manifest import MANIFEST, Inputs, read_manifest
+from indexes.sources import ImageSource, find_main
+from indexes.store import Index
+from retriever.files import as_line
+from retriever.protocols import DualEncoder, FusionEncoder
+
+logger = logging.getLogger(__name__)
+
+
+def existing_index(
+    out: Path,
+    inputs: Inputs,
+    source: ImageSource | None,
+    encoder: DualEncoder,
+    fusion: FusionEncoder | None,
+    overwrite: bool,
+) -> Index | None:
+    """Returns the index in `out`, or `None` if there is none, or one that is to be replaced.
+
+    With `overwrite`, an index whose kind of entity index alone differs counts: only that has to be made again.
+
+    Raises:
+        ValueError: It is damaged or was built from other inputs, and `overwrite` is off.
+    """
+    try:
+        folder = current_files(out)
+        if not (folder / MANIFEST).exists():
+            return None
+        found = read_manifest(folder).inputs
+        if overwrite:
+            inputs = inputs.model_copy(update={"search": UNKNOWN})
+        check_inputs(found, inputs, f"{out} is an index")
+        index = Index.open_files(folder, encoder=encoder, fusion=fusion, verify=overwrite)
+        if not index.manifest.changes:
+            articles = Articles(folder / "entities.jsonl")  # the knowledge base's, since the inputs are the same
+            check_inputs(found, with_images(inputs, articles, source), f"{out} is an index")
+    except ValueError as error:
+        if not overwrite:
+            raise
+        logger.warning("building again: %s", error)
+        return None
+    return index
+
+
+def with_images(inputs: Inputs, articles: Articles, source: ImageSource | None) -> Inputs:
+    """Returns the inputs with the hash of which images belong to which entity and how large they are."""
+    digest = hashlib.sha256()
+    for entity in articles:
+        name = None if source is None else find_main(source, entity)
+        digest.update(as_line(None if source is None or name is None else [name, source.size(name)]))
+        if source is not None and inputs.image_use != MAIN_ONLY:
+            names = (source.find(image.url) for image in entity.images)
+            digest.update(as_line([[name, source.size(name)] for name in names if name is not None]))
+    return inputs.model_copy(update={"pictures": digest.hexdigest()})

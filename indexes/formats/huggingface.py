@@ -1,0 +1,122 @@
+"""Data sets of the Hugging Face hub, or of its library's formats in a folder, with their images."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+from indexes.formats.fields import Names, optional
+from indexes.formats.jsonl import entry_of
+from indexes.formats.skipped import Entry, attempt
+from indexes.formats.source_file import names_in, read_source_file
+from indexes.formats.table import entity_of
+from retriever.files import as_line
+
+
+def read_huggingface(path: Path, names: Names) -> Iterator[Entry]:
+    """Yields the rows of the data set that a TOML file names, with their places.
+
+    Rows with `sections` are read as JSON lines are, others as those of tables. A column of images names them by column
+    and row, `image/12`; a label is its name.
+
+    Raises:
+        ValueError: datasets is not installed, or the data set cannot be loaded.
+    """
+    names = names_in(read_source_file(path), names)
+    data = open_dataset(path)
+    for number in range(len(data)):
+        where = f"{path}: row {number + 1}"
+        row = data.row(number)
+        if row.get("sections") is not None:
+            yield entry_of(row, where, names)
+        else:
+            plain = {name: _text(value) for name, value in row.items()}
+            yield attempt(where, partial(entity_of, plain, where, names))
+
+
+def hash_huggingface(path: Path) -> str:
+    """Returns the SHA-256 of a data set's rows; an image counts by its bytes."""
+    digest, data = hashlib.sha256(), open_dataset(path)
+    for number in range(len(data)):
+        digest.update(as_line({name: str(value) for name, value in data.row(number).items()}))
+        for column in data.images:
+            digest.update(hashlib.sha256(data.image(column, number) or b"").digest())
+    return digest.hexdigest()
+
+
+class DatasetRows:
+    """The rows of a data set.
+
+    Args:
+        path: The TOML file that names it.
+
+    Attributes:
+        images: Its columns of images.
+
+    Raises:
+        ValueError: datasets is not installed, or the data set cannot be loaded.
+    """
+
+    def __init__(self, path: Path) -> None:
+        settings = read_source_file(path)
+        datasets = optional("datasets", "hf")
+        name, folder = settings["dataset"], path.parent / settings["dataset"]
+        split = settings.get("split", "train")
+        try:
+            if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
+                data = datasets.load_from_disk(str(folder))
+                data = data[split] if isinstance(data, dict) else data
+            else:
+                name = str(folder) if folder.is_dir() else name
+                options = {"split": split, "revision": settings.get("revision")}
+                data = datasets.load_dataset(name, settings.get("config"), **options)
+        except Exception as error:  # the library lets those of a dozen others through
+            raise ValueError(f"{path}: dataset {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+        features = dict(data.features)
+        self.images = [one for one, kind in features.items() if isinstance(kind, datasets.Image)]
+        for column in self.images:
+            data = data.cast_column(column, datasets.Image(decode=False))
+        self._labels = {one: kind for one, kind in features.items() if isinstance(kind, datasets.ClassLabel)}
+        self._plain = data.remove_columns(self.images)
+        self._data = data
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self._data)
+
+    def row(self, number: int) -> dict[str, Any]:
+        """Returns a row, with labels by name and images by column and row."""
+        row = dict(self._plain[number]) if self._plain.column_names else {}
+        for column, label in self._labels.items():
+            if row[column] is not None:
+                row[column] = label.int2str(row[column])
+        return row | {column: f"{column}/{number}" for column in self.images}
+
+    def image(self, column: str, number: int) -> bytes | None:
+        """Returns the bytes of an image, `None` if the row has none.
+
+        Raises:
+            OSError: It is in a file that cannot be read.
+        """
+        value = self._data[number][column]
+        if value is None:
+            return None
+        data = value.get("bytes")
+        return bytes(data) if data is not None else Path(value["path"]).read_bytes()
+
+
+def open_dataset(path: Path) -> DatasetRows:
+    """Returns a data set, the same one when asked again for what the file says."""
+    return _opened(path, path.read_bytes())
+
+
+@lru_cache(maxsize=1)
+def _opened(path: Path, content: bytes) -> DatasetRows:
+    return DatasetRows(path)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None or isinstance(value, list | dict) else str(value)

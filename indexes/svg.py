@@ -1,0 +1,127 @@
+"""Images of a knowledge base in any format: what `retriever.images` reads, and SVG, which resvg draws.
+
+Only images of a knowledge base may be SVG; those that questions are asked with may not.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+import zlib
+from xml.etree.ElementTree import Element, ParseError, fromstring, tostring
+
+from PIL import Image
+
+from indexes.formats.fields import optional
+from retriever.images import MAX_ASPECT, ImageError, load_image, open_image
+
+ImageFile = bytes | str | os.PathLike[str]
+"""The content of a file, or its path."""
+
+SIDE = 512
+"""Longest side of a drawing in pixels."""
+_LARGEST = 32 << 20
+_HEAD = 4096
+_NUMBER = re.compile(r"\s*([\d.]+(?:e[+-]?\d+)?)\s*(?:px)?\s*", re.IGNORECASE)
+
+
+def load_any(
+    file: ImageFile, name: str = "", *, max_pixels: int | None = None, max_side: int | None = None
+) -> Image.Image:
+    """Reads an image as `load_image` does; SVG is drawn on white, with a longest side of `SIDE` pixels.
+
+    Raises:
+        ImageError: As `load_image`, or it is SVG, and resvg is not installed or cannot draw it.
+    """
+    try:
+        return load_image(file, name, max_pixels=max_pixels, max_side=max_side)
+    except ImageError as error:
+        if error.problem != "unknown_format" or (data := _svg_in(file)) is None:
+            raise
+        name = error.name
+    return load_image(_draw(data, name), name, max_side=max_side)
+
+
+def size_of(file: ImageFile, name: str = "") -> tuple[int, int]:
+    """Returns width and height of an image by its header; of SVG, what it declares.
+
+    Raises:
+        ImageError: It cannot be read.
+    """
+    try:
+        with open_image(file, name) as image:
+            return image.size
+    except ImageError as error:
+        if error.problem != "unknown_format" or (data := _svg_in(file)) is None:
+            raise
+        width, height = _size(_parse(data, name))
+        return round(width), round(height)
+
+
+def _draw(data: bytes, name: str) -> bytes:
+    """Returns a drawing as PNG."""
+    root = _parse(data, name)
+    for element in root.iter():  # it must not show files of this machine
+        for key, value in list(element.attrib.items()):
+            if key.rpartition("}")[2] == "href" and not value.strip().startswith(("#", "data:")):
+                del element.attrib[key]
+    width, height = _size(root)
+    if max(width, height) > MAX_ASPECT * min(width, height):
+        raise ImageError("too_thin", f"{width:g} x {height:g}: too thin", name)
+    scale = SIDE / max(width, height)
+    root.set("viewBox", root.get("viewBox") or f"0 0 {width:g} {height:g}")
+    root.set("width", f"{width * scale:g}")  # resvg refuses some that declare only one of the two
+    root.set("height", f"{height * scale:g}")
+    text = any(element.tag.rpartition("}")[2] == "text" for element in root.iter() if isinstance(element.tag, str))
+    try:
+        resvg = optional("resvg_py", "svg")
+    except ValueError as error:
+        reason = "SVG, which needs resvg: pip install 'omgm[svg]'"
+        raise ImageError("unknown_format", reason, name) from error
+    try:
+        drawn = resvg.svg_to_bytes(
+            svg_string=tostring(root, "unicode"), background="#ffffff", skip_system_fonts=not text
+        )
+    except ValueError as error:
+        raise ImageError("damaged", f"SVG that cannot be drawn: {error}", name) from error
+    return bytes(drawn)
+
+
+def _size(root: Element) -> tuple[float, float]:
+    """Returns width and height that a drawing declares; `SIDE` if it declares none."""
+    sides = [_NUMBER.fullmatch(root.get(key, "")) for key in ("width", "height")]
+    if sides[0] and sides[1]:
+        found = float(sides[0][1]), float(sides[1][1])
+    else:
+        try:
+            box = [float(number) for number in re.split(r"[\s,]+", root.get("viewBox", "").strip())]
+        except ValueError:
+            box = []
+        found = (box[2], box[3]) if len(box) == 4 else (SIDE, SIDE)
+    return found if min(found) > 0 else (SIDE, SIDE)
+
+
+def _parse(data: bytes, name: str) -> Element:
+    try:
+        return fromstring(data)
+    except (ParseError, ValueError, LookupError) as error:
+        raise ImageError("damaged", f"SVG that cannot be read: {error}", name) from error
+
+
+def _svg_in(file: ImageFile) -> bytes | None:
+    """Returns the content of a drawing, decompressed, `None` of anything else."""
+    if isinstance(file, bytes):
+        data = file
+    else:
+        with open(file, "rb") as stream:
+            data = stream.read(_LARGEST)
+    if data[:2] == b"\x1f\x8b":
+        try:
+            with gzip.open(io.BytesIO(data)) as packed:
+                data = packed.read(_LARGEST)
+        except (OSError, EOFError, zlib.error):
+            return None
+    start = data[:_HEAD].lstrip(b"\xef\xbb\xbf \t\r\n")
+    return data if start.startswith(b"<") and b"<svg" in data[: 16 * _HEAD] and len(data) < _LARGEST else None

@@ -1,0 +1,115 @@
+"""Work on batches of entities, in order: read in threads, encoded by a model, while earlier results are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from itertools import chain, islice
+from typing import Any, Literal, Protocol, TypeVar
+
+from indexes.ahead import map_ahead
+from indexes.progress import progress_bar
+from retriever.protocols import DualEncoder, FusionEncoder
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+ModelName = Literal["encoder", "fusion"]
+
+_READ_AHEAD = 16
+"""Entities that are read before their batch is put together: enough for every thread; decoded images are large."""
+
+
+class Work(Protocol[R_co]):
+    """What one stage does with a batch of entities, in two halves."""
+
+    def read(self, row: int) -> Any:
+        """Returns what `encode` needs of the entity at `row`; called by several threads at once."""
+
+    def encode(self, items: Sequence[Any]) -> R_co:
+        """Returns the result for a batch, given what `read` returned for each of its rows; called by one thread."""
+
+
+class Workers(Protocol):
+    """Runs work with the models of a build, in this process or on several machines.
+
+    Attributes:
+        encoder: Step 1's model, for its dimension and for the few vectors that a build needs besides.
+        fusion: Step 2's model, for the shape of its tokens; `None` if the index gets none.
+    """
+
+    encoder: DualEncoder
+    fusion: FusionEncoder | None
+
+    def run(
+        self, make: Callable[[Any], Work[R]], model: ModelName | None, batches: Sequence[range]
+    ) -> Generator[R, None, None]:
+        """Yields the result of each batch, in order.
+
+        Args:
+            make: Makes the work, given its model.
+            model: The model that it needs.
+            batches: Rows of entities.
+        """
+
+
+class LocalWorkers:
+    """Runs work in this process, with the models that are loaded here."""
+
+    def __init__(self, encoder: DualEncoder, fusion: FusionEncoder | None) -> None:
+        self.encoder, self.fusion = encoder, fusion
+
+    def run(
+        self, make: Callable[[Any], Work[R]], model: ModelName | None, batches: Sequence[range]
+    ) -> Generator[R, None, None]:
+        """Yields the result of each batch, in order."""
+        return run_ahead(make(None if model is None else getattr(self, model)), batches)
+
+
+def run_ahead(work: Work[R], batches: Sequence[range]) -> Generator[R, None, None]:
+    """Yields the result of each batch, in order.
+
+    While the caller uses a result, the next batch is encoded and entities of the one after it are read. So the model
+    waits only if reading or writing takes longer than encoding, and about two and a half batches are in memory.
+    """
+    if not batches:
+        return
+    with closing(map_ahead(work.read, chain.from_iterable(batches), _READ_AHEAD)) as items:
+        groups = (list(islice(items, len(rows))) for rows in batches)
+        with closing(map_ahead(work.encode, groups, 1, threads=1)) as results:
+            yield from results
+
+
+def in_batches(
+    what: str,
+    workers: Workers,
+    make: Callable[[Any], Work[R]],
+    model: ModelName | None,
+    rows: range,
+    batch: int,
+    progress: bool,
+) -> Generator[tuple[range, R], None, None]:
+    """Yields the rows of each batch with its result, in order, and shows how far it is.
+
+    Args:
+        what: The stage, for the progress bar.
+        workers: Run the work.
+        make: Makes the work, given its model.
+        model: The model that it needs.
+        rows: From the first row to do to the number of entities.
+        batch: Entities per batch.
+        progress: Whether to show a bar.
+    """
+    batches = list(split(rows, batch))
+    with (
+        closing(workers.run(make, model, batches)) as results,
+        progress_bar(total=rows.stop, initial=rows.start, desc=what, unit="entity", shown=progress) as bar,
+    ):
+        for part, result in zip(batches, results, strict=True):
+            yield part, result
+            bar.update(len(part))
+
+
+def split(rows: range, batch: int) -> Iterator[range]:
+    """Yields ranges of up to `batch` rows."""
+    return (rows[start : start + batch] for start in range(0, len(rows), batch))

@@ -1,0 +1,74 @@
+"""Builds with fake models, which stop at the n-th request."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Generator, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+
+from indexes.build import build_index
+from indexes.store import Index
+from retriever.types import Entity
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+
+KILLED = "killed on purpose"
+
+
+class Fuse:
+    """Counts calls; at the n-th it raises, or kills the process for real."""
+
+    def __init__(self, calls: int, kill: bool = False) -> None:
+        self.calls, self.kill = calls, kill
+
+    def burn(self) -> None:
+        self.calls -= 1
+        if self.calls == 0:
+            if self.kill:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise RuntimeError(KILLED)
+
+
+class FusedEncoder(FakeEncoder):
+    fuse = Fuse(-1)
+
+    def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
+        self.fuse.burn()
+        return super().encode_texts(texts)
+
+    def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
+        self.fuse.burn()
+        return super().encode_images(images)
+
+
+class FusedFusion(FakeFusion):
+    fuse = Fuse(-1)
+
+    def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> torch.Tensor:
+        self.fuse.burn()
+        return super().encode_sections(images, texts)
+
+
+class FusedSummarizer(FakeSummarizer):
+    fuse = Fuse(-1)
+
+    def stream(self, entities: Iterable[Entity]) -> Generator[str]:
+        for summary in super().stream(entities):
+            self.fuse.burn()
+            yield summary
+
+
+def build(kb: Path, images: Path | None, out: Path, **changes: Any) -> Index:
+    """Builds an index with fake models, two entities per batch."""
+    options: dict[str, Any] = {
+        "summarizer": FakeSummarizer(),
+        "encoder": FakeEncoder(),
+        "fusion": FakeFusion(),
+        "batch_size": 2,
+        "progress": False,
+    }
+    return build_index(kb, images, out, **options | changes)

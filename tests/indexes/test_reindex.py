@@ -1,0 +1,78 @@
+"""The kind of entity index: an input of a build, and changed later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from indexes.store import Index
+from tests.fakes.builds import KILLED, Fuse, FusedEncoder, FusedFusion, build
+from tests.fakes.knowledge_base import write_kb
+from tests.fakes.models import FakeEncoder
+from tests.paths import contents
+
+
+def test_the_kind_of_entity_index_is_an_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexes.search_kinds.AT_LEAST", 1)
+    monkeypatch.setattr("indexes.recall._FEW", 4)
+    kb, images = write_kb(tmp_path)
+    flat, rescored = build(kb, images, tmp_path / "flat"), build(kb, images, tmp_path / "sq8", search="sq8")
+    record = rescored.manifest.search
+    assert record is not None and rescored.manifest.inputs.search == record.kind == "sq8"
+    assert (record.rescored, record.recall, record.queries) == (2, 1.0, "4 main images")
+    assert rescored.manifest.counts.searchable == 7
+    vectors = FakeEncoder().encode_texts(["green white", "yellow", "blue white red"])
+    np.testing.assert_allclose(rescored.search(vectors, 5)[0], flat.search(vectors, 5)[0], atol=1e-6)  # rows tie
+    assert build(kb, images, tmp_path / "sq8").manifest == rescored.manifest  # auto takes what is there
+    with pytest.raises(ValueError, match="search: 'sq8' there, 'flat' now"):
+        build(kb, images, tmp_path / "sq8", search="flat")
+    with pytest.raises(ValueError, match="search must be one of auto, flat, sq8, hnsw, ivf-pq, milvus, got 'lsh'"):
+        build(kb, images, tmp_path / "lsh", search="lsh")
+
+
+def test_the_entity_index_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kb, images = write_kb(tmp_path)
+    fusion = FusedFusion()
+    fusion.fuse = Fuse(1)
+    with pytest.raises(RuntimeError, match=KILLED):
+        build(kb, images, tmp_path / "index", fusion=fusion)
+    fusion.fuse = Fuse(100)
+    with monkeypatch.context() as patch:
+        patch.delattr("indexes.build.write_search")
+        build(kb, images, tmp_path / "index", fusion=fusion)
+    build(kb, images, tmp_path / "whole")
+    assert contents(tmp_path / "index") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("candidates", ["summary", "image", "combined"])
+def test_another_kind_of_entity_index_needs_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, candidates: str
+) -> None:
+    monkeypatch.setattr("indexes.search_kinds.AT_LEAST", 1)
+    kb, images = write_kb(tmp_path)
+    before = build(kb, images, tmp_path / "index", candidates=candidates)
+    files = contents(tmp_path / "index")
+    vectors = FakeEncoder().encode_texts(["green white", "yellow", "blue white red"])
+    expected = before.search(vectors, 5)[0]
+    encoder, fusion = FusedEncoder(), FusedFusion()
+    encoder.fuse = fusion.fuse = Fuse(1)  # asked for nothing
+    models = {"encoder": encoder, "fusion": fusion, "candidates": candidates, "overwrite": True}
+    with monkeypatch.context() as patch:
+        patch.setattr("indexes.reindex.write_search", lambda *args, **options: Fuse(1).burn())
+        with pytest.raises(RuntimeError, match=KILLED):
+            build(kb, images, tmp_path / "index", search="sq8", **models)
+    assert Index.open(tmp_path / "index").manifest == before.manifest
+    index = build(kb, images, tmp_path / "index", search="sq8", **models)
+    assert index.manifest.search is not None and index.manifest.search.kind == "sq8"
+    np.testing.assert_allclose(index.search(vectors, 5)[0], expected, atol=1e-6)
+    Index.open(tmp_path / "index", verify=True)
+    changed = {"entities.faiss", "vectors.npy", "manifest.json"}
+    now = contents(tmp_path / "index")
+    assert now.keys() == files.keys()
+    assert {name for name in files if now[name] != files[name]} == changed
+    build(kb, images, tmp_path / "direct", search="sq8", candidates=candidates)
+    assert contents(tmp_path / "direct") == now
+    build(kb, images, tmp_path / "index", search="flat", **models)
+    assert contents(tmp_path / "index") == files

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import gzip
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from indexes.sources import FolderImages
+from indexes.svg import load_any, size_of
+from omgm.downloads.images.encode import as_jpeg
+from retriever.images import ImageError, load_image
+
+HALVES = """<svg xmlns="http://www.w3.org/2000/svg" width="80px" height="40">
+<rect width="40" height="40" fill="#f00"/>{}</svg>"""
+
+
+def test_a_drawing_on_white(tmp_path: Path) -> None:
+    pytest.importorskip("resvg_py", reason="needs the extra svg")
+    data = HALVES.format("").encode()
+    image = load_any(b"\xef\xbb\xbf<?xml version='1.0'?><!-- drawn -->" + data)
+    assert (image.mode, image.size) == ("RGB", (512, 256))
+    assert image.getpixel((100, 100)) == (255, 0, 0) and image.getpixel((400, 100)) == (255, 255, 255)
+    (tmp_path / "a.svg").write_bytes(data)
+    (tmp_path / "b.svgz").write_bytes(gzip.compress(data))
+    source = FolderImages(tmp_path)
+    for name in ("a.svg", "b.svgz"):
+        assert source.load(name).tobytes() == image.tobytes() and size_of(tmp_path / name) == (80, 40)
+    tall = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 10,20"><text>x</text></svg>'
+    assert load_any(tall.encode()).size == (256, 512) and size_of(tall.encode()) == (10, 20)
+    wide = (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="75pt" viewBox="0 0 20 10"><rect width="10" height="9"/></svg>'
+    )
+    assert load_any(wide.encode()).size == (512, 256)  # as graphviz writes them
+    assert load_any(wide.encode()).getpixel((255, 128)) == (0, 0, 0)
+    assert as_jpeg(data, 100)[:2] == b"\xff\xd8"
+
+
+def test_a_drawing_shows_no_file_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("resvg_py", reason="needs the extra svg")
+    Image.new("RGB", (40, 40), "blue").save(tmp_path / "secret.png")
+    monkeypatch.chdir(tmp_path)
+    entity = f'<!DOCTYPE svg [<!ENTITY file "{tmp_path}/secret.png">]>'
+    for href in (f'href="{tmp_path}/secret.png"', 'href="secret.png"', 'href="&file;"', 'href="secret&#46;png"'):
+        text = entity + HALVES.format(f'<image x="40" width="40" height="40" {href}/>')
+        assert load_any(text.encode()).getpixel((400, 100)) == (255, 255, 255)
+
+
+def test_drawings_that_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("resvg_py", reason="needs the extra svg")
+    for text, message in [
+        ("<svg><rect></svg>", "a: SVG that cannot be read: "),
+        ('<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="1"/>', "a: 1000 x 1: too thin"),
+        ("<html><svg/></html>", "a: SVG that cannot be drawn: "),
+        ("<html>no drawing</html>", "a: not an image of a known format"),
+    ]:
+        with pytest.raises(ImageError, match=message):
+            load_any(text.encode(), "a")
+    with pytest.raises(ImageError, match="not an image of a known format"):
+        load_image(HALVES.format("").encode())  # nobody asks with a drawing
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    with pytest.raises(ImageError, match=r"a: SVG, which needs resvg: pip install 'omgm\[svg\]'"):
+        load_any(HALVES.format("").encode(), "a")

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+
+import pytest
+
+from indexes.workers import LocalWorkers, in_batches, run_ahead, split
+from tests.fakes.models import FakeEncoder, FakeFusion
+
+
+class Doubling:
+    """Doubles rows; a threading.Event is set when a batch that holds its row is encoded."""
+
+    def __init__(self, model: object = None, *, fails_at: int = -1) -> None:
+        self.model, self.fails_at = model, fails_at
+        self.encoded = {row: threading.Event() for row in range(10)}
+
+    def read(self, row: int) -> int:
+        return 2 * row
+
+    def encode(self, items: Sequence[int]) -> list[int]:
+        for item in items:
+            self.encoded[item // 2].set()
+        if 2 * self.fails_at in items:
+            raise ValueError("bad batch")
+        return list(items)
+
+
+def test_rows_are_split_into_batches() -> None:
+    assert list(split(range(4, 11), 3)) == [range(4, 7), range(7, 10), range(10, 11)]
+    assert list(split(range(4, 4), 3)) == []
+
+
+def test_results_come_in_order() -> None:
+    assert list(run_ahead(Doubling(), [range(0, 3), range(3, 5)])) == [[0, 2, 4], [6, 8]]
+    assert list(run_ahead(Doubling(), [])) == []
+
+
+def test_the_next_batch_is_encoded_while_a_result_is_written() -> None:
+    work = Doubling()
+    with closing(run_ahead(work, [range(0, 2), range(2, 4), range(4, 6)])) as results:
+        assert next(results) == [0, 2]
+        assert work.encoded[3].wait(10)  # nobody has asked for it
+
+
+def test_an_error_comes_after_the_results_before_it() -> None:
+    results = run_ahead(Doubling(fails_at=5), [range(0, 2), range(2, 4), range(4, 6), range(6, 8)])
+    assert [next(results), next(results)] == [[0, 2], [4, 6]]
+    with pytest.raises(ValueError, match="bad batch"):
+        next(results)
+
+
+def test_work_gets_the_model_that_it_asks_for() -> None:
+    encoder, fusion = FakeEncoder(), FakeFusion()
+    workers, made = LocalWorkers(encoder, fusion), list[Doubling]()
+
+    def make(model: object) -> Doubling:
+        made.append(Doubling(model))
+        return made[-1]
+
+    for model in ("encoder", "fusion", None):
+        list(workers.run(make, model, [range(1)]))
+    assert [work.model for work in made] == [encoder, fusion, None]
+    rows = list(in_batches("double", workers, Doubling, None, range(2, 5), 2, False))
+    assert rows == [(range(2, 4), [4, 6]), (range(4, 5), [8])]
