@@ -20,7 +20,7 @@ SUB_QUESTIONS = 4
 
 
 _ITEM = re.compile(
-    r"^[ \t]*(?:[-*\u2022]|(?:q(?:uestion)?[ \t]*)?\(?\d{1,2}[.):\uff1a\u3001])[ \t]*(\S.*)$", re.I | re.M
+    r"^[ \t]*(?:[-*\u2022]|(?:(?:q|question)[ \t]*)?\(?\d{1,2}[.):\uff1a\u3001])[ \t]*(\S.*)$", re.I | re.M
 )
 """An item of a list."""
 _ENOUGH = re.compile(

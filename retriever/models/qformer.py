@@ -147,7 +147,8 @@ class QFormerFusion(Published, nn.Module):
         tensors = read_weights(folder, sources, device, dtype, layout.ignored)
         check_shapes(folder, tensors, empty)
         model.load_state_dict(tensors, assign=True)
-        model.vision.to(memory_format=torch.channels_last)  # else convolutions copy their weights each time
+        # Else convolutions copy their weights each time.
+        model.vision.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing from torch's types
         positions = torch.arange(model.config.max_position_embeddings, device=device)
         model.embeddings.position_ids = nn.Buffer(positions[None], persistent=False)  # in no file
         model.folder = folder

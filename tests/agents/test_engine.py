@@ -409,7 +409,7 @@ def test_a_huge_page_never_outgrows_the_model(mode: str, letter: str) -> None:
         )
         characters = sum(len(text_of(message)) for message in asked)
         assert 1_000 * images + characters / (1 if letter == "\u56fd" else 4) <= 4_096 + 700  # prompts are in English
-        assert "uestion: " in "".join(map(text_of, asked)) or text_of(asked[0]).startswith("Describe")
+        assert "question: " in "".join(map(text_of, asked)).lower() or text_of(asked[0]).startswith("Describe")
 
 
 def test_a_frozen_corpus_asks_nobody(tmp_path: Path) -> None:

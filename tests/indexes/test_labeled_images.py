@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -35,8 +36,8 @@ def labeled(kb: Path, **entities: str) -> list[LabeledImage]:
     return [LabeledImage(color, kb.parent / "photos" / f"{color}.png", name) for color, name in entities.items()]
 
 
-def build(kb: Path, images: list[LabeledImage], **options: bool) -> Index:
-    models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
+def build(kb: Path, images: list[LabeledImage], **options: Any) -> Index:
+    models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     return build_index(
         kb,
         kb.parent / "images",
@@ -44,7 +45,7 @@ def build(kb: Path, images: list[LabeledImage], **options: bool) -> Index:
         candidates="combined",
         labeled=images,
         progress=False,
-        **models,  # type: ignore[arg-type]
+        **models,
         **options,
     )
 

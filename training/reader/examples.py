@@ -111,7 +111,11 @@ def joined(chosen: Sequence[Example], rng: np.random.Generator | None = None) ->
             rows = np.concatenate([good, drawn])
             share = np.full(len(drawn), len(other) / max(len(drawn), 1), np.float32)
             stands_for = np.concatenate([np.ones(len(good), np.float32), share])
-        parts = (example.features[rows].astype(np.float32), example.around[rows], np.full(len(rows), number))
+        parts: tuple[np.ndarray, ...] = (
+            example.features[rows].astype(np.float32),
+            example.around[rows],
+            np.full(len(rows), number),
+        )
         for column, part in zip(columns, (*parts, example.quality[rows], stands_for), strict=True):
             column.append(part)
     features, around, question, quality, stands = (torch.from_numpy(np.concatenate(column)) for column in columns)
