@@ -40,6 +40,7 @@ from indexes.live.editor import Editor, article_of
 from indexes.live.index import LiveIndex
 from indexes.live.layout import current_files
 from indexes.manifest import FILES
+from indexes.report import read_report
 from indexes.sources import FolderImages
 from indexes.summarizers import ExtractiveSummarizer
 from retriever.files import write_whole
@@ -234,7 +235,10 @@ def check_builds(kills: int, folder: Path, choose: random.Random) -> dict[str, i
 
 def _files(folder: Path) -> dict[str, bytes]:
     paths = [folder / name for name in FILES] + sorted((folder / "images").iterdir())
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    report = read_report(folder)
+    report.pop("self_retrieval", None)  # a build measures it, a compaction keeps what the build found
+    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    return files | {"report.json": json.dumps(report).encode()}
 
 
 def _killed(work: Callable[..., None], arguments: tuple[Any, ...], seconds: float) -> bool:
