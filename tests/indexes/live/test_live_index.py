@@ -146,6 +146,7 @@ def test_only_the_best_are_removed(tmp_path: Path) -> None:
 def test_a_reader_sees_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a pinned thread found stays the same and readable while all of it is replaced and compacted away."""
     monkeypatch.setattr("indexes.live.index.GRACE", 0)
+    earlier = set(threading.enumerate())  # timers of other tests among them, which wait for a minute
     world = World(tmp_path, BASE)
     editor = world.editor()
     index, query = editor.index, FakeEncoder().encode_images([painting(1)])
@@ -171,7 +172,7 @@ def test_a_reader_sees_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     old = rows[0]
     del version, other
     for _ in range(2):  # the timers that held the old version, then the threads that remove its files
-        for thread in threading.enumerate():
+        for thread in set(threading.enumerate()) - earlier:
             if isinstance(thread, threading.Timer) or thread.name == "remove old files":
                 thread.join()
     assert not (world.index / "manifest.json").exists()  # nobody reads the old files any more
