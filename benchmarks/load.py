@@ -34,6 +34,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.open_loop import arrival_times, closed_loop, figures_of, open_loop, request_bytes
 from evaluation.datasets import find_query_image, load
 from omgm.commands.demo import omgm, wait_until_ready
+from omgm.commands.serve import limit_threads
+from omgm.profile import load_profile
 from retriever.files import write_whole
 
 GOALS = {
@@ -68,16 +70,12 @@ def read_questions(args: argparse.Namespace) -> Asked:
 
 def answer_turns(args: argparse.Namespace) -> None:
     """For each line of standard input, a batch size and seconds, writes answers per second and ms per batch."""
-    from omgm.commands.serve import limit_threads
-    from omgm.profile import load_profile
-
-    profile = load_profile(args.profile, args.overrides)
-    limit_threads(profile.serving.model_threads)
     from omgm.parts import build_generator, open_retriever
     from retriever.evidence import best_evidence
     from retriever.types import GenerationRequest, Query
     from serving.images import decode_image
 
+    profile = load_profile(args.profile, args.overrides)
     retriever, generator, asked = open_retriever(profile, args.index), build_generator(profile), read_questions(args)
 
     async def answer(part: Asked) -> None:
@@ -192,6 +190,8 @@ def compare(args: argparse.Namespace, services: dict[str, Address], bare: BarePi
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Runs everything; returns the report."""
+    # In the environment of all processes: OpenMP reads it once, when PyTorch is imported.
+    limit_threads(load_profile(args.profile, args.overrides).serving.model_threads)
     asked = read_questions(args)
     requests = [request_bytes("/answer", image, question, "127.0.0.1") for image, question in asked]
     with ExitStack() as stack:
@@ -272,8 +272,6 @@ def main(argv: list[str] | None = None) -> None:
     if args.bare:
         answer_turns(args)
         return
-    from omgm.profile import load_profile
-
     args.batch = load_profile(args.profile, args.overrides).serving.max_batch
     report = measure(args)
     args.out.parent.mkdir(parents=True, exist_ok=True)
