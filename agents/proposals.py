@@ -20,7 +20,7 @@ _Cells = tuple[int, int, int, int]
 
 
 def map_regions(cells_of: Callable[[Image.Image], Map], most: int = MOST) -> ProposeRegions:
-    """Returns what proposes the parts of an image that differ from its border in a feature map.
+    """Returns a function that proposes the parts of an image that differ from its border in a feature map.
 
     It knows no classes. It finds what stands before a background; of many equal things side by side, it finds none.
 
@@ -79,7 +79,7 @@ def conspicuous(differs: Map, most: int = MOST) -> list[_Cells]:
 
 
 def detected_regions(detect: Callable[[Image.Image], Sequence[Sequence[float]]], most: int = MOST) -> ProposeRegions:
-    """Returns what proposes the boxes of a detector, as Vision Search Assistant does with Grounding DINO.
+    """Returns a function that proposes the boxes of a detector, as Vision Search Assistant does with Grounding DINO.
 
     Args:
         detect: Returns boxes of an image, best first: x1, y1, x2, y2 in its pixels.
