@@ -77,6 +77,8 @@ def main() -> None:
     encoder = parts.build_encoder(profile)
     index = Index.open(args.out / "index", encoder=encoder, image_weight=profile.search.image_weight)
     found = np.array(ranks(index, EntitySearch(encoder, index, 5), args.kb, args.images))
+    if not len(found):
+        parser.error(f"{args.kb}: no entity has a readable main image to ask about")
     result = {
         "entities": len(index),
         "images": len(found),
