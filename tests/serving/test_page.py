@@ -161,6 +161,13 @@ def test_why(page: Browser, flag: Path) -> None:
     assert "step1\n1.5 ms" in part(why, "times").text and "total" in part(why, "times").text
     loaded = "return [...document.images].every(i => !i.checkVisibility() || i.naturalWidth)"
     wait(page, lambda: page.execute_script(loaded))
+    # Twenty candidates scroll in their row instead of widening all steps.
+    more = "for (let i = 0; i < 20; i++) row.append(row.firstChild.cloneNode(true))"
+    page.execute_script(f"const row = document.querySelector('.nearest'); {more}")
+    wider = page.execute_script(
+        "const all = document.querySelector('.steps'); return all.scrollWidth - all.clientWidth"
+    )
+    assert wider <= 3  # the row's margin
 
 
 def test_several_questions_about_one_photo(page: Browser, flag: Path) -> None:
