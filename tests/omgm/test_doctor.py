@@ -95,9 +95,12 @@ def test_what_fits_a_gpu() -> None:
     assert "device=cpu" in none.fix
 
 
-def test_why_a_profile_cannot_run() -> None:
-    problems = "; ".join(doctor.obstacles(large(), [H100]))
-    assert problems == "missing: BAAI/EVA-CLIP-8B, Salesforce/blip2-itm-vit-g, BAAI/bge-reranker-v2-m3"
+def test_why_a_profile_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = "missing: BAAI/EVA-CLIP-8B, Salesforce/blip2-itm-vit-g, BAAI/bge-reranker-v2-m3"
+    monkeypatch.setattr(doctor, "free_bytes", lambda folder: 10**12)
+    assert "; ".join(doctor.obstacles(large(), [H100])) == missing
+    monkeypatch.setattr(doctor, "free_bytes", lambda folder: 10**9)
+    assert "but only 1.0 GB of disk free" in "; ".join(doctor.obstacles(large(), [H100]))
     assert "too little" in "; ".join(doctor.obstacles(large(), [SMALL]))
     assert doctor.obstacles(embedded("device=cpu"), []) == []
 
