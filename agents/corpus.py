@@ -80,7 +80,7 @@ class Corpus:
         return self.folder / kind / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
 
     def read(self, kind: str, key: str) -> dict[str, Any] | None:
-        """Returns what is recorded: `result` and `ms`; `None` if nothing is.
+        """Returns a recorded result, with `result` and `ms`, or `None` without one.
 
         Raises:
             ValueError: Its file is damaged.

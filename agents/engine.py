@@ -132,7 +132,7 @@ class Engine:
         return make_answer(run, policy.name, answer, stopped, failure)
 
     async def call(self, call: Call, question: str = "", image: Image.Image | None = None) -> Observation:
-        """Returns what one tool finds, outside of any run.
+        """Runs one tool outside of any run, and returns its observation.
 
         Args:
             call: The call.

@@ -41,7 +41,7 @@ class Tool:
     units: Callable[[Any], int] = lambda arguments: 1
 
     def price(self, arguments: BaseModel) -> float:
-        """Returns what a call costs."""
+        """Returns the price of a call, in the budget's money."""
         return self.cost * self.units(arguments)
 
     def schema(self) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def without_citations(text: str) -> str:
 
 
 def round_step(one: Round) -> dict[str, Any]:
-    """Returns what a round decided, before its calls are run."""
+    """Returns a round's thought and calls, before the calls are run."""
     calls = [{"tool": record.call.tool, "arguments": _arguments(record)} for record in one.calls]
     return {"round": one.number, "thought": one.thought, "problem": one.problem, "calls": calls}
 

@@ -102,6 +102,7 @@ class RayWorkers:
         try:
             with closing(iter(results.iter_rows())) as done:  # else the actors would outlive an error
                 for row in done:
+                    # Between our own actors and this process, as Ray sends all objects; never from a file.
                     result, problem = cloudpickle.loads(row["result"])
                     if problem is not None:
                         raise ValueError(problem)

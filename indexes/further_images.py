@@ -80,7 +80,7 @@ class ReadFurtherImages:
         return further.keys, further.sections, problems
 
     def encode(self, items: Sequence[Row]) -> list[Row]:
-        """Returns what was read."""
+        """Returns the rows as they were read: no model is needed."""
         return list(items)
 
 

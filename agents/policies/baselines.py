@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from agents import prompts
@@ -11,7 +12,7 @@ from agents.state import IMAGE, AgentRun, Call, Decision
 from llm.chat import Message, image_part, text_part
 
 
-class _Heuristic:
+class _Heuristic(ABC):
     """A baseline of Dyn-VQA (arXiv 2411.02937): one or two rounds of calls, then the answer from all results."""
 
     name = ""
@@ -28,9 +29,9 @@ class _Heuristic:
         """Answers from what was found."""
         return (await self._answer(run)).answer
 
+    @abstractmethod
     async def _next(self, run: AgentRun) -> Sequence[Call]:
         """Returns the calls of the current round; none ends the search."""
-        raise NotImplementedError
 
     async def _answer(self, run: AgentRun) -> Decision:
         calls = [record for one in run.rounds for record in one.calls]
