@@ -13,6 +13,7 @@ from typing import TypeVar
 from PIL import Image
 
 from indexes.article_images import MAIN_ONLY, ImageUse
+from indexes.chat_summarizer import ChatSummarizer
 from indexes.further_images import read_further_images
 from indexes.keys import write_keys
 from indexes.lines import Lines, save_offsets
@@ -21,7 +22,7 @@ from indexes.progress import progress_bar
 from indexes.search_kinds import SearchChoice, bytes_per_key, choose_kind
 from indexes.sources import ImageSource
 from indexes.stages import MainImages, read_main_images, store_tokens, write_articles
-from indexes.summarizers import ChatSummarizer, Summarizer
+from indexes.summarizers import Summarizer
 from indexes.summary_file import summarize_all
 from indexes.workers import LocalWorkers
 from llm.context import CHARACTERS_PER_TOKEN
@@ -48,7 +49,7 @@ class Estimate:
         bytes: Size of the finished index by part.
         temporary_bytes: What the build needs besides, until it is finished.
         seconds: Time by stage; training and measuring an entity index that is not flat comes on top.
-        requests: Requests to a chat model.
+        requests: Requests to a chat model, for the summaries that its cache lacks.
         tokens_in: Tokens of these requests, at four characters a token.
         tokens_out: Tokens of their answers, as long as those of the sample.
     """
@@ -83,8 +84,8 @@ def estimate_build(
 ) -> Estimate:
     """Estimates the cost of a build: reads all articles and measures a random sample of them.
 
-    A chat model is asked for the summaries of the sample. Only temporary files are written. The arguments are those of
-    `indexes.build.build_index`, and `sample` the number of articles to measure.
+    A chat model is asked for the summaries of the sample that its cache lacks. Only temporary files are written. The
+    arguments are those of `indexes.build.build_index`, and `sample` the number of articles to measure.
 
     Raises:
         ValueError: There are no entities, or too few for the kind of entity index.
@@ -115,7 +116,15 @@ def estimate_build(
             return main
 
         images = timed("images", read_images)
-        path = folder / "summaries.jsonl"
+        path, asked = folder / "summaries.jsonl", dict[int, int]()
+        if isinstance(summarizer, ChatSummarizer):
+            asked = {
+                row: _question(summarizer, entity)
+                for row, entity in enumerate(drawn)
+                if summarizer.cached(entity) is None
+            }
+            if summarizer.cache is not None:
+                summarizer.cache.read_only = True  # else the next estimate would find the sample in it
         timed("summaries", lambda: summarize_all(articles, summarizer, path, batch_size))
         save_offsets(path)
         summaries = Lines(path)
@@ -138,8 +147,7 @@ def estimate_build(
             "tokens": with_tokens * section,
             "images": round(scale * thumbnails),
         }
-        asked = [_question(summarizer, entity) for entity in drawn] if isinstance(summarizer, ChatSummarizer) else []
-        answered = [summaries.read(row)["summary"] for row in range(len(asked))]
+        answered = [summaries.read(row)["summary"] for row in asked]
         return Estimate(
             entities=count,
             sections=sections,
@@ -149,8 +157,8 @@ def estimate_build(
             bytes=sizes,
             temporary_bytes=round(scale * len(keys.rows)) * keys.length * 2,
             seconds=seconds,
-            requests=count if asked else 0,
-            tokens_in=round(scale * sum(asked) / CHARACTERS_PER_TOKEN),
+            requests=round(scale * len(asked)),
+            tokens_in=round(scale * sum(asked.values()) / CHARACTERS_PER_TOKEN),
             tokens_out=round(scale * sum(map(len, answered)) / CHARACTERS_PER_TOKEN),
         )
 

@@ -22,6 +22,7 @@ from generators.guard import GuardedGenerator
 from generators.reader.reader import ExtractiveReader
 from indexes.article_images import ImageUse
 from indexes.build import build_index
+from indexes.chat_summarizer import ChatSummarizer
 from indexes.estimate import SAMPLE, Estimate, estimate_build
 from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
 from indexes.formats.fields import Names
@@ -32,7 +33,8 @@ from indexes.live.index import LiveIndex
 from indexes.live.layout import is_live
 from indexes.sources import open_images
 from indexes.store import Index
-from indexes.summarizers import ChatSummarizer, ExtractiveSummarizer, Summarizer
+from indexes.summarizers import ExtractiveSummarizer, Summarizer
+from indexes.summary_cache import SummaryCache, default_cache
 from indexes.workers import LocalWorkers, ModelName, Workers
 from llm.chat import ChatClient
 from llm.context import Cut, cut_characters, token_cut
@@ -94,8 +96,21 @@ def build_summarizer(profile: Profile) -> Summarizer:
     settings = profile.summarizer
     if settings.kind == "openai":
         client, cut = _client(settings, "summarizer"), _cut(profile, "summarizer")
-        return ChatSummarizer(client, settings.max_tokens, settings.max_context_tokens, cut)
+        path = default_cache() if settings.cache == "auto" else Path(settings.cache)
+        cache = None if settings.cache == "none" else SummaryCache(path)
+        return ChatSummarizer(client, settings.max_tokens, settings.max_context_tokens, cut, cache)
     return ExtractiveSummarizer(settings.max_words)
+
+
+@contextmanager
+def opened_summarizer(profile: Profile) -> Iterator[Summarizer]:
+    """Yields the summarizer of `build_summarizer` and closes its connections and its cache at the end of the block."""
+    summarizer = build_summarizer(profile)
+    try:
+        yield summarizer
+    finally:
+        if isinstance(summarizer, ChatSummarizer):
+            summarizer.close()
 
 
 def build_generator(profile: Profile) -> Generator:
@@ -172,12 +187,13 @@ def build(
         labeled = [image._replace(path=image.path.resolve()) for image in labeled]
     read = [kb] if images is None else [kb, images] if kb_format in OWN_IMAGES else [images]
     shared = [*read, out, *sorted({image.path.parent for image in labeled})]
-    with _workers(profile, cluster, shared) as workers:
+    made = nullcontext(summarizer) if summarizer is not None else opened_summarizer(profile)
+    with made as summarizer, _workers(profile, cluster, shared) as workers:
         return build_index(
             kb,
             images,
             out,
-            summarizer=summarizer or build_summarizer(profile),
+            summarizer=summarizer,
             encoder=encoder or build_encoder(profile),
             fusion=fusion or build_fusion(profile),
             kb_format=kb_format,
@@ -237,18 +253,23 @@ def estimate(
     """
     kb_format = _format_with_images(kb, images, kb_format)
     chat = profile.summarizer.kind == "openai"
-    return estimate_build(
-        read_knowledge_base(kb, kb_format, profile.index.drop_sections, names=names, skipped=SkippedEntries(max_bad)),
-        open_images(images, kb, kb_format),
-        summarizer=build_summarizer(profile),
-        encoder=build_encoder(profile),
-        fusion=build_fusion(profile),
-        candidates=profile.search.candidates,
-        tokens=profile.fusion.tokens,
-        search=profile.search.kind,
-        use=ImageUse(profile.search.image_keys, profile.fusion.section_images),
-        sample=max(SAMPLE, 2 * profile.summarizer.concurrency if chat else 0),  # so that requests are in flight at once
-    )
+    with opened_summarizer(profile) as summarizer:
+        return estimate_build(
+            read_knowledge_base(
+                kb, kb_format, profile.index.drop_sections, names=names, skipped=SkippedEntries(max_bad)
+            ),
+            open_images(images, kb, kb_format),
+            summarizer=summarizer,
+            encoder=build_encoder(profile),
+            fusion=build_fusion(profile),
+            candidates=profile.search.candidates,
+            tokens=profile.fusion.tokens,
+            search=profile.search.kind,
+            use=ImageUse(profile.search.image_keys, profile.fusion.section_images),
+            sample=max(
+                SAMPLE, 2 * profile.summarizer.concurrency if chat else 0
+            ),  # so that requests are in flight at once
+        )
 
 
 def _format_with_images(kb: Path, images: Path | None, kb_format: str | None) -> str:

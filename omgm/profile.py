@@ -23,8 +23,10 @@ MODELS = {
     "encoder.model", "fusion.model", "sections.model", "regions.model", "summarizer.tokenizer", "generator.tokenizer",
 }  # fmt: skip
 """Settings that name a model: a folder if they begin with ".", "/" or "~", else a name on the Hugging Face hub."""
-PATHS = MODELS | {"serving.examples_dir"}
+PATHS = MODELS | {"serving.examples_dir", "summarizer.cache"}
 """Settings that can be paths: relative to the profile's file, or to the working folder after `--set`."""
+_WORDS = ("auto", "none")
+"""Values of `summarizer.cache` that are not paths."""
 
 Values = dict[str, Any]
 """Settings by their dotted names: `{"search.k": 20}`."""
@@ -155,11 +157,17 @@ class _ChatModelSettings(_Table):
 
 
 class SummarizerSettings(_ChatModelSettings):
-    """The summarizer; `max_words` limits the extractive kind."""
+    """The summarizer.
+
+    Attributes:
+        max_words: Limits the extractive kind.
+        cache: The file that keeps a chat model's summaries; "auto" for `summary_cache.default_cache`, "none" for none.
+    """
 
     max_words: int = Field(default=64, ge=1)
     max_tokens: int = Field(default=256, ge=1)
     max_context_tokens: int = Field(default=6144, ge=1)
+    cache: str = Field(default="auto", min_length=1)
 
 
 class GeneratorSettings(_ChatModelSettings):
@@ -310,7 +318,9 @@ def is_folder(model: str) -> bool:
 
 def is_path(key: str, value: object) -> bool:
     """Returns whether the value of a setting is a path."""
-    return key in PATHS and isinstance(value, str) and (key not in MODELS or is_folder(value))
+    if key not in PATHS or not isinstance(value, str) or (key == "summarizer.cache" and value in _WORDS):
+        return False
+    return key not in MODELS or is_folder(value)
 
 
 def write_profile(folder: Path, extends: str, values: Mapping[str, Any]) -> Path:

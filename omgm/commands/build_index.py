@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> None:
     kb = existing(args.kb, "--kb")
     images = images_of(args)
 
+    from indexes.chat_summarizer import ChatSummarizer
     from indexes.report import counts_of, problem_lines, read_report
     from omgm import parts
     from training.config import TrainingConfig
@@ -74,20 +75,24 @@ def run(args: argparse.Namespace) -> None:
         else:
             print("\n".join(estimate_lines(estimate)))
         return
-    index = parts.build(
-        profile,
-        kb,
-        args.out,
-        images=images,
-        labeled=[image for image in labeled_of(args) if not held_out(image.image_id)],
-        name=args.name,
-        overwrite=args.overwrite,
-        cluster=args.cluster,
-        **reading_of(args),
-    )
+    with parts.opened_summarizer(profile) as summarizer:
+        index = parts.build(
+            profile,
+            kb,
+            args.out,
+            images=images,
+            labeled=[image for image in labeled_of(args) if not held_out(image.image_id)],
+            name=args.name,
+            overwrite=args.overwrite,
+            cluster=args.cluster,
+            summarizer=summarizer,
+            **reading_of(args),
+        )
     report = read_report(index.folder)
+    # Not in report.json: equal indexes have equal ones.
+    asked = summarizer.counts if isinstance(summarizer, ChatSummarizer) else None
     if args.json:
-        print_json(describe(index) | counts_of(report))
+        print_json(describe(index) | counts_of(report) | ({} if asked is None else {"summaries": asdict(asked)}))
         return
     counts = index.manifest.counts
     print(
@@ -96,6 +101,8 @@ def run(args: argparse.Namespace) -> None:
     )
     if index.manifest.search is not None:
         print(f"entity index: {index.manifest.search}")
+    if asked is not None:
+        print(f"summaries: {asked}")
     lines = problem_lines(report)
     for line in lines:
         print(line)

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from indexes.build import build_index
+from indexes.chat_summarizer import ChatSummarizer
 from indexes.estimate import Estimate, estimate_build
 from indexes.formats import read_knowledge_base
 from indexes.keys import Keys
 from indexes.recall import HeldOutQueries, mixed_queries
 from indexes.search_kinds import bytes_per_key, write_search
 from indexes.sources import open_images
-from indexes.summarizers import ChatSummarizer
+from indexes.summary_cache import SummaryCache
 from llm.chat import ChatClient
 from retriever.types import Entity, Section
 from tests.fakes.chat_server import FakeChatServer
@@ -77,6 +78,25 @@ def test_requests_and_their_tokens() -> None:
     answer = " ".join(f"heard: {asked[-1]}".split())
     assert found.requests == 10
     assert (found.tokens_in, found.tokens_out) == (round(10 * len("".join(asked)) / 4), round(10 * len(answer) / 4))
+
+
+def test_what_the_cache_has_costs_nothing(tmp_path: Path) -> None:
+    entities = [Entity(str(n), "T", (Section("T", f"word {n}", 0),)) for n in range(4)]
+    with FakeChatServer() as server:
+        cache = SummaryCache(tmp_path / "summaries.sqlite")
+        earlier = ChatSummarizer(ChatClient(server.url, "good"), cache=cache)
+        earlier.summarize(entities[:3])
+        earlier.close()
+        for _ in range(2):  # an estimate adds nothing to it
+            summarizer = ChatSummarizer(ChatClient(server.url, "good"), cache=SummaryCache(cache.path))
+            found = estimate_build(
+                entities, None, summarizer=summarizer, encoder=FakeEncoder(), fusion=None, progress=False
+            )
+            summarizer.close()
+            assert found.requests == 1
+            asked = server.bodies[-1]["messages"]
+            assert found.tokens_in == round(sum(len(message["content"]) for message in asked) / 4)
+    assert len(server.bodies) == 3 + 2
 
 
 @pytest.mark.parametrize("kind", ["flat", "sq8", "hnsw", "ivf-pq"])

@@ -86,6 +86,7 @@ def test_from_an_empty_cache_to_an_answer(
     kb, images = write_kb(tmp_path)
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
     environment |= {"HF_HUB_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    environment["XDG_CACHE_HOME"] = str(tmp_path / "caches")
 
     def omgm(*arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "omgm", *map(str, arguments)]

@@ -85,6 +85,21 @@ def test_mistakes_name_file_and_key(base: Path, tmp_path: Path, text: str, messa
         load_profile(str(path))
 
 
+def test_the_cache_of_summaries_is_a_path_or_a_word(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path / "..")
+    assert [load_profile(str(base), given).summarizer.cache for given in ([], ["summarizer.cache=none"])] == [
+        "auto",
+        "none",
+    ]
+    assert load_profile(str(base), ["summarizer.cache=kept.sqlite"]).summarizer.cache == str(
+        tmp_path.parent / "kept.sqlite"
+    )
+    base.write_text(BASE + '[summarizer]\ncache = "kept.sqlite"\n')
+    assert load_profile(str(base)).summarizer.cache == str(tmp_path / "kept.sqlite")
+
+
 def test_a_hub_name_is_no_path(base: Path, tmp_path: Path) -> None:
     names = ["encoder.model=BAAI/EVA-CLIP-8B@0e4dca9", "fusion.model=org/fusion"]
     profile = load_profile(str(base), names)

@@ -9,7 +9,9 @@ import pytest
 from omgm import parts
 from omgm.__main__ import main
 from omgm.commands.build_index import duration
+from omgm.parts import build_summarizer
 from retriever.images import FORMATS
+from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 
@@ -138,3 +140,31 @@ def test_a_cluster_needs_its_extra(
     assert build(kb, images, tmp_path / "index", "--cluster", "auto") == 2
     assert 'error: --cluster needs the extra ray: pip install "omgm[ray]"' in capsys.readouterr().err
     assert not (tmp_path / "index").exists()
+
+
+def test_a_rebuild_asks_the_chat_model_only_for_what_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "build_summarizer", build_summarizer)
+    kb, images = write_kb(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    articles = json.loads(kb.read_text())
+    with FakeChatServer() as server:
+        options = [f"summarizer.{key}" for key in ("kind=openai", f"base_url={server.url}", "model=counting")]
+        chosen = [word for option in options for word in ("--set", option)]
+        counts = []
+        for number in range(3):
+            if number == 2:
+                next(iter(articles.values()))["section_texts"][0] += " Edited."
+                kb.write_text(json.dumps(articles))
+            assert build(kb, images, tmp_path / f"index-{number}", *chosen, "--json") == 0
+            counts.append(json.loads(capsys.readouterr().out)["summaries"])
+        assert build(kb, images, tmp_path / "index-3", *chosen, "--set", "summarizer.cache=none") == 0
+    total = 7
+    assert counts[0] == {"requests": total, "cached": 0, "tokens_in": 120 * total, "tokens_out": 7 * total}
+    assert counts[1] == {"requests": 0, "cached": total, "tokens_in": 0, "tokens_out": 0}
+    assert counts[2] == {"requests": 1, "cached": total - 1, "tokens_in": 120, "tokens_out": 7}
+    assert "summaries: 7 requests, 840 tokens in and 49 out; 0 were in the cache" in capsys.readouterr().out
+    assert (tmp_path / "caches" / "omgm" / "summaries.sqlite").is_file()
+    same = [(tmp_path / f"index-{number}" / "manifest.json").read_bytes() for number in (0, 1)]
+    assert same[0] == same[1]

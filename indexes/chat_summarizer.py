@@ -1,0 +1,196 @@
+"""Summaries written by a chat model with the paper's prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+
+from indexes.summary_cache import SummaryCache, question_hash
+from llm.chat import ChatClient, Message
+from llm.context import CHARACTERS_PER_TOKEN, Cut, cut_characters
+from llm.replies import Usage
+from retriever.types import Entity
+
+logger = logging.getLogger(__name__)
+
+SYSTEM_PROMPT = """You are a Wiki Summary Generator Assistant. Following is some information about you:
+## Profile
+- name: Wiki Summary Generator Assistant
+- language: English
+- description: The Wiki Summary Generator Assistant is designed to create concise and informative summaries based on \
+provided Wikipedia content. It extracts key aspects of the entity mentioned in the Wiki article, covering various \
+dimensions such as history, characteristics, significance, appearance and impact.
+## Workflows
+1. Input the provided Wikipedia content into the system.
+2. Identify the main sections and key information related to the entity.
+3. Synthesize this information into a well-structured summary.
+4. Review and refine the summary for clarity, coherence, and completeness before finalizing.
+## Rules
+1. Focus on summarizing key details across multiple aspects (e.g., appearance, features, impact) of the entity.
+2. Ensure the summary is concise, clear, and free of irrelevant details.
+3. Retain the original meaning and context of the Wiki content while rephrasing it into a summary."""
+"""Table 15 of the paper."""
+
+
+WINDOW = 4
+"""Articles in the making, as a multiple of the requests in flight: finished ones wait here for an earlier, slower one.
+
+The more there are, the fewer requests a slow answer holds up, and the more a killed build loses.
+"""
+
+
+def article_text(entity: Entity) -> str:
+    """Returns an article as the prompt shows it: the title, then the sections under their headings."""
+    return "\n\n".join([f"# {entity.title}", *(f"## {section.title}\n{section.text}" for section in entity.sections)])
+
+
+def summary_messages(article: str) -> list[Message]:
+    """Returns the messages that ask for a summary of an article (Table 15)."""
+    user = (
+        f"Following is the input Wikipedia content:\n\n{article}\n\nBased on the above Wikipedia content, I would like "
+        "you to generate a summary of the Wikipedia content.\nHere is the summary of the Wikipedia content:"
+    )
+    return [{"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": user}]
+
+
+@dataclass
+class SummaryCounts:
+    """What summaries have cost.
+
+    Attributes:
+        requests: Requests that were answered.
+        cached: Summaries that were in the cache.
+        tokens_in: Tokens of the requests, as the server counts them; at four characters a token if it does not.
+        tokens_out: Tokens of the answers, counted in the same way.
+    """
+
+    requests: int = 0
+    cached: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    def __str__(self) -> str:
+        """Returns one line for people."""
+        return (
+            f"{self.requests:,} requests, {self.tokens_in:,} tokens in and {self.tokens_out:,} out; "
+            f"{self.cached:,} were in the cache"
+        )
+
+
+class ChatSummarizer:
+    """Has a chat model write the summaries, of as many articles at once as the client's concurrency allows.
+
+    Args:
+        client: The server and its model; used from one thread, outside of any running event loop.
+        max_tokens: Most tokens of a summary.
+        max_context_tokens: Most tokens of an article; the rest is cut off.
+        cut: Counts and cuts by the model's own tokenizer (`llm.context.token_cut`), or by characters.
+        cache: Keeps the summaries, and has those of earlier builds.
+
+    Attributes:
+        counts: What this object's summaries have cost.
+    """
+
+    def __init__(
+        self,
+        client: ChatClient,
+        max_tokens: int = 256,
+        max_context_tokens: int = 6144,
+        cut: Cut = cut_characters,
+        cache: SummaryCache | None = None,
+    ) -> None:
+        self._client, self._max_tokens = client, max_tokens
+        self._max_context_tokens, self._cut = max_context_tokens, cut
+        self.cache, self.counts = cache, SummaryCounts()
+        self._runner = asyncio.Runner()  # connections outlive one call, so their loop must as well
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._client.model
+
+    def summarize(self, entities: Sequence[Entity]) -> list[str]:
+        """Returns one summary for each entity; its title if the model returns nothing.
+
+        Raises:
+            ChatError: If the server fails for one of them.
+        """
+        return list(self.stream(entities))
+
+    def stream(self, entities: Iterable[Entity]) -> Generator[str]:
+        """Yields one summary for each entity, in order; its title if the model returns nothing.
+
+        The model is asked for later ones meanwhile: as many requests as the client's concurrency allows are in flight,
+        unless three times as many finished ones wait for an earlier one that takes longer. Closing the generator
+        cancels the rest.
+
+        Raises:
+            ChatError: If the server fails for one of them; the summaries of those before it were yielded.
+        """
+        window: deque[asyncio.Task[str]] = deque()
+        try:
+            for entity in entities:
+                window.append(self._runner.get_loop().create_task(self._one(entity)))
+                if len(window) == WINDOW * self._client.concurrency:
+                    yield self._runner.run(_result(window.popleft()))
+            while window:
+                yield self._runner.run(_result(window.popleft()))
+        finally:
+            self._runner.run(_cancel(window))
+
+    def close(self) -> None:
+        """Closes the client's connections and the cache."""
+        if self.cache is not None:
+            self.cache.close()
+        self._runner.run(self._client.aclose())
+        self._runner.close()
+
+    def messages(self, entity: Entity) -> list[Message]:
+        """Returns the messages about an article, cut to the model's context."""
+        article, was_cut = self._cut(article_text(entity), self._max_context_tokens)
+        if was_cut:
+            logger.info("%s: summarized from its first %d characters", entity.id, len(article))
+        return summary_messages(article)
+
+    def cached(self, entity: Entity) -> str | None:
+        """Returns the summary of an article that is in the cache, or `None`."""
+        return None if self.cache is None else self.cache.get(self._question(self.messages(entity)))
+
+    def _question(self, messages: Sequence[Message]) -> bytes:
+        return question_hash(self._client.model, self._client.reasoning_effort, self._max_tokens, messages)
+
+    async def _one(self, entity: Entity) -> str:
+        messages, usage = self.messages(entity), Usage()
+        question = self._question(messages)
+        if self.cache is not None and (kept := self.cache.get(question)) is not None:
+            self.counts.cached += 1
+            return kept
+        answer = await self._client.complete(messages, self._max_tokens, usage=usage)
+        self._count(messages, answer, usage)
+        summary = " ".join(answer.split())
+        if not summary:
+            logger.warning("%s: the model wrote no summary; its title is used instead", entity.id)
+            return entity.title
+        if self.cache is not None:
+            self.cache.put(question, self._client.model, summary)
+        return summary
+
+    def _count(self, messages: Sequence[Message], answer: str, usage: Usage) -> None:
+        counts, asked = self.counts, sum(len(message["content"]) for message in messages)
+        counts.requests += 1
+        counts.tokens_in += asked // CHARACTERS_PER_TOKEN if usage.prompt_tokens is None else usage.prompt_tokens
+        written = len(answer) // CHARACTERS_PER_TOKEN if usage.completion_tokens is None else usage.completion_tokens
+        counts.tokens_out += written
+
+
+async def _result(task: asyncio.Task[str]) -> str:
+    return await task
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[str]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)  # what failed beside the first failure is not reported
