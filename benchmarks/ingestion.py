@@ -30,12 +30,15 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from indexes.article_images import MAIN_ONLY
 from indexes.build import build_index
 from indexes.formats import read_knowledge_base
+from indexes.image_stage import store_images
 from indexes.sources import open_images
-from indexes.stages import read_main_images, write_articles
+from indexes.stages import write_articles
 from indexes.workers import LocalWorkers
 from retriever.files import replace_with
+from retriever.token_codec import TokenCodec
 from retriever.types import Entity
 
 _IMAGE_EVERY = 10
@@ -132,7 +135,8 @@ def ingest(kb: Path, images: Path, out: Path) -> int:
     out.mkdir()
     articles = write_articles(read_knowledge_base(kb), out)
     workers = LocalWorkers(FreeModels(), None)
-    return len(read_main_images(articles, open_images(images, kb, "evqa"), workers, out, 32, progress=False))
+    source, codec = open_images(images, kb, "evqa"), TokenCodec.parse("float16")
+    return len(store_images(articles, source, workers, "summary", MAIN_ONLY, codec, out, 32, progress=False)[0])
 
 
 def build(kb: Path, images: Path, out: Path) -> int:

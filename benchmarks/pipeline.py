@@ -48,10 +48,10 @@ class SerialWorkers(LocalWorkers):
     """Does one thing at a time."""
 
     def run(
-        self, make: Callable[[Any], Work[R]], model: ModelName | None, batches: Sequence[range]
+        self, make: Callable[..., Work[R]], models: Sequence[ModelName], batches: Sequence[range]
     ) -> Generator[R, None, None]:
         """Yields the result of each batch."""
-        work = make(None if model is None else getattr(self, model))
+        work = make(**{name: getattr(self, name) for name in models})
         for rows in batches:
             yield work.encode([work.read(row) for row in rows])
 
@@ -154,7 +154,7 @@ def measure_busy(entities: int, folder: Path) -> dict[str, Any]:
         models = SleepingModels()
         options = {"summarizer": models, "encoder": models, "fusion": models, "candidates": "combined"}
         seconds = measured(kb, images, folder / way, workers=workers, **options).seconds
-        encoding = seconds["keys"] + seconds["tokens"]
+        encoding = seconds["images"] + seconds["keys"]
         found[way] = {
             "batches": models.calls,
             "build_s": seconds,

@@ -65,11 +65,10 @@ STAGES = {
     "hash_knowledge_base": "hash",
     "write_articles": "read",
     "with_images": "find images",
-    "read_main_images": "images",
+    "store_images": "images",
     "summarize_all": "summaries",
     "write_keys": "keys",
     "_write_search": "entity index",
-    "store_tokens": "tokens",
     "describe_files": "checksums",
 }
 """The functions that `build_index` calls, and what their stages are called."""

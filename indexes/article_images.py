@@ -14,8 +14,8 @@ from retriever.types import IntArray
 LABELED = "labeled:"
 """How the URLs of labeled images begin (`indexes.labeled_images`)."""
 
-FURTHER = "further_images.jsonl"
-"""What `indexes.further_images` writes to an unfinished build."""
+IMAGES = "images.jsonl"
+"""What `indexes.image_stage` writes to an unfinished build about the images of each entity."""
 
 
 class ImageUse(NamedTuple):
@@ -58,27 +58,19 @@ class FurtherTable:
     """The further images of all entities by row, read from disk on demand.
 
     Args:
-        folder: The unfinished build. If `read_further_images` wrote nothing there, no entity has any.
+        folder: The unfinished build, with `images.jsonl`.
     """
 
     def __init__(self, folder: Path) -> None:
-        path = folder / FURTHER
-        self._lines = Lines(path) if path.exists() else None
-
-    def __getitem__(self, row: int) -> FurtherImages:
-        """Returns the further images of the entity at `row`."""
-        if self._lines is None:
-            return FurtherImages()
-        keys, sections, _ = self._lines.read(row)
-        return FurtherImages(tuple(keys), tuple(sections))
+        self._lines = Lines(folder / IMAGES)
 
     def owners(self) -> IntArray:
         """Returns the row of the entity of each further image that is a key, ascending, int64."""
-        count = 0 if self._lines is None else len(self._lines)
-        keys = np.fromiter((len(self[row].keys) for row in range(count)), np.int64, count)
+        count = len(self._lines)
+        keys = np.fromiter((len(self._lines.read(row)[3]) for row in range(count)), np.int64, count)
         return np.repeat(np.arange(count, dtype=np.int64), keys)
 
     def unreadable(self) -> Iterator[str]:
         """Yields the images that could not be read, each with the reason."""
-        for row in range(0 if self._lines is None else len(self._lines)):
-            yield from self._lines.read(row)[2] if self._lines is not None else ()
+        for row in range(len(self._lines)):
+            yield from self._lines.read(row)[5]

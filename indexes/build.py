@@ -22,8 +22,8 @@ from indexes.formats import (
 )
 from indexes.formats.fields import Names
 from indexes.formats.skipped import MAX_BAD, SkippedEntries
-from indexes.further_images import read_further_images
 from indexes.growing import save_array
+from indexes.image_stage import store_images
 from indexes.keys import IMAGE_WEIGHT, Keys, write_keys
 from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.lines import Articles, offsets_path, save_offsets
@@ -46,14 +46,7 @@ from indexes.report import log_problems, read_skipped, write_report, write_skipp
 from indexes.search_kinds import SearchChoice, choose_kind, write_search
 from indexes.self_retrieval import measure_self_retrieval
 from indexes.sources import ImageSource, open_images
-from indexes.stages import (
-    ARTICLE_FILES,
-    MainImages,
-    read_main_images,
-    readable_rows,
-    store_tokens,
-    write_articles,
-)
+from indexes.stages import ARTICLE_FILES, MainImages, readable_rows, write_articles
 from indexes.store import Index
 from indexes.summarizers import Summarizer
 from indexes.summary_file import summarize_all
@@ -233,18 +226,18 @@ def _run_stages(
 ) -> Manifest:
     """Writes all files of an index but the articles to `parts`, and returns the manifest that is to come last."""
     candidates, encoder, fusion = inputs.candidates, workers.encoder, workers.fusion
-    main_images = read_main_images(articles, source, workers, parts, batch, progress)
+    main_images, offsets = store_images(
+        articles, source, workers, candidates, inputs.image_use, inputs.codec, parts, batch, progress
+    )
     log_problems(main_images)
     summarize_all(articles, summarizer, parts / "summaries.jsonl", batch, progress=progress)
     save_offsets(parts / "summaries.jsonl")
     if candidates == "image" and not any(image.readable for image in main_images):
         raise ValueError(f"{kb}: no entity has a readable main image, and candidates = 'image' needs them")
-    read_further_images(articles, source, workers, inputs.image_use, parts, batch, progress)
-    keys = write_keys(candidates, articles, main_images, source, workers, parts, batch, progress)
+    keys = write_keys(candidates, articles, main_images, workers, parts, batch, progress)
     if len(keys.owners):
         save_array(parts / OWNERS, keys.owners)
     record = _write_search(parts, keys, inputs, search_uri, image_weight, encoder, progress)
-    offsets = store_tokens(articles, main_images, source, workers, inputs.codec, parts, batch, progress)
     fit = measure_self_retrieval(parts, readable_rows(main_images), encoder)
     if fit is not None and fit.warning:
         logger.warning("%s", fit.warning)

@@ -71,7 +71,7 @@ class RayWorkers:
         self._loaders, self._shared = loaders, shared
 
     def run(
-        self, make: Callable[[Any], Work[R]], model: ModelName | None, batches: Sequence[range]
+        self, make: Callable[..., Work[R]], models: Sequence[ModelName], batches: Sequence[range]
     ) -> Generator[R, None, None]:
         """Yields the result of each batch, in order.
 
@@ -81,19 +81,17 @@ class RayWorkers:
         if not batches:
             return
         found = ray.cluster_resources()
-        resource = "GPU" if model is not None and found.get("GPU") else "CPU"
+        resource = "GPU" if models and found.get("GPU") else "CPU"
         blocks = -(-len(batches) // _BATCHES)
         rows = ray.data.from_items(
             [{"start": rows.start, "stop": rows.stop} for rows in batches], override_num_blocks=blocks
         )
         rows.context.execution_options.preserve_order = True
         rows.context.enable_progress_bars = False  # the build has its own
-        load, expected = None, None
-        if model is not None:
-            load, expected = self._loaders[model], getattr(self, model).fingerprint
+        needed = {name: (self._loaders[name], getattr(self, name).fingerprint) for name in models}
         results = rows.map_batches(
             _Worker,
-            fn_constructor_args=(make, load, expected, self._shared),
+            fn_constructor_args=(make, needed, self._shared),
             batch_size=None,
             compute=ray.data.ActorPoolStrategy(size=min(blocks, int(found[resource]))),
             num_gpus=1 if resource == "GPU" else None,
@@ -112,16 +110,15 @@ class RayWorkers:
 
 
 class _Worker:
-    """An actor on a node, which loads its model when the first batches come."""
+    """An actor on a node, which loads its models when the first batches come."""
 
     def __init__(
         self,
-        make: Callable[[Any], Work[Any]],
-        load: Callable[[], Any] | None,
-        expected: str | None,
+        make: Callable[..., Work[Any]],
+        needed: Mapping[ModelName, tuple[Callable[[], Any], str]],
         shared: Sequence[Path],
     ) -> None:
-        self._make, self._load, self._expected, self._shared = make, load, expected, shared
+        self._make, self._needed, self._shared = make, needed, shared
 
     def __call__(self, block: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, list[bytes]]]:
         """Yields the result of each batch, or why there is none, as Ray sends objects between its processes."""
@@ -137,7 +134,8 @@ class _Worker:
         for path in self._shared:
             if not path.exists():
                 raise ValueError(f"{path}: not there; share it at this path with every node, see docs/cluster.md")
-        model = None if self._load is None else self._load()
-        if model is not None and model.fingerprint != self._expected:
-            raise ValueError(f"has another model than this machine ({model.fingerprint}, not {self._expected})")
-        return self._make(model)
+        models = {name: load() for name, (load, _) in self._needed.items()}
+        for name, (_, expected) in self._needed.items():
+            if (found := models[name].fingerprint) != expected:
+                raise ValueError(f"has another model than this machine ({found}, not {expected})")
+        return self._make(**models)

@@ -14,14 +14,14 @@ from PIL import Image
 
 from indexes.article_images import MAIN_ONLY, ImageUse
 from indexes.chat_summarizer import ChatSummarizer
-from indexes.further_images import read_further_images
+from indexes.image_stage import store_images
 from indexes.keys import write_keys
 from indexes.lines import Lines, save_offsets
 from indexes.manifest import THUMBNAILS, Candidates, SearchKind
 from indexes.progress import progress_bar
 from indexes.search_kinds import SearchChoice, bytes_per_key, choose_kind
 from indexes.sources import ImageSource
-from indexes.stages import MainImages, read_main_images, store_tokens, write_articles
+from indexes.stages import write_articles
 from indexes.summarizers import Summarizer
 from indexes.summary_file import summarize_all
 from indexes.workers import LocalWorkers
@@ -110,12 +110,10 @@ def estimate_build(
         folder = Path(name)
         articles = write_articles(drawn, folder)
 
-        def read_images() -> MainImages:
-            main = read_main_images(articles, source, workers, folder, batch_size, False)
-            read_further_images(articles, source, workers, use, folder, batch_size, False)
-            return main
-
-        images = timed("images", read_images)
+        images, offsets = timed(
+            "images",
+            lambda: store_images(articles, source, workers, candidates, use, codec, folder, batch_size, False),
+        )
         path, asked = folder / "summaries.jsonl", dict[int, int]()
         if isinstance(summarizer, ChatSummarizer):
             asked = {
@@ -130,10 +128,7 @@ def estimate_build(
         summaries = Lines(path)
         keys = timed(
             "keys",
-            lambda: write_keys(candidates, articles, images, source, workers, folder, batch_size, False),
-        )
-        offsets = timed(
-            "tokens", lambda: store_tokens(articles, images, source, workers, codec, folder, batch_size, False)
+            lambda: write_keys(candidates, articles, images, workers, folder, batch_size, False),
         )
         shown = sum(image.readable for image in images)
         thumbnails = sum(file.stat().st_size for file in (folder / THUMBNAILS).iterdir())

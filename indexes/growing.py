@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import mmap
 import os
 from collections.abc import Iterable
@@ -89,6 +90,11 @@ class GrowingLines:
         self._file.truncate(ends[done])
         return done
 
+    def restart(self) -> None:
+        """Drops all lines."""
+        self._file.truncate(0)
+        self.done = 0
+
     def append(self, rows: Iterable[Any]) -> None:
         """Appends a batch, each row as it comes, and waits until all of it is on disk."""
         for row in rows:
@@ -143,3 +149,66 @@ class GrowingArray:
         release(self.values)  # a pass over all of it would count as memory of the process
         write_whole(self._counter, str(done).encode())
         self.done = done
+
+
+class GrowingRows:
+    """A `.npy` file to which rows are appended; its header says how many only when it is finished.
+
+    Args:
+        path: The `.npy` file; created if absent.
+        shape: The shape of a row.
+        dtype: The type of its values.
+
+    Attributes:
+        count: Rows in the file.
+    """
+
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._path, self._shape, self._dtype = path, shape, dtype
+        self._start, self._row = len(self._header(0)), dtype.itemsize * math.prod(shape)
+        path.touch()
+        self._file = path.open("r+b")
+        self.count = max(0, path.stat().st_size - self._start) // self._row
+
+    def cut(self, count: int) -> None:
+        """Drops all rows but the first `count`."""
+        with naming(self._path):
+            self._file.seek(0)
+            self._file.write(self._header(0))
+            self._file.truncate(self._start + count * self._row)
+            self._file.seek(0, os.SEEK_END)
+        self.count = count
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Appends rows, and waits until they are on disk."""
+        assert rows.shape[1:] == self._shape and rows.dtype == self._dtype
+        with naming(self._path):
+            self._file.write(np.ascontiguousarray(rows).data)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        self.count += len(rows)
+
+    def finish(self) -> None:
+        """Writes the number of rows into the header."""
+        with naming(self._path):
+            self._file.seek(0)
+            self._file.write(self._header(self.count))
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def _header(self, count: int) -> bytes:
+        """Returns a header, of the same length for every count: NumPy leaves room for that."""
+        buffer = io.BytesIO()
+        descr = np.lib.format.dtype_to_descr(self._dtype)
+        shape = (count, *self._shape)
+        np.lib.format.write_array_header_1_0(buffer, {"descr": descr, "fortran_order": False, "shape": shape})
+        return buffer.getvalue()
+
+    def __enter__(self) -> Self:
+        """Returns itself, to be closed at the end of the block."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Closes the file."""
+        with naming(self._path):
+            self._file.close()

@@ -11,13 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 
 from indexes.article_images import FurtherTable
-from indexes.growing import GrowingArray
+from indexes.growing import GrowingArray, GrowingRows, release
+from indexes.image_stage import FURTHER_KEYS, MAIN_KEYS
 from indexes.lines import Articles, Lines
 from indexes.manifest import OWNERS, Candidates, Manifest
-from indexes.sources import ImageSource
 from indexes.stages import MainImages, finite, readable_rows
 from indexes.workers import Workers, in_batches
 from retriever.protocols import DualEncoder
@@ -28,6 +27,8 @@ IMAGE_WEIGHT = 0.5
 
 
 _NONE: IntArray = np.empty(0, np.int64)
+_COPIED = 65536
+"""Vectors copied at a time."""
 
 
 class Keys(NamedTuple):
@@ -83,13 +84,14 @@ def write_keys(
     candidates: Candidates,
     articles: Articles,
     main_images: MainImages,
-    source: ImageSource | None,
     workers: Workers,
     folder: Path,
     batch: int,
     progress: bool,
 ) -> Keys:
-    """Returns the keys of all entities, rounded to float16, memory-mapped from files that it writes to `folder`.
+    """Returns the keys of all entities, rounded to float16, memory-mapped from files in `folder`.
+
+    Texts are encoded here, images were by `indexes.image_stage`.
 
     With "image", an entity without a readable main image has no key; with "combined", its summary stands for it. Each
     further image is one more key, with "combined" beside the same summary.
@@ -98,13 +100,13 @@ def write_keys(
     owners = FurtherTable(folder).owners() if candidates in ("image", "combined") else _NONE
     more = np.arange(count, count + len(owners), dtype=np.int64)
     if candidates == "image":
-        images = _embed_images(main_images, len(owners), source, workers, folder, batch, progress)
+        images = _image_vectors(folder, count)
         return Keys((images,), np.concatenate([shown, more]), owners)
     everything = np.arange(count, dtype=np.int64)
     texts = _embed_texts(count, len(owners), candidates, workers, folder, batch, progress)
     if candidates != "combined":
         return Keys((texts,), everything)
-    images = _embed_images(main_images, len(owners), source, workers, folder, batch, progress)
+    images = _image_vectors(folder, count)
     hidden = np.setdiff1d(everything, shown)
     _copy(texts, hidden, images, hidden)
     _copy(texts, owners, texts, more)
@@ -112,8 +114,8 @@ def write_keys(
 
 
 def _copy(source: NDArray[Any], rows: IntArray, target: NDArray[Any], places: IntArray) -> None:
-    for start in range(0, len(rows), 65536):
-        part = slice(start, start + 65536)
+    for start in range(0, len(rows), _COPIED):
+        part = slice(start, start + _COPIED)
         target[places[part]] = source[rows[part]]
 
 
@@ -123,32 +125,24 @@ def _embed_texts(
     """Returns the vectors of all texts, and room for `spare` more."""
     array = GrowingArray(folder / "text_keys.npy", (entities + spare, workers.encoder.dimension), np.float16)
     make, left = partial(EncodeTexts, folder, candidates), range(array.done, entities)
-    with closing(in_batches("embed texts", workers, make, "encoder", left, batch, progress)) as done:
+    with closing(in_batches("embed texts", workers, make, ["encoder"], left, batch, progress)) as done:
         for rows, vectors in done:
             array.values[rows.start : rows.stop] = vectors
             array.commit(rows.stop)
     return array.values
-    return array.values
 
 
-def _embed_images(
-    main_images: MainImages,
-    further: int,
-    source: ImageSource | None,
-    workers: Workers,
-    folder: Path,
-    batch: int,
-    progress: bool,
-) -> NDArray[np.float16]:
-    """Returns the vectors of all main images, then those of `further` more images."""
-    entities, total = len(main_images), len(main_images) + further
-    array = GrowingArray(folder / "image_keys.npy", (total, workers.encoder.dimension), np.float16)
-    make, left = partial(EncodeImages, folder, source), range(array.done, total)
-    with closing(in_batches("embed images", workers, make, "encoder", left, batch, progress)) as done:
-        for keys, vectors in done:
-            array.values[[key for key in keys if key >= entities or main_images[key].readable]] = vectors
-            array.commit(keys.stop)
-    return array.values
+def _image_vectors(folder: Path, entities: int) -> NDArray[np.float16]:
+    """Returns the vectors of all main images and then of the further ones, which it puts behind them in the file."""
+    path, further = folder / MAIN_KEYS, np.load(folder / FURTHER_KEYS, mmap_mode="r", allow_pickle=False)
+    with GrowingRows(path, further.shape[1:], further.dtype) as file:
+        file.cut(entities)
+        for start in range(0, len(further), _COPIED):
+            file.append(further[start : start + _COPIED])
+            release(further)
+        file.finish()
+    vectors: NDArray[np.float16] = np.lib.format.open_memmap(path, mode="r+")
+    return vectors
 
 
 class EncodeTexts:
@@ -171,44 +165,6 @@ class EncodeTexts:
     def encode(self, items: Sequence[str]) -> NDArray[Any]:
         """Returns the vectors of texts."""
         return finite(self._encoder.encode_texts(items), "encoder")
-
-
-class EncodeImages:
-    """Encodes the images of keys; `encode` returns those of readable ones, float32 [readable, dimension].
-
-    Args:
-        folder: The unfinished build, with what was found out about main and further images.
-        source: Where the images are.
-        encoder: Step 1's model.
-    """
-
-    def __init__(self, folder: Path, source: ImageSource | None, encoder: DualEncoder) -> None:
-        self._images, self._further = MainImages(folder / "main_images.jsonl"), FurtherTable(folder)
-        self._owners = self._further.owners()
-        self._source, self._encoder = source, encoder
-
-    def read(self, key: int) -> Image.Image | None:
-        """Returns the image of a key, decoded, `None` if it has none that can be read."""
-        name = self._name(key)
-        if name is None:
-            return None
-        assert self._source is not None  # else no key has an image
-        return self._source.load(name)
-
-    def _name(self, key: int) -> str | None:
-        entities = len(self._images)
-        if key < entities:
-            main = self._images[key]
-            return main.path if main.readable else None
-        owner = int(self._owners[key - entities])
-        return self._further[owner].keys[key - entities - int(np.searchsorted(self._owners, owner))]
-
-    def encode(self, items: Sequence[Image.Image | None]) -> NDArray[Any]:
-        """Returns the vectors of images."""
-        shown = [image for image in items if image is not None]
-        return (
-            finite(self._encoder.encode_images(shown), "encoder") if shown else np.empty((0, self._encoder.dimension))
-        )
 
 
 def candidate_text(entity: Entity, summary: str, candidates: Candidates) -> str:

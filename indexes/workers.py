@@ -42,13 +42,13 @@ class Workers(Protocol):
     fusion: FusionEncoder | None
 
     def run(
-        self, make: Callable[[Any], Work[R]], model: ModelName | None, batches: Sequence[range]
+        self, make: Callable[..., Work[R]], models: Sequence[ModelName], batches: Sequence[range]
     ) -> Generator[R, None, None]:
         """Yields the result of each batch, in order.
 
         Args:
-            make: Makes the work, given its model.
-            model: The model that it needs.
+            make: Makes the work, given its models by their names.
+            models: Those that it needs.
             batches: Rows of entities.
         """
 
@@ -60,10 +60,10 @@ class LocalWorkers:
         self.encoder, self.fusion = encoder, fusion
 
     def run(
-        self, make: Callable[[Any], Work[R]], model: ModelName | None, batches: Sequence[range]
+        self, make: Callable[..., Work[R]], models: Sequence[ModelName], batches: Sequence[range]
     ) -> Generator[R, None, None]:
         """Yields the result of each batch, in order."""
-        return run_ahead(make(None if model is None else getattr(self, model)), batches)
+        return run_ahead(make(**{name: getattr(self, name) for name in models}), batches)
 
 
 def run_ahead(work: Work[R], batches: Sequence[range]) -> Generator[R, None, None]:
@@ -83,8 +83,8 @@ def run_ahead(work: Work[R], batches: Sequence[range]) -> Generator[R, None, Non
 def in_batches(
     what: str,
     workers: Workers,
-    make: Callable[[Any], Work[R]],
-    model: ModelName | None,
+    make: Callable[..., Work[R]],
+    models: Sequence[ModelName],
     rows: range,
     batch: int,
     progress: bool,
@@ -94,15 +94,15 @@ def in_batches(
     Args:
         what: The stage, for the progress bar.
         workers: Run the work.
-        make: Makes the work, given its model.
-        model: The model that it needs.
+        make: Makes the work, given its models by their names.
+        models: Those that it needs.
         rows: From the first row to do to the number of entities.
         batch: Entities per batch.
         progress: Whether to show a bar.
     """
     batches = list(split(rows, batch))
     with (
-        closing(workers.run(make, model, batches)) as results,
+        closing(workers.run(make, models, batches)) as results,
         progress_bar(total=rows.stop, initial=rows.start, desc=what, unit="entity", shown=progress) as bar,
     ):
         for part, result in zip(batches, results, strict=True):

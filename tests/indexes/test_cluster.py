@@ -89,10 +89,10 @@ def test_an_index_built_while_a_node_dies_equals_that_of_one_machine(
     watch = tmp_path / "watch"
 
     class Killing(clusters.RayWorkers):
-        def run(self, make: Any, model: ModelName | None, batches: Sequence[range]) -> Generator[Any]:
-            for number, result in enumerate(super().run(make, model, batches)):
+        def run(self, make: Any, models: Sequence[ModelName], batches: Sequence[range]) -> Generator[Any]:
+            for number, result in enumerate(super().run(make, models, batches)):
                 yield result
-                if model == "fusion" and number == 0:
+                if "fusion" in models and number == 0:
                     while len(set(watch.read_text().split())) < 2:  # both nodes are at work
                         time.sleep(0.05)
                     cluster.remove_node(cluster.worker_nodes.copy().pop(), allow_graceful=False)
@@ -112,7 +112,7 @@ def test_what_a_node_lacks_is_named(tmp_path: Path) -> None:
 
     absent = tmp_path / "elsewhere"
     with pytest.raises(ValueError, match=rf"on node .*: {absent}: not there; share it at this path with every node"):
-        build(tmp_path, "index", workers=partial(RayWorkers, {}, [absent]))
-    loaders: Loaders = {"encoder": partial(FakeEncoder, "fake-encoder-2")}
+        build(tmp_path, "index", workers=partial(RayWorkers, {"encoder": FakeEncoder, "fusion": FakeFusion}, [absent]))
+    loaders: Loaders = {"encoder": partial(FakeEncoder, "fake-encoder-2"), "fusion": FakeFusion}
     with pytest.raises(ValueError, match=r"on node .*: has another model .*\(fake-encoder-2, not fake-encoder-1\)"):
         build(tmp_path, "index", workers=partial(RayWorkers, loaders, [tmp_path]))

@@ -45,7 +45,7 @@ def test_a_sample_of_everything_is_what_is_built(tmp_path: Path) -> None:
         size = (index.folder / file).stat().st_size
         assert size < found.bytes[part] < size + 8 * 3 * 7 + 1
     assert found.temporary_bytes == 7 * 7 * 2
-    assert found.seconds.keys() == {"read", "images", "summaries", "keys", "tokens"}
+    assert found.seconds.keys() == {"read", "images", "summaries", "keys"}
     assert all(seconds > 0 for seconds in found.seconds.values())
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from indexes import sources
 from indexes.article_images import FurtherImages, ImageUse
 from indexes.build import build_index
 from indexes.estimate import estimate_build
@@ -24,6 +25,7 @@ from indexes.search_kinds import write_search
 from indexes.sources import FolderImages
 from indexes.stages import MainImage
 from indexes.store import Index
+from indexes.svg import load_any
 from retriever.types import ArticleImage, Entity, FloatArray, IntArray, Section
 from tests.fakes.builds import KILLED, Fuse, FusedEncoder, FusedFusion
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
@@ -114,19 +116,36 @@ def test_a_section_is_paired_with_its_own_image(kb: Path) -> None:
     assert torch.equal(index.tokens(np.arange(2, 4)), main.tokens(np.arange(2, 4)))
 
 
-@pytest.mark.parametrize("calls", [1, 3, 6])
+@pytest.mark.parametrize("calls", [1, 2, 3, 4, 5])
 def test_a_killed_build_resumes(kb: Path, calls: int) -> None:
     build(kb, "whole")
     encoder = FusedEncoder()
-    encoder.fuse = Fuse(calls)  # 2 batches of texts, 4 of images
+    encoder.fuse = Fuse(calls)  # three entities with images, one at a time, then 2 batches of texts
     with pytest.raises(RuntimeError, match=KILLED):
         build(kb, "resumed", encoder=encoder)
     fusion = FusedFusion()
-    fusion.fuse = Fuse(1 + calls % 2)
-    with pytest.raises(RuntimeError, match=KILLED):
-        build(kb, "resumed", fusion=fusion)
+    fusion.fuse = Fuse(1)
+    if calls <= 3:
+        with pytest.raises(RuntimeError, match=KILLED):
+            build(kb, "resumed", fusion=fusion)
     build(kb, "resumed")
     assert contents(kb.parent / "resumed") == contents(kb.parent / "whole")
+
+
+def test_each_image_is_decoded_once(kb: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded = list[str]()
+
+    def load(source: Path | bytes, name: str = "") -> Image.Image:
+        assert isinstance(source, Path)
+        decoded.append(source.name)
+        return load_any(source, name)
+
+    monkeypatch.setattr(sources, "load_any", load)
+    build(kb, "index")
+    assert sorted(decoded) == [f"{name}.png" for name in ("black", "blue", "broken", "green", "red", "white", "yellow")]
+    decoded.clear()
+    build(kb, "main", image_keys=1, section_images=False)
+    assert sorted(decoded) == ["black.png", "red.png", "white.png"]
 
 
 def test_another_kind_of_entity_index_keeps_the_further_keys(kb: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from indexes.growing import GrowingArray, release
+from indexes.growing import GrowingArray, GrowingRows, release
 
 
 def resident(path: Path) -> int:
@@ -48,3 +48,30 @@ def test_an_array_in_memory_stays(tmp_path: Path) -> None:
     array = np.arange(10)
     release(array[2:])
     assert array.tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("count", [0, 1, 12345])
+def test_rows_that_are_appended_are_a_file_as_numpy_writes_it(tmp_path: Path, count: int) -> None:
+    values = np.arange(count * 6, dtype=np.float16).reshape(count, 2, 3)
+    with GrowingRows(tmp_path / "x.npy", (2, 3), values.dtype) as rows:
+        rows.cut(0)
+        rows.append(values[: count // 2])
+        rows.append(values[count // 2 :])
+        rows.finish()
+    np.save(tmp_path / "y.npy", values)
+    assert (tmp_path / "x.npy").read_bytes() == (tmp_path / "y.npy").read_bytes()
+
+
+def test_rows_resume_after_those_that_count(tmp_path: Path) -> None:
+    path, values = tmp_path / "x.npy", np.arange(20, dtype=np.int8).reshape(10, 2)
+    with GrowingRows(path, (2,), values.dtype) as rows:
+        rows.cut(0)
+        rows.append(values[:7])  # and killed
+    with path.open("ab") as file:
+        file.write(b"?")  # half a row
+    with GrowingRows(path, (2,), values.dtype) as rows:
+        assert rows.count == 7
+        rows.cut(4)
+        rows.append(values[4:])
+        rows.finish()
+    np.testing.assert_array_equal(np.load(path), values)

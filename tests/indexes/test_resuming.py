@@ -163,14 +163,27 @@ def test_skipped_entries_survive_a_kill(tmp_path: Path) -> None:
     assert (skipped["count"], skipped["of"], skipped["entries"][0]["place"]) == (1, 8, "entry 8 ('broken')")
 
 
-@pytest.mark.parametrize("name", ["text_keys.npy", "tokens.npy", "token_scales.npy", "summaries.jsonl"])
-def test_a_file_that_is_gone_from_an_unfinished_build_is_made_again(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "text_keys.npy",
+        "image_keys.npy",
+        "further_keys.npy",
+        "tokens.npy",
+        "token_scales.npy",
+        "images.jsonl",
+        "summaries.jsonl",
+    ],
+)
+@pytest.mark.parametrize("calls", [3, 6])
+def test_a_file_that_is_gone_from_an_unfinished_build_is_made_again(tmp_path: Path, name: str, calls: int) -> None:
     kb, images = write_kb(tmp_path)
-    fusion = FusedFusion()
-    fusion.fuse = Fuse(3)
+    encoder = FusedEncoder()
+    encoder.fuse = Fuse(calls)  # three batches have an image, then there are four of texts
+    options: dict[str, Any] = {"tokens": "int8", "candidates": "combined"}
     with pytest.raises(RuntimeError, match=KILLED):
-        build(kb, images, tmp_path / "resumed", fusion=fusion, tokens="int8")
-    (tmp_path / "resumed" / ".parts" / name).unlink()
-    build(kb, images, tmp_path / "resumed", tokens="int8")
-    build(kb, images, tmp_path / "whole", tokens="int8")
+        build(kb, images, tmp_path / "resumed", encoder=encoder, **options)
+    (tmp_path / "resumed" / ".parts" / name).unlink(missing_ok=calls == 3)
+    build(kb, images, tmp_path / "resumed", **options)
+    build(kb, images, tmp_path / "whole", **options)
     assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")

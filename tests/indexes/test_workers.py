@@ -6,15 +6,15 @@ from contextlib import closing
 
 import pytest
 
-from indexes.workers import LocalWorkers, in_batches, run_ahead, split
+from indexes.workers import LocalWorkers, ModelName, in_batches, run_ahead, split
 from tests.fakes.models import FakeEncoder, FakeFusion
 
 
 class Doubling:
     """Doubles rows; a threading.Event is set when a batch that holds its row is encoded."""
 
-    def __init__(self, model: object = None, *, fails_at: int = -1) -> None:
-        self.model, self.fails_at = model, fails_at
+    def __init__(self, *, fails_at: int = -1) -> None:
+        self.fails_at = fails_at
         self.encoded = {row: threading.Event() for row in range(10)}
 
     def read(self, row: int) -> int:
@@ -52,16 +52,17 @@ def test_an_error_comes_after_the_results_before_it() -> None:
         next(results)
 
 
-def test_work_gets_the_model_that_it_asks_for() -> None:
+def test_work_gets_the_models_that_it_asks_for() -> None:
     encoder, fusion = FakeEncoder(), FakeFusion()
-    workers, made = LocalWorkers(encoder, fusion), list[Doubling]()
+    workers, made = LocalWorkers(encoder, fusion), list[dict[str, object]]()
 
-    def make(model: object) -> Doubling:
-        made.append(Doubling(model))
-        return made[-1]
+    def make(**models: object) -> Doubling:
+        made.append(models)
+        return Doubling()
 
-    for model in ("encoder", "fusion", None):
-        list(workers.run(make, model, [range(1)]))
-    assert [work.model for work in made] == [encoder, fusion, None]
-    rows = list(in_batches("double", workers, Doubling, None, range(2, 5), 2, False))
+    asked: list[list[ModelName]] = [["encoder"], ["fusion"], [], ["encoder", "fusion"]]
+    for names in asked:
+        list(workers.run(make, names, [range(1)]))
+    assert made == [{"encoder": encoder}, {"fusion": fusion}, {}, {"encoder": encoder, "fusion": fusion}]
+    rows = list(in_batches("double", workers, Doubling, [], range(2, 5), 2, False))
     assert rows == [(range(2, 4), [4, 6]), (range(4, 5), [8])]

@@ -1,0 +1,250 @@
+"""The stage of a build that needs images: each is decoded once, for its thumbnail, its keys and the section tokens."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch.nn import functional
+
+from indexes.article_images import IMAGES, FurtherImages, FurtherTable, ImageUse
+from indexes.further_images import choose_further
+from indexes.growing import GrowingLines, GrowingRows, save_array
+from indexes.images import thumbnail
+from indexes.lines import Articles, save_offsets
+from indexes.manifest import THUMBNAILS, Candidates
+from indexes.sources import ImageSource, find_main
+from indexes.stages import MainImage, MainImages, finite, section_texts
+from indexes.workers import ModelName, Workers, in_batches
+from retriever.codecs import encode_tokens
+from retriever.files import naming
+from retriever.images import ImageError
+from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.token_codec import TokenCodec
+from retriever.types import IntArray
+
+logger = logging.getLogger(__name__)
+
+MAIN_KEYS, FURTHER_KEYS, TOKENS, SCALES = "image_keys.npy", "further_keys.npy", "tokens.npy", "token_scales.npy"
+
+Parts = dict[str, NDArray[Any]]
+"""Rows for each of the files above."""
+
+
+class EntityImages(NamedTuple):
+    """What was read of an entity.
+
+    Attributes:
+        main: Its main image.
+        small: The thumbnail, `None` if there is no main image.
+        further: Its further images.
+        problems: Those that cannot be read, each with the reason.
+        texts: What the fusion encoder reads of its sections; none if it gets no tokens.
+        images: The decoded images by name, if a model needs them.
+    """
+
+    main: MainImage = MainImage()
+    small: bytes | None = None
+    further: FurtherImages = FurtherImages()
+    problems: Sequence[str] = ()
+    texts: Sequence[str] = ()
+    images: Mapping[str, Image.Image] = {}
+
+
+def store_images(
+    articles: Articles,
+    source: ImageSource | None,
+    workers: Workers,
+    candidates: Candidates,
+    use: ImageUse,
+    codec: TokenCodec,
+    folder: Path,
+    batch: int,
+    progress: bool,
+) -> tuple[MainImages, IntArray]:
+    """Returns the main images, and where the section tokens of each entity start, int64 [N + 1].
+
+    Readable main images get a thumbnail in `images/<row>.jpg`; `images.jsonl` says which images are used and what is
+    wrong with others. `image_keys.npy` gets a row per entity, zeros without a readable main image, `further_keys.npy` a
+    row per further image that is a key, `tokens.npy` and `token_scales.npy` those of sections as `codec` says. An
+    entity has tokens if it has sections and a readable main image; without a fusion encoder none has.
+    """
+    path, shapes = folder / IMAGES, _shapes(workers, candidates, codec)
+    (folder / THUMBNAILS).mkdir(exist_ok=True)
+    of_models: dict[ModelName, str] = {"encoder": MAIN_KEYS, "fusion": TOKENS}
+    models = [name for name, file in of_models.items() if file in shapes]
+    make = partial(ReadImages, folder, source, use, codec)
+    batch = max(1, batch // use.keys)  # so that as many images are in memory as with one per entity
+    with ExitStack() as stack:
+        lines = stack.enter_context(GrowingLines(path, batch, len(articles)))
+        files = {name: stack.enter_context(GrowingRows(folder / name, *row)) for name, row in shapes.items()}
+        _resume(path, lines, files)
+        left = range(lines.done, len(articles))
+        results = stack.enter_context(closing(in_batches("images", workers, make, models, left, batch, progress)))
+        for rows, (read, parts) in results:
+            for row, one in zip(rows, read, strict=True):
+                if one.small is not None:
+                    small_path = folder / THUMBNAILS / f"{row}.jpg"
+                    with naming(small_path):
+                        small_path.write_bytes(one.small)
+            for name, file in files.items():
+                file.append(parts[name])
+            lines.append(_line(one) for one in read)  # last: what it counts is on disk
+        for file in files.values():
+            file.finish()
+    for name in {TOKENS, SCALES} - files.keys():
+        shape = codec.stored_shape((0, 0)) if name == TOKENS else (0,)
+        save_array(folder / name, np.empty((0, *shape), codec.dtype if name == TOKENS else np.float16))
+    save_offsets(path)
+    problems = list(FurtherTable(folder).unreadable())
+    if problems:
+        logger.warning("%d further images unreadable, left out (%s)", len(problems), problems[0])
+    tokens = np.fromiter((tokens for _, _, tokens in _counts(path)), np.int64, len(articles))
+    offsets: IntArray = np.concatenate([np.zeros(1, np.int64), np.cumsum(tokens)])
+    save_array(folder / "token_offsets.npy", offsets)
+    return MainImages(path), offsets
+
+
+def _shapes(
+    workers: Workers, candidates: Candidates, codec: TokenCodec
+) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Returns the shape and dtype of a row of each file that the stage fills."""
+    shapes: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
+    if candidates in ("image", "combined"):
+        shapes = dict.fromkeys((MAIN_KEYS, FURTHER_KEYS), ((workers.encoder.dimension,), np.dtype(np.float16)))
+    if workers.fusion is not None:
+        stored = codec.stored_shape(workers.fusion.token_shape)
+        shapes[TOKENS] = stored, np.dtype(codec.dtype)
+        if codec.scaled:
+            shapes[SCALES] = stored[:1], np.dtype(np.float16)
+    return shapes
+
+
+def _line(one: EntityImages) -> list[Any]:
+    return [*one.main, one.further.keys, one.further.sections, one.problems, len(one.texts)]
+
+
+def _counts(path: Path) -> Iterator[tuple[int, int, int]]:
+    """Yields how many main images, further keys and sections with tokens each entity has, by the lines of `_line`."""
+    with path.open("rb") as file:
+        for line in file:
+            keys, tokens = json.loads(line)[3::3]
+            yield 1, len(keys), tokens
+
+
+def _resume(path: Path, lines: GrowingLines, files: Mapping[str, GrowingRows]) -> None:
+    """Cuts all files to the batches that are in every one of them."""
+    main, further, tokens = np.fromiter(_counts(path), np.dtype((np.int64, 3)), lines.done).sum(axis=0).tolist()
+    counts = {MAIN_KEYS: main, FURTHER_KEYS: further, TOKENS: tokens, SCALES: tokens}
+    if any(file.count < counts[name] for name, file in files.items()):  # one is gone
+        lines.restart()
+        counts = dict.fromkeys(counts, 0)
+    for name, file in files.items():
+        file.cut(counts[name])
+
+
+class ReadImages:
+    """Reads the images of entities; `encode` returns what was read, without images, and the rows for each file.
+
+    A section is paired with its own image if it has one among the further images, else with the main image.
+
+    Args:
+        folder: The unfinished build, with the articles.
+        source: Where the images are.
+        use: Which images are used.
+        codec: How tokens are stored.
+        encoder: Step 1's model, if images are keys.
+        fusion: Step 2's model, if there are tokens.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        source: ImageSource | None,
+        use: ImageUse,
+        codec: TokenCodec,
+        *,
+        encoder: DualEncoder | None = None,
+        fusion: FusionEncoder | None = None,
+    ) -> None:
+        self._articles = Articles(folder / "entities.jsonl")
+        self._source, self._use, self._codec = source, use, codec
+        self._encoder, self._fusion = encoder, fusion
+
+    def read(self, row: int) -> EntityImages:
+        """Returns the images of an entity, each decoded once."""
+        entity, source = self._articles[row], self._source
+        if entity.image is None or source is None:
+            return EntityImages()
+        name = find_main(source, entity)
+        if name is None:
+            return EntityImages(MainImage(None, "missing", source.missing))
+        try:
+            images = {name: source.load(name)}
+            small = thumbnail(images[name])
+        except ImageError as error:
+            return EntityImages(MainImage(name, "unreadable", error.reason))
+        problems = dict[str, str]()
+
+        def usable(url: str) -> str | None:
+            found = source.find(url)
+            if found is not None and found not in images and found not in problems:
+                try:
+                    images[found] = source.load(found)
+                except ImageError as error:
+                    problems[found] = f"{found}: {error.reason}"
+            return found if found in images else None
+
+        main = MainImage(name)
+        further = choose_further(entity, main, self._use, usable)
+        texts = section_texts(entity) if self._fusion is not None else []
+        if self._encoder is None and not texts:
+            images = {}
+        return EntityImages(main, small, further, list(problems.values()), texts, images)
+
+    def encode(self, items: Sequence[EntityImages]) -> tuple[list[EntityImages], Parts]:
+        """Returns what was read, and the rows of the batch."""
+        parts = {} if self._encoder is None else self._keys(self._encoder, items)
+        if self._fusion is not None:
+            parts |= self._tokens(self._fusion, items)
+        return [one._replace(images={}) for one in items], parts
+
+    def _keys(self, encoder: DualEncoder, items: Sequence[EntityImages]) -> Parts:
+        shown = [one.main.readable for one in items]
+        images = [
+            one.images[name] for one in items if one.main.readable for name in (str(one.main.path), *one.further.keys)
+        ]
+        vectors = np.empty((0, encoder.dimension), np.float16)
+        if images:
+            vectors = finite(encoder.encode_images(images), "encoder").astype(np.float16)
+        lengths = [1 + len(one.further.keys) for one in items if one.main.readable]
+        first = np.cumsum([0, *lengths], dtype=np.int64)[:-1]
+        main = np.zeros((len(items), encoder.dimension), np.float16)
+        main[shown] = vectors[first]
+        return {MAIN_KEYS: main, FURTHER_KEYS: np.delete(vectors, first, axis=0)}
+
+    def _tokens(self, fusion: FusionEncoder, items: Sequence[EntityImages]) -> Parts:
+        images, texts, places = list[Image.Image](), list[list[str]](), list[int]()
+        for one in items:
+            first = len(places)
+            for name, positions in one.further.of_sections(str(one.main.path), len(one.texts)).items():
+                images.append(one.images[name])
+                texts.append([one.texts[position] for position in positions])
+                places += [first + position for position in positions]
+        if not images:
+            shape = self._codec.stored_shape(fusion.token_shape)
+            return {TOKENS: np.empty((0, *shape), self._codec.dtype), SCALES: np.empty((0, shape[0]), np.float16)}
+        tokens = fusion.encode_sections(images, texts)
+        tokens = tokens[torch.from_numpy(np.argsort(places)).to(tokens.device)]
+        encoded = encode_tokens(functional.normalize(tokens.detach().float(), dim=-1), self._codec)
+        parts = {TOKENS: encoded.values.cpu().numpy()}
+        return parts if encoded.scales is None else parts | {SCALES: encoded.scales.cpu().numpy()}
