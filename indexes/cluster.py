@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ray import cloudpickle
 from ray.exceptions import RayError
 
+from indexes.ray_address import START, check_address
 from indexes.workers import ModelName, R, Work, run_ahead
 from retriever.protocols import DualEncoder, FusionEncoder
 
@@ -33,13 +34,13 @@ def connected(address: str) -> Iterator[None]:
     Raises:
         ValueError: There is no such cluster.
     """
+    check_address(address)
     logging.getLogger("ray.data").setLevel(logging.ERROR)  # it tells the plan of every stage
     try:
         ray.init(address=address, log_to_driver=False)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ValueError(
-            f"--cluster {address}: not connected ({error}); start Ray on this machine, as part of the cluster, with "
-            "`ray start`"
+            f"--cluster {address}: not connected ({error}); this machine has to be part of the cluster: {START}"
         ) from error
     try:
         yield

@@ -1,0 +1,38 @@
+"""Whether a Ray cluster answers at an address: Ray itself tries for minutes before it gives up."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+_PATIENCE = 6.0
+"""Seconds to wait for a connection, and for what comes over it."""
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""How an HTTP/2 client begins, with empty settings (RFC 9113, 3.4). Ray's head speaks gRPC, which is HTTP/2."""
+_SETTINGS = 4
+"""The type of an HTTP/2 server's first frame."""
+
+START = "start one with `ray start --head` on one machine and `ray start --address HEAD:6379` on the others"
+
+
+def check_address(address: str) -> None:
+    """Checks that the head of a cluster answers; where "auto" finds one is left to Ray, unless RAY_ADDRESS says it.
+
+    Raises:
+        ValueError: It is not `host:port`, or nothing answers there, or something else than Ray's head.
+    """
+    named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
+    if not named:
+        return
+    host, _, port = named.rpartition(":")
+    if not host or not port.isdecimal():
+        raise ValueError(f'--cluster {address}: must be host:port or "auto", got {named!r}')
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") == "0":
+                connection.sendall(_PREFACE)
+                frame = connection.makefile("rb").read(9)
+                if len(frame) < 9 or frame[3] != _SETTINGS:
+                    raise OSError("something else than the head of a Ray cluster answers")
+    except (OSError, OverflowError) as error:
+        raise ValueError(f"--cluster {address}: no Ray cluster at {named} ({error}); {START}") from error

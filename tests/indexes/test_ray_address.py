@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from indexes import ray_address
+from indexes.ray_address import check_address
+
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_ADDRESS", "RAY_USE_TLS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@contextmanager
+def listening(answer: Callable[[socket.socket], object]) -> Iterator[str]:
+    """Yields the address of a server of one connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                answer(connection)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        thread.join(10)
+
+
+def speak_http2(connection: socket.socket) -> None:
+    assert connection.makefile("rb").read(24 + 9).startswith(b"PRI * HTTP/2.0")
+    connection.sendall(bytes([0, 0, 6, 4, 0, 0, 0, 0, 0]) + bytes(6))
+    connection.recv(1)  # until the client hangs up
+
+
+def test_a_head_that_answers_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    with listening(speak_http2) as address:
+        check_address(address)
+    check_address("auto")  # Ray looks for it
+    with listening(speak_http2) as address:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        check_address("auto")
+
+
+def test_nothing_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    with pytest.raises(ValueError, match=rf"--cluster {address}: no Ray cluster at {address} .*`ray start --head`"):
+        check_address(address)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n"), lambda connection: connection.recv(1)],
+)
+def test_something_else_there(answer: Callable[[socket.socket], object]) -> None:
+    with listening(answer) as address, pytest.raises(ValueError, match=rf"no Ray cluster at {address}"):
+        check_address(address)
+
+
+def test_nobody_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_address, "_PATIENCE", 0.1)
+    done = threading.Event()
+    with listening(lambda connection: done.wait(10)) as address:
+        with pytest.raises(ValueError, match="timed out"):
+            check_address(address)
+        done.set()
+
+
+@pytest.mark.parametrize("address", [":6379", "head", "head:", "head:port", "head:99999"])
+def test_a_malformed_address_is_named(address: str) -> None:
+    with pytest.raises(ValueError, match=f"--cluster {address}: "):
+        check_address(address)
