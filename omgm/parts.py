@@ -133,24 +133,34 @@ def _answering(profile: Profile) -> Generator:
     return ExtractiveReader()
 
 
-def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder) -> str:
-    """Returns a hash of everything that decides what the scores of steps 1 and 2 are."""
+def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int) -> str:
+    """Returns a hash of everything that decides what the scores of steps 1 and 2 are.
+
+    Args:
+        profile: The profile.
+        encoder: Step 1's model.
+        fusion: Step 2's model.
+        image_keys: Image keys of an entity in the index, at most: the best of more keys scores higher.
+    """
     search = profile.search
-    settings = [search.candidates, search.image_weight, profile.fusion.score_mode, profile.fusion.alpha]
+    settings = [search.candidates, search.image_weight, image_keys, profile.fusion.score_mode, profile.fusion.alpha]
     parts = [encoder.fingerprint, fusion.fingerprint, *settings]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def build_recognition(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder) -> Recognition | None:
-    """Returns the profile's recognition, or `None` if it was not fitted to these models and weights."""
+def build_recognition(
+    profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int
+) -> Recognition | None:
+    """Returns the profile's recognition, or `None` if it was not fitted to what `recognition_key` counts."""
     settings = profile.recognition
     if not settings.fitted_to:
         return None
-    if settings.fitted_to != recognition_key(profile, encoder, fusion):
+    if settings.fitted_to != recognition_key(profile, encoder, fusion, image_keys):
         logger.warning(
-            "profile %s: recognition was fitted to other models or weights, so nothing is declined; "
-            "fit it again with omgm calibrate",
+            "profile %s: recognition was fitted to other models or weights, or to another number of image keys than "
+            "the index has (%d), so nothing is declined; fit it again with omgm calibrate",
             profile.name,
+            image_keys,
         )
         return None
     return Recognition(settings.bias, Signs(**{name: getattr(settings, name) for name in SIGNS}), settings.threshold)
@@ -319,7 +329,7 @@ def open_retriever(
         FusionRerank(fusion, opened, profile.fusion.alpha, profile.fusion.score_mode),
         SectionRerank(reranker or build_text_reranker(profile), opened, profile.sections.beta),
     ]
-    recognition = build_recognition(profile, encoder, fusion)
+    recognition = build_recognition(profile, encoder, fusion, opened.manifest.inputs.image_keys)
     return Retriever(steps, opened, recognition, opened.pinned if isinstance(opened, LiveIndex) else nullcontext)
 
 

@@ -95,7 +95,7 @@ class RecognitionSettings(_Table):
     """When an image counts as recognized, as `omgm calibrate` found it (see `retriever.recognition`).
 
     Attributes:
-        fitted_to: Models and weights of the fit; with others, nothing is declined.
+        fitted_to: Models, weights and number of image keys of the fit; with others, nothing is declined.
     """
 
     fitted_to: str = ""

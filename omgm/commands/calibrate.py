@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(f"{args.query_images}: none of the questions' images can be read")
     recognition, quality = fit(examples, args.threshold), report(examples, args.threshold)
     found = {
-        "recognition.fitted_to": recognition_key(profile, encoder, fusion),
+        "recognition.fitted_to": recognition_key(profile, encoder, fusion, retriever.index.manifest.inputs.image_keys),
         "recognition.threshold": recognition.threshold,
         "recognition.bias": recognition.bias,
         **{f"recognition.{name}": value for name, value in asdict(recognition.weights).items()},

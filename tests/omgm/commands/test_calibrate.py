@@ -9,6 +9,7 @@ from PIL import Image
 
 from omgm import OMGM
 from omgm.__main__ import main
+from omgm.parts import build_encoder, build_fusion, recognition_key
 from omgm.profile import load_profile
 from tests.fakes.knowledge_base import write_kb
 
@@ -61,6 +62,22 @@ def test_other_weights_need_another_calibration(world: Path, profile: Path, capl
     ):
         assert omgm.ask(world / "images" / "flag" / "France.png", QUESTION).recognized is None
     assert "omgm calibrate" in caplog.text
+
+
+def test_an_index_with_another_number_of_image_keys_needs_another_calibration(
+    world: Path, profile: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    build = ["build-index", "--kb", str(world / "kb.json"), "--images", str(world / "images")]
+    assert main([*build, "--out", str(world / "one"), "--set", "search.image_keys=1"]) == 0
+    with caplog.at_level(logging.WARNING), OMGM.open(world / "one", profile=profile) as omgm:
+        assert omgm.ask(world / "images" / "flag" / "France.png", QUESTION).recognized is None
+    assert "another number of image keys than the index has (1)" in caplog.text
+
+
+def test_the_shipped_calibration_is_of_the_shipped_models_and_settings() -> None:
+    shipped = load_profile("embedded")
+    key = recognition_key(shipped, build_encoder(shipped), build_fusion(shipped), shipped.search.image_keys)
+    assert shipped.recognition.fitted_to == key
 
 
 def test_a_threshold_is_a_probability(capsys: pytest.CaptureFixture[str]) -> None:
