@@ -241,7 +241,11 @@ def as_text(findings: Sequence[Finding], *, color: bool = False) -> str:
 def _fit_finding(profile: Profile, gpus: Sequence[Device]) -> Finding:
     name = "device"
     on_gpu = profile.device.startswith("cuda") or (profile.device == "auto" and bool(gpus))
-    dtype = profile.dtype if profile.dtype != "auto" else "bfloat16" if on_gpu else "float32"
+    dtype: str = profile.dtype
+    if dtype == "auto":
+        from retriever.models.precision import fastest_dtype
+
+        dtype = str(fastest_dtype("cuda" if on_gpu else "cpu")).removeprefix("torch.")
     counts = [_parameters(model) for _, model, weights in named_models(profile) if weights]
     size = sum(count for count in counts if count is not None) * _WIDTH[dtype]
     found = f"{gigabytes(size)} of weights as {dtype}" + (" and models of unknown size" if None in counts else "")

@@ -1,0 +1,26 @@
+"""Which dtype "auto" is."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import pytest
+import torch
+
+from retriever.models.precision import fastest_dtype
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [
+        ({"amx_bf16": True}, torch.bfloat16),
+        ({"amx_bf16": False, "avx512_bf16": True}, torch.float32),
+        ({}, torch.float32),
+    ],
+)
+def test_a_cpu_needs_amx_for_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], expected: torch.dtype
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: MappingProxyType(capabilities))
+    assert fastest_dtype("cpu") == expected
+    assert fastest_dtype("cuda") == torch.bfloat16
