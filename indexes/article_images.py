@@ -14,6 +14,9 @@ from retriever.types import IntArray
 LABELED = "labeled:"
 """How the URLs of labeled images begin (`indexes.labeled_images`)."""
 
+GROUNDS = "grounds:"
+"""How the name of a key begins that is the main image on several grounds; the image's own name follows."""
+
 IMAGES = "images.jsonl"
 """What `indexes.image_stage` writes to an unfinished build about the images of each entity."""
 

@@ -5,25 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from indexes.article_images import LABELED, FurtherImages, ImageUse
+from indexes.article_images import GROUNDS, LABELED, FurtherImages, ImageUse
 from indexes.stages import MainImage
 from retriever.types import Entity
 
 
 def choose_further(
-    entity: Entity, main: MainImage, use: ImageUse, usable: Callable[[str], str | None]
+    entity: Entity, main: MainImage, use: ImageUse, usable: Callable[[str], str | None], groundless: bool = False
 ) -> FurtherImages:
     """Returns the further images of an entity, in the order of its article; none without a readable main image.
+
+    The first key after it is a main image without a ground on several grounds (`indexes.grounds`).
 
     Args:
         entity: The entity.
         main: Its main image.
         use: Which images are used.
         usable: Returns the name of an image by its URL, `None` if it is missing or unreadable.
+        groundless: Whether the main image has no ground.
     """
     if not main.readable:
         return FurtherImages()
     usable, keys, left = cache(usable), list[str](), use.keys - 1
+    if groundless and left:
+        keys.append(f"{GROUNDS}{main.path}")
+        left -= 1
     for image in entity.images:
         labeled = image.url.startswith(LABELED)
         if not (use.labeled if labeled else left):

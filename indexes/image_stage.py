@@ -18,12 +18,13 @@ from torch.nn import functional
 
 from indexes.article_images import IMAGES, FurtherImages, FurtherTable, ImageUse
 from indexes.further_images import choose_further
+from indexes.grounds import has_no_ground, key_vectors
 from indexes.growing import GrowingLines, GrowingRows, save_array
 from indexes.images import thumbnail
 from indexes.lines import Articles, save_offsets
 from indexes.manifest import THUMBNAILS, Candidates
 from indexes.sources import ImageSource, find_main
-from indexes.stages import MainImage, MainImages, finite, section_texts
+from indexes.stages import MainImage, MainImages, section_texts
 from indexes.workers import ModelName, Workers, in_batches
 from retriever.codecs import encode_tokens
 from retriever.files import naming
@@ -205,7 +206,7 @@ class ReadImages:
             return found if found in images else None
 
         main = MainImage(name)
-        further = choose_further(entity, main, self._use, usable)
+        further = choose_further(entity, main, self._use, usable, has_no_ground(images[name]))
         texts = section_texts(entity) if self._fusion is not None else []
         if self._encoder is None and not texts:
             images = {}
@@ -220,13 +221,9 @@ class ReadImages:
 
     def _keys(self, encoder: DualEncoder, items: Sequence[EntityImages]) -> Parts:
         shown = [one.main.readable for one in items]
-        images = [
-            one.images[name] for one in items if one.main.readable for name in (str(one.main.path), *one.further.keys)
-        ]
-        vectors = np.empty((0, encoder.dimension), np.float16)
-        if images:
-            vectors = finite(encoder.encode_images(images), "encoder").astype(np.float16)
-        lengths = [1 + len(one.further.keys) for one in items if one.main.readable]
+        names = [(str(one.main.path), *one.further.keys) if one.main.readable else () for one in items]
+        vectors = key_vectors(encoder, names, [one.images for one in items]).astype(np.float16)
+        lengths = [len(own) for own in names if own]
         first = np.cumsum([0, *lengths], dtype=np.int64)[:-1]
         main = np.zeros((len(items), encoder.dimension), np.float16)
         main[shown] = vectors[first]

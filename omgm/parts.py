@@ -46,6 +46,7 @@ from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
 from retriever.models.encoder import ClipEncoder
 from retriever.models.feature_map import feature_map
 from retriever.models.grounding import load_grounding
+from retriever.models.precision import fastest_dtype
 from retriever.models.qformer import QFormerFusion
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, Step, TextReranker
@@ -143,7 +144,8 @@ def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncode
         image_keys: Image keys of an entity in the index, at most: the best of more keys scores higher.
     """
     search = profile.search
-    settings = [search.candidates, search.image_weight, image_keys, profile.fusion.score_mode, profile.fusion.alpha]
+    searched = [search.candidates, search.image_weight, image_keys, search.trim_borders]
+    settings = [*searched, profile.fusion.score_mode, profile.fusion.alpha]
     parts = [encoder.fingerprint, fusion.fingerprint, *settings]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -330,7 +332,8 @@ def open_retriever(
         SectionRerank(reranker or build_text_reranker(profile), opened, profile.sections.beta),
     ]
     recognition = build_recognition(profile, encoder, fusion, opened.manifest.inputs.image_keys)
-    return Retriever(steps, opened, recognition, opened.pinned if isinstance(opened, LiveIndex) else nullcontext)
+    pin = opened.pinned if isinstance(opened, LiveIndex) else nullcontext
+    return Retriever(steps, opened, recognition, pin, profile.search.trim_borders)
 
 
 def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: FusionEncoder, doing: str) -> Editor:
@@ -372,7 +375,7 @@ def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sectio
 def placement(profile: Profile) -> tuple[str, torch.dtype]:
     """Returns the device that models run on and the dtype of their weights.
 
-    "auto" is the GPU with bfloat16 if there is one, else the CPU with float32.
+    "auto" is the GPU if there is one, else the CPU, with the dtype of `fastest_dtype`.
 
     Raises:
         ValueError: The profile asks for a GPU, and PyTorch sees none.
@@ -382,8 +385,7 @@ def placement(profile: Profile) -> tuple[str, torch.dtype]:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     elif device == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"profile {profile.name}: device: {device!r}, but PyTorch sees no GPU; see `omgm doctor`")
-    dtype = profile.dtype if profile.dtype != "auto" else "float32" if device == "cpu" else "bfloat16"
-    return device, getattr(torch, dtype)
+    return device, fastest_dtype(device) if profile.dtype == "auto" else getattr(torch, profile.dtype)
 
 
 def build_proposer(profile: Profile) -> ProposeRegions:

@@ -49,6 +49,7 @@ class SearchSettings(_Table):
     Attributes:
         image_weight: Weight of the main image against the summary if the two are `combined`.
         image_keys: Images of an entity that are searched, at most, the main image first; the best one counts.
+        trim_borders: Whether uniform borders are cut off query images, for this step and the next.
         kind: The kind of entity index, see `indexes.search_kinds`.
         uri: For `milvus` the server's address, or a file that ends with `.db`.
     """
@@ -57,6 +58,7 @@ class SearchSettings(_Table):
     candidates: Literal["summary", "title", "article", "image", "combined"] = "summary"
     image_weight: float = Field(default=0.5, ge=0, le=1)
     image_keys: int = Field(default=1, ge=1)
+    trim_borders: bool = False
     kind: Literal["auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus"] = "auto"
     uri: str = ""
 

@@ -15,6 +15,9 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "HEIF")
 """What is decoded, under Pillow's names. Its other readers are never asked: the one of EPS starts Ghostscript."""
 
+ALPHA = "omgm_alpha"
+"""The key of an image's `info` under which its transparency (L) stands, if it had any: 255 where it hid the white."""
+
 MAX_ASPECT = 100
 """Longest side by shortest: a crop of a thinner image would be resized to more pixels than memory holds."""
 
@@ -138,9 +141,15 @@ def _prepare(image: Image.Image, max_side: int | None) -> Image.Image:
     if shrunk.mode == "RGB" and turn is None and not shrunk.has_transparency_data:
         return shrunk
     rgb = _to_rgb(shrunk)
-    upright = rgb if turn is None else rgb.transpose(turn)
+    upright, alpha = _turned(rgb, turn), rgb.info.get(ALPHA)
     upright.info = {}  # its orientation among others: preparing it again must not turn it again
+    if alpha is not None:
+        upright.info[ALPHA] = _turned(alpha, turn)
     return upright
+
+
+def _turned(image: Image.Image, turn: Image.Transpose | None) -> Image.Image:
+    return image if turn is None else image.transpose(turn)
 
 
 def _shrunk(image: Image.Image, side: int) -> Image.Image:
@@ -162,7 +171,9 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.has_transparency_data:
         image = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+        rgb = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
+        rgb.info[ALPHA] = image.getchannel("A")
+        return rgb
     return image.convert("RGB")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Generic, TypeVar
 
+from retriever.borders import without_border
 from retriever.protocols import EntityIndex, Step
 from retriever.recognition import Recognition
 from retriever.streams import own_stream
@@ -32,6 +33,7 @@ class Retriever(Generic[IndexT]):
         recognition: Tells how likely the best candidate is right; without it nobody does.
         pin: Returns a context within which the index does not change for this thread, and which yields what keeps its
             rows readable afterwards. Every batch runs in one.
+        trim_borders: Cuts uniform borders off query images.
 
     Raises:
         ValueError: There are no steps, or two have the same name.
@@ -43,8 +45,10 @@ class Retriever(Generic[IndexT]):
         index: IndexT,
         recognition: Recognition | None = None,
         pin: Callable[[], AbstractContextManager[object]] = nullcontext,
+        trim_borders: bool = False,
     ) -> None:
         self.index = index
+        self.trim_borders = trim_borders
         self.recognition = recognition
         self.models = threading.Lock()  # held during a batch; whoever else runs the models holds it, too
         self._pin = pin
@@ -66,6 +70,8 @@ class Retriever(Generic[IndexT]):
 
     def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
         """Returns one result per query, in order."""
+        if self.trim_borders:
+            queries = [without_border(query) for query in queries]
         with self.models, self._pin() as version:
             return self._retrieve(queries, version)
 

@@ -87,11 +87,13 @@ def random_designs(count: int, rng: random.Random) -> list[Design]:
     return designs
 
 
-def photograph_designs(camera: Camera, designs: Sequence[Design], rng: random.Random) -> Tensor:
-    """Returns one photograph of each design, on its own ground or another, float32 [N, 3, S, S] in 0..1."""
+def photograph_designs(
+    camera: Camera, designs: Sequence[Design], rng: random.Random, cut_out: float = CUT_OUT
+) -> Tensor:
+    """Returns one photograph of each design, float32 [N, 3, S, S] in 0..1; a share `cut_out` is on another ground."""
     generator = torch.Generator().manual_seed(rng.getrandbits(62))
     clean = torch.stack([_square(design) for design in designs])
-    shown, scenes = _shown(camera, designs, clean, rng, generator)
+    shown, scenes = _shown(camera, designs, clean, rng, generator, cut_out)
     ratios = torch.tensor([design.ratio for design in designs])
     return _photographs(camera, shown, ratios, scenes, generator)
 

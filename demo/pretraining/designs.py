@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
 from PIL import Image, ImageDraw
 
 from demo.colors import RGB
@@ -82,6 +83,17 @@ def paint(design: Design, height: int = 128) -> Image.Image:
     for layer in design.layers:
         layer.paint(Sheet(image, pen, layer.colors, random.Random(layer.seed)))
     return image.reduce(FINE)
+
+
+def cut_out(design: Design, height: int = 128) -> Image.Image:
+    """Paints a design without its ground as an RGBA image: what differs between a black and a white ground is gone."""
+    black, white = (
+        np.asarray(paint(replace(design, layers=(Layer(plain, (color,), 0), *design.layers[1:])), height), np.float32)
+        for color in ((0, 0, 0), (255, 255, 255))
+    )
+    alpha = 1 - (white - black).mean(axis=2, keepdims=True) / 255
+    colors = black / np.maximum(alpha, 1 / 255)  # on black, a pixel is its color times alpha
+    return Image.fromarray(np.concatenate([colors, 255 * alpha], axis=2).round().clip(0, 255).astype(np.uint8))
 
 
 def _layer(painters: Mapping[Painter, float], palette: list[RGB], rng: random.Random) -> Layer:

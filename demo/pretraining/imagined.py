@@ -1,6 +1,6 @@
 """Imagined entities beside the real countries, to choose settings on: what is seen decides, not what is known.
 
-    python -m demo.pretraining.imagined --out DIR [--flags 300] [--designs 300] [--seed 1]
+    python -m demo.pretraining.imagined --out DIR [--flags 300] [--designs 300] [--stickers 0] [--seed 1]
 
 Settings of the embedded profile that training does not find are chosen on such a world (docs/log.md).
 """
@@ -22,8 +22,8 @@ from demo.draw import draw
 from demo.facts import Country, countries, url_of
 from demo.flags import Flag, load_flags
 from demo.pretraining.camera import Camera
-from demo.pretraining.design_batches import photograph_designs, random_designs
-from demo.pretraining.designs import Design, paint
+from demo.pretraining.design_batches import CUT_OUT, photograph_designs, random_designs
+from demo.pretraining.designs import Design, cut_out, paint
 from demo.pretraining.flag_batches import made_up_name, photograph_flags
 from demo.pretraining.generate import random_flag, similar_flag
 from demo.questions import questions
@@ -62,7 +62,13 @@ def imagined_world(flags: int, designs: int, seed: int = 0) -> tuple[dict[str, C
 
 
 def write_world(
-    folder: Path, flags: int, designs: int, photographs: int = 2, questions_each: int = 4, seed: int = 0
+    folder: Path,
+    flags: int,
+    designs: int,
+    photographs: int = 2,
+    questions_each: int = 4,
+    seed: int = 0,
+    stickers: int = 0,
 ) -> None:
     """Writes a data set in E-VQA's format: `kb_wiki.json`, `images/flag`, `queries`, `questions.csv`.
 
@@ -76,8 +82,11 @@ def write_world(
         photographs: Photographs of each; the questions about it share them.
         questions_each: Questions per country.
         seed: Seed of everything random.
+        stickers: Number of the designs whose main image has no ground. Every second image of such a design is no
+            photograph, but shows it flat on one color.
     """
     world, pictures = imagined_world(flags, designs, seed)
+    groundless = set(list(pictures)[len(pictures) - stickers :])
     # Articles describe flags; what else an article has does not depend on the image.
     shown = load_flags()
     stand_in = shown[next(iter(shown))]
@@ -99,7 +108,10 @@ def write_world(
     (folder / "queries").mkdir(exist_ok=True)
     (folder / "kb_wiki.json").write_text(json.dumps(entries), encoding="utf-8")
     for code, picture in pictures.items():
-        image = draw(picture, HEIGHT) if isinstance(picture, Flag) else paint(picture, HEIGHT)
+        if isinstance(picture, Flag):
+            image = draw(picture, HEIGHT)
+        else:
+            image = cut_out(picture, HEIGHT) if code in groundless else paint(picture, HEIGHT)
         image.save(folder / "images" / "flag" / f"{code}.png")
     camera, rng = Camera(SIDE, seed), random.Random(f"photographs {seed}")
     for code, picture in pictures.items():
@@ -107,11 +119,25 @@ def write_world(
             generator = torch.Generator().manual_seed(rng.getrandbits(62))
             taken = photograph_flags(camera, [picture] * photographs, generator)
         else:
-            taken = photograph_designs(camera, [picture] * photographs, rng)
+            share = 1.0 if code in groundless else CUT_OUT
+            taken = photograph_designs(camera, [picture] * photographs, rng, share)
         for number, photo in enumerate(taken):
-            array = (photo.permute(1, 2, 0).numpy() * 255).round().astype(np.uint8)
-            Image.fromarray(array).save(folder / "queries" / f"{code}_{number}.jpg", quality=90)
+            image = Image.fromarray((photo.permute(1, 2, 0).numpy() * 255).round().astype(np.uint8))
+            if code in groundless and number % 2 and isinstance(picture, Design):
+                image = stuck(cut_out(picture, HEIGHT), rng)
+            image.save(folder / "queries" / f"{code}_{number}.jpg", quality=90)
     write_rows(folder / "questions.csv", rows)
+
+
+def stuck(sticker: Image.Image, rng: random.Random) -> Image.Image:
+    """Returns an RGBA image turned by up to 10 degrees on a larger ground of one color."""
+    turned = sticker.rotate(rng.uniform(-10, 10), Image.Resampling.BICUBIC, expand=True)
+    scale = rng.uniform(1, 1.8)
+    color = rng.randrange(256), rng.randrange(256), rng.randrange(256)
+    ground = Image.new("RGB", (round(turned.width * scale), round(turned.height * scale)), color)
+    room = ground.width - turned.width, ground.height - turned.height
+    ground.paste(turned, (rng.randint(0, room[0]), rng.randint(0, room[1])), turned)
+    return ground
 
 
 def foreign(text: str, rng: random.Random) -> str:
@@ -129,9 +155,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     parser.add_argument("--flags", type=int, default=300, help="imagined countries with a flag (%(default)s)")
     parser.add_argument("--designs", type=int, default=300, help="imagined countries with a design (%(default)s)")
+    parser.add_argument("--stickers", type=int, default=0, help="of these, how many have no ground (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(argv)
-    write_world(args.out, args.flags, args.designs, seed=args.seed)
+    write_world(args.out, args.flags, args.designs, seed=args.seed, stickers=args.stickers)
 
 
 if __name__ == "__main__":

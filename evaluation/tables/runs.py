@@ -61,6 +61,7 @@ class Components:
     tokens: str
     candidates: Candidates
     image_weight: float
+    trim_borders: bool = False
     device: str = "cpu"
     bem: Bem | None = None
     drop_sections: Sequence[str] | None = None
@@ -180,7 +181,7 @@ class TableRuns:
 
     def _steps(self, index: Index, *later: Step, k: int | None = None) -> Retriever[Index]:
         first = EntitySearch(self.components.encoder, index, k or self.components.k)
-        return Retriever([first, *later], index)
+        return Retriever([first, *later], index, trim_borders=self.components.trim_borders)
 
     def _replay(self, choose: Callable[[QueryRecord], SectionChoice]) -> Replay:
         return Replay(self.main, read_records(self.folder("full") / RECORDS), choose)

@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from indexes.article_images import MAIN_ONLY, FurtherImages, ImageUse
 from indexes.further_images import choose_further
+from indexes.grounds import has_no_ground, key_vectors
 from indexes.images import thumbnail
 from indexes.keys import candidate_text
 from indexes.live.changes import Addition, Removal
@@ -131,7 +132,10 @@ class Editor:
 
     def _additions(self, articles: Sequence[Article]) -> list[Addition]:
         use = self.index.manifest.inputs.image_use
-        further = [choose_further(one.entity, one.main, use, one.names.get) for one in articles]
+        further = [
+            choose_further(one.entity, one.main, use, one.names.get, one.image is not None and has_no_ground(one.image))
+            for one in articles
+        ]
         summaries = self._summarizer.summarize([one.entity for one in articles])
         thumbnails = [b"" if one.image is None else thumbnail(one.image) for one in articles]
         with self.models:
@@ -152,16 +156,16 @@ class Editor:
             pairs = zip(articles, summaries, strict=True)
             read = [candidate_text(article.entity, summary, candidates) for article, summary in pairs]
             texts = finite(self.encoder.encode_texts(read), "encoder")
-        shown = [
-            [] if one.image is None else [one.image, *(one.further[name] for name in own.keys)]
-            for one, own in zip(articles, further, strict=True)
-        ]
-        images = [image for own in shown for image in own] if candidates in ("image", "combined") else []
-        vectors = np.empty((0, self.encoder.dimension), np.float32)
-        if images:
-            vectors = finite(self.encoder.encode_images(images), "encoder")
+        by_image = candidates in ("image", "combined")
+        names = list[tuple[str, ...]]()
+        images = list[Mapping[str, Image.Image]]()
+        for one, more in zip(articles, further, strict=True):
+            shown = one.image is not None and by_image
+            names.append((str(one.main.path), *more.keys) if shown else ())
+            images.append(one.further if one.image is None else {str(one.main.path): one.image, **one.further})
+        vectors = key_vectors(self.encoder, names, images)
         keys, start = list[FloatArray](), 0
-        for text, own in zip(texts[:, None], shown, strict=True):
+        for text, own in zip(texts[:, None], names, strict=True):
             found = vectors[start : start + len(own)]
             start += len(found)
             if candidates == "combined":

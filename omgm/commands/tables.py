@@ -108,6 +108,7 @@ def _components(profile: Profile, bem: Path | None) -> Components:
         tokens=profile.fusion.tokens,
         candidates=profile.search.candidates,
         image_weight=profile.search.image_weight,
+        trim_borders=profile.search.trim_borders,
         device=parts.placement(profile)[0],
         bem=None if bem is None else load_bem(existing(bem, "--bem")),
         drop_sections=profile.index.drop_sections,

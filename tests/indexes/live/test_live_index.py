@@ -96,14 +96,18 @@ def test_live_changes_equal_a_fresh_build(tmp_path: Path, candidates: str, token
 def test_live_changes_of_articles_with_several_images(tmp_path: Path, candidates: str) -> None:
     first = [article("a", further=2), article("b", further=1), article("c"), article("d", further=2)]
     final = [article("a", further=2), article("b", 5, further=2), article("d", image="gone.png", further=1)]
-    final += [article("e", 1, further=3), article("f", 2)]
+    final += [article("e", 1, further=3), article("f", 2), article("g", image="logo.png", further=1)]
     world = World(tmp_path, first, candidates=candidates, image_keys=3, section_images=True)
+    logo = painting(8).convert("RGBA")
+    logo.paste((0, 0, 0, 0), (0, 0, 128, 40))
+    logo.save(world.images / "logo.png")
     editor = world.editor()
     world.put(editor, article("e", 7), *final[1:3])
     editor.remove(["kb/c"])
     world.put(editor, *final[3:])
     fresh = world.build(final, tmp_path / "fresh")
-    assert fresh.manifest.counts.further_keys == 2 + 2 + 0 + 2 + 0  # the only image of "d" stands for its main one
+    # The only image of "d" stands for its main one; that of "g" has no ground, so it is a second key.
+    assert fresh.manifest.counts.further_keys == 2 + 2 + 0 + 2 + 0 + 2
     check_same(editor.index, fresh)
     check_same(world.open(), fresh)
     assert editor.index.compact()

@@ -1,0 +1,85 @@
+"""Keys of images without a ground: a logo on white is also found on black, gray or any color.
+
+Such an image is encoded on several grounds; the mean of these vectors is one more key of its entity, because what they
+share is the image, and what they differ in is the ground.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch.nn import functional
+
+from indexes.article_images import GROUNDS
+from indexes.stages import finite
+from retriever.borders import MARGIN
+from retriever.images import ALPHA
+from retriever.protocols import DualEncoder
+
+COLORS = ("white", "black", "gray", "red", "blue", "green", "yellow", "#404040", "#c0c0c0")
+
+_LEAST = 0.05  # share of an image that has to be see-through, and to be seen
+_SIDE = 256  # longest side in pixels: more than encoders of small images read
+
+
+def has_no_ground(image: Image.Image) -> bool:
+    """Returns whether an image as `load_image` returns it was partly transparent, so that its ground is made up."""
+    alpha = image.info.get(ALPHA)
+    if alpha is None:
+        return False
+    seen = float((np.asarray(alpha) > 127).mean())
+    return _LEAST <= seen <= 1 - _LEAST
+
+
+def on_grounds(image: Image.Image) -> list[Image.Image]:
+    """Returns an image without its ground, cut to what is seen, on each of `COLORS`.
+
+    Args:
+        image: As `load_image` returns it, on white, with its transparency beside it (`has_no_ground`).
+    """
+    alpha = image.info[ALPHA]
+    left, top, right, bottom = alpha.point(lambda level: 255 if level > 16 else 0).getbbox()
+    margin = MARGIN * max(right - left, bottom - top)
+    box = (
+        max(0, round(left - margin)),
+        max(0, round(top - margin)),
+        min(image.width, round(right + margin)),
+        min(image.height, round(bottom + margin)),
+    )
+    image, alpha = image.crop(box), alpha.crop(box)
+    image.thumbnail((_SIDE, _SIDE))
+    alpha.thumbnail((_SIDE, _SIDE))
+    grounds = [Image.new("RGB", image.size, color) for color in COLORS]
+    # On white, a pixel is its own color times alpha plus white times the rest; only the rest changes.
+    on_white, rest = np.asarray(image, np.float32), 1 - np.asarray(alpha, np.float32)[..., None] / 255
+    changed = [on_white + rest * (np.asarray(ground, np.float32) - 255) for ground in grounds]
+    return [Image.fromarray(pixels.round().clip(0, 255).astype(np.uint8)) for pixels in changed]
+
+
+def key_vectors(
+    encoder: DualEncoder, names: Sequence[Sequence[str]], images: Sequence[Mapping[str, Image.Image]]
+) -> NDArray[Any]:
+    """Encodes keys in order, as normalized vectors, float32 [keys, dimension].
+
+    Args:
+        encoder: Step 1's model.
+        names: The names of each entity's keys.
+        images: The images of each entity by name.
+    """
+    shown = [_images_of(name, own) for keys, own in zip(names, images, strict=True) for name in keys]
+    if not shown:
+        return np.empty((0, encoder.dimension), np.float32)
+    vectors = encoder.encode_images([image for one in shown for image in one])
+    parts = vectors.split([len(one) for one in shown])
+    means = [part if len(part) == 1 else functional.normalize(part.mean(dim=0, keepdim=True), dim=-1) for part in parts]
+    return finite(torch.cat(means), "encoder")
+
+
+def _images_of(name: str, images: Mapping[str, Image.Image]) -> list[Image.Image]:
+    """Returns the images whose mean vector is a key: one, or the same one on several grounds."""
+    return on_grounds(images[name.removeprefix(GROUNDS)]) if name.startswith(GROUNDS) else [images[name]]

@@ -1,0 +1,62 @@
+"""Cuts uniform borders off query images, so that what they show fills the frame as in an encyclopedia's images."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from retriever.image_cache import CONTENT
+from retriever.types import Query
+
+TOLERANCE = 16
+"""Levels by which a channel may differ from the border's color: what JPEG does to a flat color."""
+
+MARGIN = 0.06
+"""What is left of the border on each side, as a share of the longer side of what it surrounds."""
+
+_UNIFORM = 0.97  # share of the outermost pixels that must have the border's color
+_SIDE = 256  # longest side in pixels of the copy in which the border's end is looked for
+_SMALLEST = 12  # pixels of that copy
+_LARGEST = 0.9  # share of the image beyond which cutting is not worth it
+
+
+def without_border(query: Query) -> Query:
+    """Returns a query with its image's uniform border cut off; the same query if it has none."""
+    trimmed = trim(query.image)
+    return query if trimmed is query.image else replace(query, image=trimmed)
+
+
+def trim(image: Image.Image) -> Image.Image:
+    """Cuts the uniform border off an image (RGB), except for a margin; one without a border is returned itself.
+
+    A photograph has no such border. An image of a single color is returned as it is.
+    """
+    small = image.reduce(max(1, max(image.size) // _SIDE))
+    pixels = np.asarray(small, dtype=np.int16)
+    rim = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
+    color = np.median(rim, axis=0)
+    if _differing(rim, color).mean() > 1 - _UNIFORM:
+        return image
+    differing = _differing(pixels, color)
+    rows, columns = np.flatnonzero(differing.any(axis=1)), np.flatnonzero(differing.any(axis=0))
+    if len(rows) < _SMALLEST or len(columns) < _SMALLEST:
+        return image
+    top, bottom, left, right = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
+    margin = MARGIN * max(bottom - top, right - left)
+    scale = np.array([image.width / small.width, image.height / small.height] * 2)
+    edges = np.array([left - margin, top - margin, right + margin, bottom + margin]) * scale
+    x1, y1, x2, y2 = np.clip(edges.round().astype(int), 0, [image.width, image.height] * 2).tolist()
+    if (x2 - x1) * (y2 - y1) > _LARGEST * image.width * image.height:
+        return image
+    trimmed = image.crop((x1, y1, x2, y2))
+    if content := image.info.get(CONTENT):
+        trimmed.info[CONTENT] = f"{content} trimmed"
+    return trimmed
+
+
+def _differing(pixels: NDArray[np.int16], color: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Returns which pixels [..., 3] are not of `color` [3]."""
+    return np.asarray((np.abs(pixels - color) > TOLERANCE).any(axis=-1))

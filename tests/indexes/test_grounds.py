@@ -1,0 +1,95 @@
+"""Main images without a ground: found on any ground by a key of their own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from indexes.article_images import GROUNDS
+from indexes.build import build_index
+from indexes.grounds import COLORS, has_no_ground, key_vectors, on_grounds
+from retriever.images import ALPHA, load_image, prepare_image
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+
+
+def sticker(size: int = 20, box: tuple[int, int, int, int] = (5, 5, 15, 15), alpha: int = 255) -> Image.Image:
+    image = Image.new("RGBA", (size, size), (0, 0, 0, 0))
+    image.paste((255, 0, 0, alpha), box)
+    return image
+
+
+def test_transparency_stays_beside_the_image() -> None:
+    image = prepare_image(sticker())
+    assert image.mode == "RGB" and image.getpixel((0, 0)) == (255, 255, 255)
+    assert image.info[ALPHA].getpixel((0, 0)) == 0 and image.info[ALPHA].getpixel((7, 7)) == 255
+    assert prepare_image(image) is image
+    turned = sticker()
+    turned.putpixel((0, 19), (0, 0, 255, 255))
+    exif = turned.getexif()
+    exif[0x0112] = 6  # turned by 90 degrees: the lower left corner comes to the upper left
+    assert prepare_image(turned).info[ALPHA].getpixel((0, 0)) == 255
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        (sticker(), True),
+        (sticker(box=(0, 0, 20, 20)), False),
+        (sticker(box=(0, 0, 20, 19)), True),  # 5 % see-through
+        (sticker(box=(5, 5, 8, 8)), False),  # hardly anything to be seen
+        (Image.new("RGB", (20, 20)), False),
+    ],
+)
+def test_an_image_has_no_ground_if_a_part_was_transparent(image: Image.Image, expected: bool) -> None:
+    assert has_no_ground(prepare_image(image)) == expected
+
+
+def test_each_ground_replaces_the_white() -> None:
+    shown = on_grounds(prepare_image(sticker(alpha=51)))  # a fifth
+    assert len(shown) == len(COLORS) == 9
+    # a margin of 6 % of 10 pixels: from 4.4 to 15.6
+    assert {image.size for image in shown} == {(12, 12)}
+    assert [image.getpixel((0, 0)) for image in shown[:3]] == [(255, 255, 255), (0, 0, 0), (128, 128, 128)]
+    assert [image.getpixel((6, 6)) for image in shown[:3]] == [(255, 204, 204), (51, 0, 0), (153, 102, 102)]
+
+
+def test_the_key_is_the_normalized_mean() -> None:
+    image = prepare_image(sticker())
+    encoder = FakeEncoder()
+    alone = encoder.encode_images([image]).numpy()
+    mean = encoder.encode_images(on_grounds(image)).numpy().mean(axis=0)
+    keys = key_vectors(encoder, [("a", f"{GROUNDS}a"), ()], [{"a": image}, {}])
+    np.testing.assert_allclose(keys, [alone[0], mean / np.linalg.norm(mean)], rtol=1e-5)
+    assert key_vectors(encoder, [()], [{}]).shape == (0, encoder.dimension)
+
+
+def test_a_main_image_without_a_ground_has_one_more_key(tmp_path: Path) -> None:
+    sticker(90, (10, 10, 80, 80)).save(tmp_path / "a.png")
+    Image.new("RGB", (90, 90), "blue").save(tmp_path / "b.png")
+    rows = [
+        {"id": name, "title": name, "sections": [{"title": "", "text": "Text."}], "image": f"{name}.png"}
+        for name in "ab"
+    ]
+    kb = tmp_path / "kb.jsonl"
+    kb.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def further_keys(image_keys: int) -> int:
+        index = build_index(
+            kb,
+            tmp_path,
+            tmp_path / f"index{image_keys}",
+            summarizer=FakeSummarizer(),
+            encoder=FakeEncoder(),
+            fusion=FakeFusion(),
+            candidates="combined",
+            image_keys=image_keys,
+            progress=False,
+        )
+        return index.manifest.counts.further_keys
+
+    assert further_keys(1) == 0 and further_keys(2) == 1
+    assert has_no_ground(load_image(tmp_path / "a.png"))
