@@ -8,6 +8,7 @@ compared, and every acknowledged change must be there; the last unacknowledged o
 the end the index is compacted and compared with one built of the same articles in one go. A killed build is started
 again until it completes, and is then compared with one that was never killed.
 
+Articles have up to two image keys and sections with images of their own; a killed build has labeled images as well.
 Models are stand-ins: vectors seeded by a hash of what they encode.
 """
 
@@ -36,15 +37,16 @@ import torch
 from PIL import Image
 
 from indexes.build import build_index
+from indexes.labeled_images import LabeledImage
 from indexes.live.editor import Editor, article_of
 from indexes.live.index import LiveIndex
 from indexes.live.layout import current_files
-from indexes.manifest import FILES
+from indexes.manifest import FILES, OWNERS
 from indexes.report import read_report
 from indexes.sources import FolderImages
 from indexes.summarizers import ExtractiveSummarizer
 from retriever.files import write_whole
-from retriever.types import Entity, Section
+from retriever.types import ArticleImage, Entity, Section
 
 BASE = 24
 """Entities of the index that is changed; a build that is killed has three times as many."""
@@ -90,34 +92,40 @@ def _seeded(contents: Sequence[bytes], length: int) -> torch.Tensor:
 
 
 def article(name: str, edition: int) -> Entity:
-    """Returns an edition of an article; every third one has no image."""
+    """Returns an edition of an article: every third one has no image, every third one two, one of them a section's."""
     sections = tuple(Section(f"Part {i}", f"Edition {edition} of {name}, part {i}.", i) for i in range(edition % 3 + 1))
-    image = f"{name}-{edition}.png" if edition % 3 else None
-    return Entity(name, f"{name} {edition}", sections, image)
+    images = tuple(ArticleImage(f"{name}-{edition}-{i}.png", i or None) for i in range(edition % 3))
+    return Entity(name, f"{name} {edition}", sections, images[0].url if images else None, images=images)
 
 
-def write_image(entity: Entity, folder: Path) -> None:
-    """Writes the image of an article, of a color of its own."""
-    if entity.image:
-        color = tuple(hashlib.sha256(entity.image.encode()).digest()[:3])
-        Image.new("RGB", (16, 16), color).save(folder / entity.image)
+def write_images(entity: Entity, folder: Path) -> None:
+    """Writes the images of an article, each of a color of its own."""
+    for image in entity.images:
+        draw(folder / image.url)
 
 
-def build(articles: Sequence[Entity], folder: Path, out: Path) -> None:
+def draw(path: Path) -> Path:
+    """Writes an image whose color depends on its name, and returns its path."""
+    Image.new("RGB", (16, 16), tuple(hashlib.sha256(path.name.encode()).digest()[:3])).save(path)
+    return path
+
+
+def build(articles: Sequence[Entity], folder: Path, out: Path, labeled: Sequence[LabeledImage] = ()) -> None:
     """Builds an index of articles in `out`."""
     images, kb = folder / "images", folder / f"{out.name}.jsonl"
     images.mkdir(exist_ok=True)
     lines = []
     for entity in articles:
-        write_image(entity, images)
+        write_images(entity, images)
         sections = [{"title": one.title, "text": one.text} for one in entity.sections]
-        row = {"id": entity.id, "title": entity.title, "image": entity.image, "sections": sections}
+        shown = [{"url": image.url, "section": image.section} for image in entity.images]
+        row = {"id": entity.id, "title": entity.title, "image": entity.image, "images": shown, "sections": sections}
         lines.append(json.dumps(row) + "\n")
     write_whole(kb, "".join(lines).encode())
-    _build(kb, images, out)
+    _build(kb, images, out, labeled)
 
 
-def _build(kb: Path, images: Path, out: Path) -> None:
+def _build(kb: Path, images: Path, out: Path, labeled: Sequence[LabeledImage] = ()) -> None:
     build_index(
         kb,
         images,
@@ -127,6 +135,9 @@ def _build(kb: Path, images: Path, out: Path) -> None:
         fusion=StandInFusion(),
         candidates="combined",
         tokens="int8",
+        image_keys=2,
+        section_images=True,
+        labeled=labeled,
         batch_size=4,
         progress=False,
     )
@@ -136,7 +147,7 @@ def update(folder: Path, seed: int) -> None:
     """Changes the index in `folder` until it is killed; runs in a process of its own."""
     index = LiveIndex.open(folder / "index", write=True)
     editor = Editor(index, ExtractiveSummarizer, StandInEncoder(), StandInFusion())
-    source = FolderImages(folder / "images")
+    source, use = FolderImages(folder / "images"), index.manifest.inputs.image_use
 
     def change(thread: int) -> None:
         choose = random.Random(seed * THREADS + thread)
@@ -148,8 +159,8 @@ def update(folder: Path, seed: int) -> None:
                 if removes:
                     editor.remove([name])
                 else:
-                    write_image(article(name, edition), folder / "images")
-                    editor.put([article_of(article(name, edition), source)])
+                    write_images(article(name, edition), folder / "images")
+                    editor.put([article_of(article(name, edition), source, use)])
                 journal.write(b"done\n")
 
     for thread in range(THREADS):
@@ -210,19 +221,22 @@ def check_builds(kills: int, folder: Path, choose: random.Random) -> dict[str, i
     """Kills builds, again and again; returns what was counted."""
     counts = dict.fromkeys(("kills", "builds", "corrupt", "differing"), 0)
     articles = [article(f"{number}", number) for number in range(3 * BASE)]
+    (folder / "photos").mkdir()
+    shown = [entity.id for entity in articles[::5]]
+    labeled = [LabeledImage(id, draw(folder / "photos" / f"{id}.png"), id) for id in shown]
     started = time.perf_counter()
-    build(articles, folder, folder / "whole")
+    build(articles, folder, folder / "whole", labeled)
     longest = time.perf_counter() - started
     while counts["kills"] < kills:
         out = folder / f"killed-{counts['builds']}"
         while counts["kills"] < kills:
-            arguments = (folder / "whole.jsonl", folder / "images", out)
+            arguments = (folder / "whole.jsonl", folder / "images", out, labeled)
             started = time.perf_counter()
             if not _killed(_build, arguments, choose.uniform(0, longest)):
                 longest = time.perf_counter() - started  # it was faster
                 break
             counts["kills"] += 1
-        _build(folder / "whole.jsonl", folder / "images", out)
+        _build(folder / "whole.jsonl", folder / "images", out, labeled)
         counts["builds"] += 1
         try:
             LiveIndex.open(out, verify=True)
@@ -234,7 +248,8 @@ def check_builds(kills: int, folder: Path, choose: random.Random) -> dict[str, i
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    paths = [folder / name for name in FILES] + sorted((folder / "images").iterdir())
+    names = (*FILES, OWNERS) if (folder / OWNERS).exists() else FILES
+    paths = [folder / name for name in names] + sorted((folder / "images").iterdir())
     report = read_report(folder)
     report.pop("self_retrieval", None)  # a build measures it, a compaction keeps what the build found
     files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}

@@ -14,8 +14,10 @@ opening with all checksums) and `search` (each kind of entity index over the sam
 `scale.json` has, per number of entities:
 
 - `build_s`, `peak_rss_mb`: seconds and peak resident memory per stage, pages of mapped files included
+- `peak_anon_mb`: without these pages, which the system takes back when others need the memory (read every 10 ms)
 - `index_bytes`: size of the index that was built
-- `search`: per kind `build_s`, `peak_rss_mb`, `bytes`, `faiss`, `parameters`, `rescored`, `recall@20_at_build`
+- `search`: per kind `build_s`, `peak_rss_mb`, `peak_anon_mb`, `beyond_index_mb` (of the latter, what is left without
+  FAISS's index), `bytes`, `faiss`, `parameters`, `rescored`, `recall@20_at_build`
 - `search_ms_p50`, `recall@20_against_exact`: per kind, of single queries, which the build did not measure with
 - `update_ms_p50`: from a change to its acknowledgment, without a service; `found_ms_p50`: until a search has found it
 """
@@ -30,6 +32,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -51,7 +54,7 @@ from indexes.growing import release
 from indexes.keys import Keys
 from indexes.live.editor import Article, Editor
 from indexes.live.index import LiveIndex
-from indexes.manifest import SearchKind
+from indexes.manifest import SEARCH, SearchKind
 from indexes.recall import ExactSearch, HeldOutQueries, mixed_queries
 from indexes.search import open_search
 from indexes.search_kinds import write_search
@@ -144,20 +147,23 @@ class StandIn(FreeModels):
 
 
 class Meter:
-    """Seconds and peak resident memory by stage."""
+    """Seconds and peak memory by stage: resident, and without the pages of mapped files."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.peak_mb: dict[str, float] = {}
+        self.peak_anon_mb: dict[str, float] = {}
 
     @contextmanager
     def stage(self, name: str) -> Generator[None]:
         """Measures a block; another one of the same name adds to it."""
         forget_peak()
         started = time.perf_counter()
-        yield
+        with anonymous_peak() as anonymous:
+            yield
         self.seconds[name] = round(self.seconds.get(name, 0) + time.perf_counter() - started, 2)
         self.peak_mb[name] = max(self.peak_mb.get(name, 0), peak_mb())
+        self.peak_anon_mb[name] = max(self.peak_anon_mb.get(name, 0), *anonymous)
 
     def around(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         """Returns a function that is measured whenever it is called."""
@@ -182,6 +188,31 @@ def peak_mb() -> float:
     if status.exists():
         return round(int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024)
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+@contextmanager
+def anonymous_peak() -> Generator[list[float]]:
+    """Yields a list that holds the peak of `anonymous_mb` in a block, which a thread reads every 10 ms."""
+    peak, done = [anonymous_mb()], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.01):
+            peak[0] = max(peak[0], anonymous_mb())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        done.set()
+        thread.join()
+        peak[0] = max(peak[0], anonymous_mb())
+
+
+def anonymous_mb() -> float:
+    """Returns the resident memory that is no page of a file, in MB; 0 where the system does not tell."""
+    status = Path("/proc/self/status")
+    return round(int(status.read_text().split("RssAnon:")[1].split()[0]) / 1024) if status.exists() else 0
 
 
 def size_of(folder: Path) -> int:
@@ -210,6 +241,7 @@ def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]
     return {
         "build_s": meter.seconds | {"all": total},
         "peak_rss_mb": meter.peak_mb,
+        "peak_anon_mb": meter.peak_anon_mb,
         "index_bytes": size_of(out),
         "kb_bytes": kb.stat().st_size,
         "sections": index.manifest.counts.sections,
@@ -265,6 +297,8 @@ def measure_search(entities: int, dimension: int, folder: Path, kinds: Sequence[
         found["search"][kind] = {
             "build_s": meter.seconds["build"],
             "peak_rss_mb": meter.peak_mb,
+            "peak_anon_mb": meter.peak_anon_mb,
+            "beyond_index_mb": round(meter.peak_anon_mb["build"] - (out / SEARCH).stat().st_size / 2**20),
             "bytes": size_of(out),
             "faiss": record.faiss,
             "parameters": record.parameters,

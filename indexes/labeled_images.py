@@ -13,6 +13,7 @@ from typing import NamedTuple
 from PIL import Image
 
 from indexes.article_images import LABELED
+from indexes.ids import canonical_url, other_ids
 from indexes.sources import ImageSource
 from retriever.files import as_line
 from retriever.images import load_image
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class LabeledImage(NamedTuple):
-    """The file of an image, by its id, with the id of the entity that it shows."""
+    """The file of an image, by its id, with the entity that it shows: its id, or another name that `row_of` takes."""
 
     image_id: str
     path: Path
@@ -41,19 +42,30 @@ class LabeledSource:
         self._source = source
         self._paths = {LABELED + image.image_id: image.path for image in images}
         self._of: dict[str, list[ArticleImage]] = defaultdict(list)
+        self._spelled: dict[str, list[str]] = defaultdict(list)
         digest = hashlib.sha256()
         for image in sorted(images):
             self._of[image.entity_id].append(ArticleImage(LABELED + image.image_id))
             digest.update(as_line([image.entity_id, image.image_id, image.path.stat().st_size]))
+        for name in self._of:
+            if "://" in name and (canonical := canonical_url(name)) != name:
+                self._spelled[canonical].append(name)
         self.digest = digest.hexdigest()
         self.missing = "no such file" if source is None else source.missing
 
     def attach(self, entities: Iterator[Entity]) -> Iterator[Entity]:
-        """Yields entities with their labeled images after those of their articles."""
+        """Yields entities with their labeled images after those of their articles.
+
+        Labels name entities as questions do: by the id, by another name or by another spelling of the URL. If several
+        entities have such a name, the first one and the one whose id it is get the image.
+        """
         left = set(self._of)
         for entity in entities:
-            left.discard(entity.id)
-            labeled = self._of.get(entity.id)
+            names = [entity.id] if entity.id in self._of else []
+            for name in (entity.id, *other_ids(entity)):
+                names += [one for one in (name, *self._spelled.get(name, ())) if one in left and one not in names]
+            left.difference_update(names)
+            labeled = [image for name in names for image in self._of[name]]
             yield replace(entity, images=(*entity.images, *labeled)) if labeled else entity
         if left:
             logger.warning(

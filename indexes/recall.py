@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch.nn import functional
 
@@ -28,6 +29,8 @@ _FEW = 32
 """Main images below which mixtures are asked instead."""
 _BATCH = 32
 """Images encoded at a time."""
+_TOGETHER = 8
+"""Queries asked at a time."""
 _BLOCK = 16384
 """Keys in memory at a time."""
 
@@ -92,6 +95,7 @@ def mixed_queries(keys: Keys, count: int = QUERIES) -> torch.Tensor:
     first, part = draw_rows(keys.rows, count), keys.parts[0]
     second = np.random.default_rng(1).choice(keys.rows, len(first)) if len(first) else first
     mixed = part[first].astype(np.float32) + _MIXED * part[second].astype(np.float32)
+    release(part)
     return functional.normalize(torch.from_numpy(mixed), dim=1)
 
 
@@ -115,16 +119,25 @@ class ExactSearch:
                 release(part)
         self._last: FloatArray = best[:, -1].numpy() if self.k else np.empty(0, np.float32)
 
-    def recall(self, search: Search) -> float | None:
+    def recall(self, search: Search, *mapped: NDArray[Any]) -> float | None:
         """Returns the part of the `k` best that a search finds, the mean over the queries; `None` without keys.
 
         Whatever scores at least as well as the last of the exact `k` counts as found, since equals have no order.
+
+        Args:
+            search: The search.
+            mapped: Arrays mapped from files that it reads. A vector brings its neighbors into memory, so after a few
+                queries the system may take it back.
         """
         if not self.k or not len(self._queries):
             return None
-        found = search.search(self._queries, self.k)[1]
         right = 0
-        for query, rows, last in zip(self._queries, found, self._last, strict=True):
-            scores = torch.from_numpy(self._keys.read(rows[rows >= 0])) @ query
-            right += int((scores.numpy() >= last - 1e-6).sum())
-        return right / found.size
+        for start in range(0, len(self._queries), _TOGETHER):
+            queries = self._queries[start : start + _TOGETHER]
+            found = search.search(queries, self.k)[1]
+            for query, rows, last in zip(queries, found, self._last[start:], strict=False):
+                scores = torch.from_numpy(self._keys.read(rows[rows >= 0])) @ query
+                right += int((scores.numpy() >= last - 1e-6).sum())
+            for array in (*self._keys.parts, *mapped):
+                release(array)
+        return right / (len(self._queries) * self.k)

@@ -38,8 +38,12 @@ _PER_LIST = 40
 """Keys to train on for each inverted list; FAISS wants at least 39."""
 _TRAINED = 65536
 """Keys to train on without lists."""
+_MOST_TRAINED = 2048 * _PER_LIST
+"""Keys to train on at most, in float32 in memory; 4,096 lists get 20 each."""
 _BLOCK = 16384
 """Keys in memory at a time besides FAISS's own."""
+_SAMPLED = 512
+"""Keys of a sample read at a time: each brings its neighbors in the file into memory."""
 
 Tuning = tuple[dict[str, int], int]
 """FAISS's search parameters, and the candidates to rescore for each result."""
@@ -136,22 +140,23 @@ def write_search(
 def _tune(kind: SearchKind, index: Any, folder: Path, exact: ExactSearch) -> tuple[Tuning, float | None]:
     """Returns the settings that `index` is left with, and their recall."""
     tried: list[tuple[float, Tuning]] = []
+    vectors = load_vectors(folder)
     for settings in _settings(kind, index):
-        recall = exact.recall(_set(index, folder, settings))
+        recall = exact.recall(_set(index, vectors, settings), vectors)
         if recall is None or recall >= TARGET:
             return settings, recall
         logger.debug("%s with %s: recall %.4f", kind, settings, recall)
         tried.append((recall, settings))
     recall, settings = max(tried, key=lambda one: one[0])
-    _set(index, folder, settings)
+    _set(index, vectors, settings)
     return settings, recall
 
 
-def _set(index: Any, folder: Path, settings: Tuning) -> Search:
+def _set(index: Any, vectors: NDArray[np.float16], settings: Tuning) -> Search:
     parameters, factor = settings
     for name, value in parameters.items():
         faiss.ParameterSpace().set_index_parameter(index, name, value)
-    return RescoredSearch(index, load_vectors(folder), factor) if factor else FaissSearch(index)
+    return RescoredSearch(index, vectors, factor) if factor else FaissSearch(index)
 
 
 def _filled(description: str, keys: Keys, progress: bool) -> Any:
@@ -159,7 +164,10 @@ def _filled(description: str, keys: Keys, progress: bool) -> Any:
     inner = faiss.index_factory(keys.length, description, faiss.METRIC_INNER_PRODUCT)
     index = faiss.IndexIDMap(inner)
     if not inner.is_trained:
-        sample = _PER_LIST * inner.nlist if isinstance(inner, faiss.IndexIVF) else _TRAINED
+        sample = _TRAINED
+        if isinstance(inner, faiss.IndexIVF):
+            sample = min(_PER_LIST * inner.nlist, _MOST_TRAINED)
+            inner.cp.min_points_per_centroid = 20  # else it warns that these are few
         inner.train(_read_sample(keys, draw_rows(keys.rows, sample)))
         index.is_trained = True
     _reserve(index, len(keys.rows))
@@ -192,15 +200,15 @@ def _reserve(index: Any, count: int) -> None:
 
 def _read_sample(keys: Keys, rows: IntArray) -> FloatArray:
     sample = np.empty((len(rows), keys.length), np.float32)
-    for start, block in blocks(keys._replace(rows=rows)):
+    for start, block in blocks(keys._replace(rows=rows), size=_SAMPLED):
         sample[start : start + len(block)] = block
     return sample
 
 
-def blocks(keys: Keys, first: int = 0) -> Iterator[tuple[int, FloatArray]]:
+def blocks(keys: Keys, first: int = 0, size: int = _BLOCK) -> Iterator[tuple[int, FloatArray]]:
     """Yields the keys from place `first` on in blocks, each with its place, and holds no more than one in memory."""
-    for start in range(first, len(keys.rows), _BLOCK):
-        yield start, keys.read(keys.rows[start : start + _BLOCK])
+    for start in range(first, len(keys.rows), size):
+        yield start, keys.read(keys.rows[start : start + size])
         for part in keys.parts:
             release(part)
 

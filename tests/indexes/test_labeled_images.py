@@ -10,9 +10,10 @@ import pytest
 from PIL import Image
 
 from indexes.build import build_index
-from indexes.labeled_images import LabeledImage
+from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.store import Index
 from omgm.__main__ import main
+from retriever.types import Entity
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 
 COLORS = ("red", "green", "blue", "white", "black", "yellow")
@@ -61,6 +62,37 @@ def test_an_entity_is_found_by_its_labeled_images(kb: Path, caplog: pytest.LogCa
     assert index.manifest.counts.further_keys == 3  # and not the second image of A's article
     assert [best(index, color) for color in ("red", "blue", "white", "black", "yellow")] == ["a", "a", "b", "b", "b"]
     assert "1 entities of labeled images are not in the knowledge base, the first is nobody" in caplog.text
+
+
+def test_labels_name_entities_as_questions_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    wiki = "https://en.wikipedia.org/wiki/"
+    names = [
+        f"{wiki}Say's_phoebe",
+        "http://en.m.wikipedia.org/wiki/Say%27s%20phoebe",
+        f"{wiki}Sayornis_saya",  # another name of it
+        "http://en.wikipedia.org/wiki/Sayornis%20saya",
+        "fox",
+        "Vulpes vulpes",
+        f"{wiki}Nobody",
+    ]
+    images = [LabeledImage(str(number), tmp_path / "x.png", name) for number, name in enumerate(names)]
+    (tmp_path / "x.png").touch()
+    phoebe = Entity(names[0], "Say's phoebe", (), names=("Sayornis saya",))
+    fox = Entity("fox", "Red fox", (), names=("Vulpes vulpes",))
+    entities = list(LabeledSource(images, None).attach(iter([phoebe, fox, Entity("cat", "Cat", ())])))
+    assert [[image.url for image in entity.images] for entity in entities] == [
+        ["labeled:0", "labeled:1", "labeled:2", "labeled:3"],
+        ["labeled:4", "labeled:5"],
+        [],
+    ]
+    assert f"1 entities of labeled images are not in the knowledge base, the first is {wiki}Nobody" in caplog.text
+
+
+def test_an_id_is_labeled_even_if_it_is_the_name_of_another_entity(tmp_path: Path) -> None:
+    (tmp_path / "x.png").touch()
+    entities = [Entity("a", "A", (), names=("b",)), Entity("b", "B", ()), Entity("c", "C", (), names=("b",))]
+    attached = LabeledSource([LabeledImage("0", tmp_path / "x.png", "b")], None).attach(iter(entities))
+    assert [len(entity.images) for entity in attached] == [1, 1, 0]
 
 
 def test_other_labels_are_other_inputs(kb: Path) -> None:
