@@ -61,7 +61,9 @@ def served(
 @contextmanager
 def listening(app: Starlette) -> Iterator[str]:
     """Yields the address of a real server for `app`, which runs in a thread."""
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=0, log_level="error", ws="none", loop="asyncio", timeout_graceful_shutdown=5
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -51,7 +51,9 @@ def test_the_index_folder_is_removed(example_folder: Path) -> None:
 def test_shutting_down_finishes_what_runs(tmp_path: Path) -> None:
     """SIGTERM sets `should_exit`, as here."""
     world = World(tmp_path)
-    config = uvicorn.Config(world.app, host="127.0.0.1", port=0, log_level="error", timeout_graceful_shutdown=20)
+    config = uvicorn.Config(
+        world.app, host="127.0.0.1", port=0, log_level="error", loop="asyncio", timeout_graceful_shutdown=20
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
