@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from ipaddress import ip_address
 
-from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -24,17 +23,21 @@ _FREE = ("GET", "HEAD", "OPTIONS")
 """Methods that do not count: what they send is small and ready, and one answer on the page shows many images."""
 
 
-def add_access(app: FastAPI, settings: ServingSettings) -> None:
-    """Puts the checks in front of `app`: whatever is added later is outside of them."""
-    app.add_middleware(AccessMiddleware, settings=settings)
-    if settings.cors_origins:
-        app.add_middleware(  # outside of the keys: a browser asks for permission without one, and may read a refusal
-            CORSMiddleware,
-            allow_origins=settings.cors_origins,
-            allow_methods=["GET", "POST", "PUT", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "X-Request-Id"],
-            expose_headers=["X-Request-Id", "Retry-After", "WWW-Authenticate"],
-        )
+def with_cors(app: ASGIApp, settings: ServingSettings) -> ASGIApp:
+    """Returns `app`, whose answers the pages of the sites in `cors_origins` may read.
+
+    It belongs in front of the keys, since a browser asks for permission without one, and of all that refuses, since
+    the page may read why.
+    """
+    if not settings.cors_origins:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=settings.cors_origins,
+        allow_methods=["GET", "POST", "PUT", "DELETE"],
+        allow_headers=["Authorization", "Content-Type", "X-Request-Id"],
+        expose_headers=["X-Request-Id", "Retry-After", "WWW-Authenticate"],
+    )
 
 
 class AccessMiddleware:

@@ -17,7 +17,7 @@ from indexes.live.editor import Editor
 from retriever.image_cache import ImageCache
 from retriever.protocols import Generator, QueryRetriever
 from serving import intake
-from serving.access import add_access
+from serving.access import AccessMiddleware, with_cors
 from serving.agents import AgentFactory, AgentRuns, PendingRun
 from serving.chat import add_chat_routes
 from serving.entities import add_entity_routes
@@ -26,6 +26,7 @@ from serving.events import agent_events, answer_events, event_stream, retrieval_
 from serving.examples import read_examples
 from serving.fields import CheckedRequest
 from serving.metrics import add_metrics
+from serving.overload import OverloadMiddleware
 from serving.pages import add_pages
 from serving.requests import read_request
 from serving.schemas import (
@@ -134,8 +135,7 @@ def create_app(
     summary = "Answers questions about images from an encyclopedia."
     shown = [Depends(HTTPBearer(auto_error=False))] if settings.read_keys or settings.write_keys else []  # in /docs
     app = FastAPI(title="OMGM", summary=summary, lifespan=lifespan, docs_url=None, redoc_url=None, dependencies=shown)
-    intake.add_overload_control(app, service)
-    add_access(app, settings)
+    app.add_middleware(AccessMiddleware, settings=settings)  # the innermost: each is in front of the ones before
     add_metrics(app, service.metrics)
     if tracer is not None:
         app.add_middleware(TracingMiddleware, tracer=tracer)
@@ -230,6 +230,8 @@ def create_app(
             raise ApiError(404, "not_found", f"there is no example {name!r}", param="name")
         return _image_file(examples[name].path)
 
+    # In front of FastAPI's own middleware, too: `add_middleware` would put them behind it.
+    app.middleware_stack = with_cors(OverloadMiddleware(app.build_middleware_stack(), service), settings)
     return app
 
 

@@ -98,9 +98,12 @@ async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) ->
     """
     if declared_length(scope) > _LINGER_BYTES:
         error.headers["Connection"] = "close"
-    response, left = error.response(scope), _LINGER_BYTES
-    await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
-    await send({"type": "http.response.body", "body": response.body, "more_body": True})
+    error.note(scope)
+    text, left = json.dumps(error.body()).encode(), _LINGER_BYTES
+    headers = {"content-type": "application/json", "content-length": str(len(text)), **error.headers}
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": error.status, "headers": raw})
+    await send({"type": "http.response.body", "body": text, "more_body": True})
     with suppress(TimeoutError):
         async with asyncio.timeout(_LINGER_S):
             while left > 0:

@@ -59,9 +59,13 @@ class ApiError(Exception):
             error_type = "rate_limit_error"
         return {"error": {"message": self.message, "type": error_type, "param": self.param, "code": self.code}}
 
-    def response(self, scope: Scope) -> JSONResponse:
-        """Returns the error as the response to a request; `error_code` then knows it."""
+    def note(self, scope: Scope) -> None:
+        """Notes that a request is answered with this error; `error_code` then knows it."""
         scope.setdefault("state", {})["error_code"] = self.code
+
+    def response(self, scope: Scope) -> JSONResponse:
+        """Returns the error as the response to a request."""
+        self.note(scope)
         return JSONResponse(self.body(), status_code=self.status, headers=self.headers)
 
 
@@ -125,7 +129,7 @@ async def _handle_validation_error(request: Request, error: Exception) -> JSONRe
 
 
 class RequestIdMiddleware:
-    """Gives every request an id, its own `x-request-id` if that is valid; logs it; answers uncaught exceptions."""
+    """Gives every request an id, logs it and answers uncaught exceptions."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -135,10 +139,7 @@ class RequestIdMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        given = Headers(scope=scope).get("x-request-id", "")
-        request_id = given if _REQUEST_ID.fullmatch(given) else f"{random.getrandbits(128):032x}"
-        scope.setdefault("state", {})["request_id"] = request_id
-        REQUEST_ID.set(request_id)
+        request_id = name_request(scope)
         began, status = time.perf_counter(), 0
 
         async def send_with_id(message: Message) -> None:
@@ -155,10 +156,24 @@ class RequestIdMiddleware:
             if not status:
                 await response(scope, receive, send_with_id)
         finally:
-            if ACCESS.isEnabledFor(logging.INFO):
-                fields = {"method": scope["method"], "route": route_of(scope), "status": status}
-                fields |= {"code": error_code(scope), "seconds": round(time.perf_counter() - began, 4)}
-                ACCESS.info("request", extra=fields)
+            log_request(scope, status, began)
+
+
+def name_request(scope: Scope) -> str:
+    """Returns the id of a request, its own `x-request-id` if that is valid; log lines and `request.state` have it."""
+    given = Headers(scope=scope).get("x-request-id", "")
+    request_id = given if _REQUEST_ID.fullmatch(given) else f"{random.getrandbits(128):032x}"
+    scope.setdefault("state", {})["request_id"] = request_id
+    REQUEST_ID.set(request_id)
+    return request_id
+
+
+def log_request(scope: Scope, status: int, began: float) -> None:
+    """Writes the log line of a request that began at `began` of `time.perf_counter`."""
+    if ACCESS.isEnabledFor(logging.INFO):
+        fields = {"method": scope["method"], "route": route_of(scope), "status": status}
+        fields |= {"code": error_code(scope), "seconds": round(time.perf_counter() - began, 4)}
+        ACCESS.info("request", extra=fields)
 
 
 def route_of(scope: Scope) -> str:

@@ -8,12 +8,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from fastapi import FastAPI, Request
+from fastapi import Request
 from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.admission import Ticket
-from serving.body import refuse
 from serving.errors import ApiError, out_of_time
 from serving.fields import CheckedRequest
 from serving.requests import image_bytes
@@ -23,38 +21,6 @@ from serving.settings import ServingSettings
 T = TypeVar("T")
 Read = Callable[[Request, ServingSettings], Awaitable[T]]
 Begin = Callable[[CheckedRequest], Coroutine[Any, Any, T]]
-
-WORK = ("/answer", "/retrieve", "/v1/chat/completions")
-"""The routes whose requests cost the models time."""
-
-
-class OverloadMiddleware:
-    """Refuses requests that the service has no time for as early and as cheaply as possible: by their headers.
-
-    `take_in` decides; this only spares a busy event loop the routing of a request that would be refused there.
-
-    Args:
-        app: The application.
-        service: Its `admission` is asked.
-    """
-
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self.app, self._service = app, service
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Runs the application, or answers in its place."""
-        if scope["type"] == "http" and scope["method"] == "POST" and (path := _path(scope)) in WORK:
-            refusal = self._service.admission.refusal()
-            if refusal:
-                scope.setdefault("state", {})["refused_route"] = path
-                await refuse(refusal, scope, receive, send)
-                return
-        await self.app(scope, receive, send)
-
-
-def add_overload_control(app: FastAPI, service: Service) -> None:
-    """Puts the check in front of `app`: whatever is added later is outside of it."""
-    app.add_middleware(OverloadMiddleware, service=service)
 
 
 async def take_in(
@@ -145,8 +111,3 @@ async def _disconnected(request: Request) -> None:
 
 def _client_gone() -> ApiError:
     return ApiError(499, "client_gone", "the client closed the connection")
-
-
-def _path(scope: Scope) -> str:
-    path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 
 from fastapi import FastAPI
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
@@ -55,6 +56,7 @@ class Metrics:
             ("outcome",),
             registry=registry,
         )
+        self._of = lru_cache(self._labeled)  # few routes, statuses and codes; to look one up costs more than to count
         self.agents = Counter(
             "omgm_agent_runs",
             "Runs of agents by mode and outcome: answered, abstained, failed.",
@@ -88,6 +90,13 @@ class Metrics:
         self._gauge("omgm_cache_bytes", "Bytes of images that are kept, decoded or encoded.", lambda: cache.bytes)
         self._gauge("omgm_seconds_per_query", "Seconds per query by the last batches.", admission.seconds_per_query)
 
+    def request(self, scope: Scope, status: int, seconds: float) -> None:
+        """Records a request that has been answered."""
+        counters, histogram = self._of(route_of(scope), status, error_code(scope))
+        for counter in counters:
+            counter.inc()
+        histogram.observe(seconds)
+
     def stage(self, name: str, seconds: float) -> None:
         """Records how long a stage took."""
         self.stages.labels(name).observe(seconds)
@@ -113,6 +122,15 @@ class Metrics:
         """Records the run of an agent."""
         self.agents.labels(mode, "failed" if failed else "abstained" if abstained else "answered").inc()
         self.agent_tokens.labels(mode).inc(tokens)
+
+    def _labeled(self, route: str, status: int, code: str) -> tuple[list[Counter], Histogram]:
+        """Returns what counts and times such a request."""
+        counters = [self.requests.labels(route, status)]
+        if code:
+            counters.append(self.errors.labels(code))
+        if status == 429:
+            counters.append(self.refusals.labels(code))
+        return counters, self.request_seconds.labels(route)
 
     def _gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         Gauge(name, text, registry=self.registry).set_function(read)
@@ -163,13 +181,7 @@ class MetricsMiddleware:
             status = status or note_failure(scope)
             raise
         finally:
-            route = route_of(scope)
-            self._metrics.requests.labels(route, status).inc()
-            self._metrics.request_seconds.labels(route).observe(time.perf_counter() - started)
-            if code := error_code(scope):
-                self._metrics.errors.labels(code).inc()
-                if status == 429:
-                    self._metrics.refusals.labels(code).inc()
+            self._metrics.request(scope, status, time.perf_counter() - started)
 
 
 def add_metrics(app: FastAPI, metrics: Metrics) -> None:

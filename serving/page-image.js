@@ -84,7 +84,9 @@ for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
 // The camera: live where the browser lets the page have it, else the phone's own camera application
 
 const live = Boolean(navigator.mediaDevices?.getUserMedia);
-byId("shoot").hidden = !live && !matchMedia("(pointer: coarse)").matches;
+const coarse = matchMedia("(pointer: coarse)").matches;
+byId("shoot").hidden = !live && !coarse;
+if (coarse) byId("file-hint").textContent = ""; // a finger neither drops nor pastes
 
 byId("shoot").addEventListener("click", async () => {
   if (!live) return byId("capture").click();

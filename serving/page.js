@@ -16,6 +16,7 @@ const MODES = {
 
 const byId = (id) => document.getElementById(id);
 const [form, file, question, key, mode, history] = ["form", "file", "question", "key", "mode", "history"].map(byId);
+const coarse = matchMedia("(pointer: coarse)").matches; // a finger, so the keyboard is on the screen
 let turns = 0;
 let whyOpen = false; // as the user left it at the last answer
 
@@ -29,6 +30,8 @@ question.addEventListener("keydown", (event) => {
   event.preventDefault();
   submit();
 });
+
+question.addEventListener("focus", () => question.select());
 
 onImage(() => showError(""));
 
@@ -48,11 +51,12 @@ async function submit() {
     return showError("Type a question first.");
   }
   showError("");
-  question.select(); // the next question replaces it
+  if (coarse) question.blur(); // the keyboard would cover the answer
+  else question.select(); // the next question replaces it
   const options = { stream: true, ...(mode.value && mode.value !== "retrieve" ? { mode: mode.value } : {}) };
   const turn = newTurn(asked, currentImage(), options);
   history.prepend(turn.element);
-  if (turn.element.getBoundingClientRect().top > innerHeight * 0.75 || turn.element.getBoundingClientRect().top < 0) {
+  if (turn.element.getBoundingClientRect().top > innerHeight * 0.5 || turn.element.getBoundingClientRect().top < 0) {
     turn.element.scrollIntoView({ behavior: "smooth" });
   }
   byId("idle").hidden = true;

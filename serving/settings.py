@@ -25,6 +25,7 @@ class ServingSettings(BaseModel):
             longer is rejected with 429. Two full batches are always accepted.
         max_queue: Largest number of requests that wait, however fast they would be answered: a limit on memory.
         timeout_s: Longest time in seconds from the end of the upload to the answer.
+        header_timeout_s: Longest time in seconds that the headers of a request may take.
         upload_timeout_s: Longest time in seconds that an upload may take.
         model_threads: Threads of each model on a CPU; by default PyTorch's choice, one per core.
         decode_threads: Number of images that are decoded at the same time.
@@ -54,6 +55,7 @@ class ServingSettings(BaseModel):
     max_wait_s: float = Field(default=0.2, ge=0)
     max_queue: int = Field(default=128, ge=1)
     timeout_s: float = Field(default=30, gt=0)
+    header_timeout_s: float = Field(default=10, gt=0)
     upload_timeout_s: float = Field(default=60, gt=0)
     model_threads: int | None = Field(default=None, ge=1)
     decode_threads: int = Field(default=2, ge=1)

@@ -50,8 +50,11 @@ def run(args: argparse.Namespace) -> None:
             return
         import uvicorn
 
+        from serving.protocol import protocol_of
+
         warn_if_open(args.host, settings)
         host = f"[{args.host}]" if ":" in args.host else args.host
         print(f"Serving {args.index} at http://{host}:{args.port}/mcp (Ctrl-C stops it)", file=sys.stderr, flush=True)
         level = "info" if args.verbose else "warning"
-        uvicorn.run(http_app(server, settings, args.host), host=args.host, port=args.port, log_level=level)
+        app, http = http_app(server, settings, args.host), protocol_of(settings)
+        uvicorn.run(app, host=args.host, port=args.port, http=http, log_level=level)

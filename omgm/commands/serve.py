@@ -89,6 +89,7 @@ def run(args: argparse.Namespace) -> None:
     from retriever.types import Query
     from serving.app import create_app
     from serving.logs import log_json
+    from serving.protocol import protocol_of
     from serving.tracing import tracer_of_environment
 
     settings = profile.serving
@@ -110,9 +111,10 @@ def run(args: argparse.Namespace) -> None:
             app,
             host=args.host,
             port=args.port,
+            http=protocol_of(settings),
             log_config=None if settings.log_format == "json" else uvicorn.config.LOGGING_CONFIG,
             log_level="info" if args.verbose else "warning",
-            access_log=settings.log_format == "text",  # the service writes its own
+            access_log=args.verbose and settings.log_format == "text",  # the service writes its own
             timeout_graceful_shutdown=math.ceil(settings.timeout_s),  # after SIGTERM, what runs is finished
         )
     finally:

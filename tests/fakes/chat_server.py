@@ -28,7 +28,9 @@ class FakeChatServer:
         app = FastAPI()
         app.post("/v1/chat/completions")(self.answer)
         app.get("/v1/models")(self.models)
-        self._uvicorn = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none"))
+        self._uvicorn = uvicorn.Server(
+            uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", loop="asyncio")
+        )
         self._thread = threading.Thread(target=self._uvicorn.run, daemon=True)
 
     def __enter__(self) -> FakeChatServer:

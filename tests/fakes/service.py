@@ -17,6 +17,7 @@ from starlette.applications import Starlette
 from retriever.protocols import Generator
 from serving.agents import AgentFactory
 from serving.app import create_app
+from serving.protocol import protocol_of
 from serving.settings import ServingSettings
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.world import FakeGenerator, FakeIndex, FakeRetriever, write_images
@@ -53,15 +54,25 @@ def served(
 ) -> Iterator[World]:
     """Yields a service that listens on a free loopback port."""
     world = World(folder, settings, generator, agents)
-    with listening(world.app) as world.url:
+    with listening(world.app, settings or ServingSettings()) as world.url:
         yield world
         world.retriever.gate.set()
 
 
 @contextmanager
-def listening(app: Starlette) -> Iterator[str]:
+def listening(app: Starlette, settings: ServingSettings | None = None) -> Iterator[str]:
     """Yields the address of a real server for `app`, which runs in a thread."""
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", timeout_graceful_shutdown=5)
+    http = protocol_of(settings or ServingSettings())
+    config = uvicorn.Config(
+        app,
+        host="127.0.0.1",
+        port=0,
+        http=http,
+        log_level="error",
+        ws="none",
+        loop="asyncio",
+        timeout_graceful_shutdown=5,
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -74,7 +74,9 @@ class Desk:
 def desk() -> Iterator[Desk]:
     app, desk = FastAPI(), Desk()
     app.post("/v1/chat/completions")(desk.answer)
-    running = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none"))
+    running = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", loop="asyncio")
+    )
     thread = threading.Thread(target=running.run, daemon=True)
     thread.start()
     while not running.started:

@@ -1,11 +1,8 @@
-"""Rows of the table of faults in docs/serving.md that no other test has.
-
-The generator's are in test_generator_errors.py, those of the models' thread in test_app.py and test_batcher.py, the
-full disk in test_metrics.py.
-"""
+"""Rows of the table of faults in docs/serving.md that no other test has; the table names the others."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 import time
@@ -21,6 +18,18 @@ from omgm.profile import load_profile
 from serving.app import create_app
 from serving.settings import ServingSettings
 from tests.fakes.service import World, listening, post, wait_until
+from tests.paths import ROOT
+
+
+def test_each_row_of_the_table_has_its_test() -> None:
+    document = (ROOT / "docs" / "serving.md").read_text()
+    rows = document.partition("\n## Faults\n")[2].partition("\n## ")[0].strip().splitlines()[2:]
+    assert len(rows) >= 12
+    for row in rows:
+        named = re.findall(r"`([./\w]+\.py)::(\w+)`", row)
+        assert named, row
+        for file, test in named:
+            assert f"\ndef {test}(" in (Path(__file__).parent / file).read_text(), row
 
 
 def test_the_index_folder_is_removed(example_folder: Path) -> None:
@@ -51,7 +60,9 @@ def test_the_index_folder_is_removed(example_folder: Path) -> None:
 def test_shutting_down_finishes_what_runs(tmp_path: Path) -> None:
     """SIGTERM sets `should_exit`, as here."""
     world = World(tmp_path)
-    config = uvicorn.Config(world.app, host="127.0.0.1", port=0, log_level="error", timeout_graceful_shutdown=20)
+    config = uvicorn.Config(
+        world.app, host="127.0.0.1", port=0, log_level="error", loop="asyncio", timeout_graceful_shutdown=20
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()

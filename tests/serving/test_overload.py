@@ -57,6 +57,22 @@ def test_a_full_service_refuses_before_the_body(tmp_path: Path, path: str) -> No
         assert world.retriever.batches == [["running"], ["waiting"]]
 
 
+def test_a_refusal_passes_no_other_middleware_but_has_what_they_add(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its request id, its line in the log, and permission for the page of an allowed site to read it."""
+    settings = SMALL.model_copy(update={"cors_origins": ("https://shop.example",)})
+    with served(tmp_path, settings) as world, full(world):
+        headers = {"x-request-id": "run-7", "origin": "https://shop.example", "content-type": "application/json"}
+        with caplog.at_level("INFO", logger="serving.access"):
+            response = httpx.post(f"{world.url}/retrieve", content=body(), headers=headers, verify=False)
+            wait_until(lambda: bool(caplog.records))  # written after the response
+    assert response.status_code == 429 and response.headers["x-request-id"] == "run-7"
+    assert response.headers["access-control-allow-origin"] == "https://shop.example"
+    line = vars(caplog.records[-1])
+    assert (line["route"], line["status"], line["code"]) == ("/retrieve", 429, "queue_full")
+
+
 def test_a_refused_connection_can_be_used_again(tmp_path: Path) -> None:
     with served(tmp_path, SMALL) as world, httpx.Client(base_url=world.url, trust_env=False, timeout=20) as client:
         headers = {"Content-Type": "application/json"}
