@@ -15,6 +15,7 @@ from typing import Any
 
 from PIL import Image
 
+from agents.citations import cited, without_citations
 from agents.corpus import NotRecorded
 from agents.state import AgentRun, CallRecord, Round, Source
 from agents.tool import check_call
@@ -22,7 +23,6 @@ from agents.tools.images import PartArguments, box_of
 from llm.chat import ChatError
 from retriever.files import write_whole
 
-_CITATION = re.compile(r"\[(\d+(?:\s*,\s*\d+)*)\]")
 _SENTENCE = re.compile(r"(?<=[.!?。])\s+(?!\[)|\n+")
 
 
@@ -131,17 +131,11 @@ def claims_of(answer: str, sources: int) -> tuple[tuple[Claim, ...], tuple[int, 
     """
     claims, invented = [], set()
     for sentence in _SENTENCE.split(answer):
-        cited = {int(number[:9]) for group in _CITATION.findall(sentence) for number in re.findall(r"\d+", group)}
-        invented |= {number for number in cited if not 1 <= number <= sources}
+        numbers = cited(sentence)
+        invented |= {number for number in numbers if not 1 <= number <= sources}
         if plain := without_citations(sentence):
-            claims.append(Claim(plain, tuple(sorted(cited - invented))))
+            claims.append(Claim(plain, tuple(sorted(numbers - invented))))
     return tuple(claims), tuple(sorted(invented))
-
-
-def without_citations(text: str) -> str:
-    """Returns a text without `[n]`."""
-    text = re.sub(r"\s+([.,;:!?])", r"\1", _CITATION.sub("", text))
-    return re.sub(r"[ \t]{2,}", " ", text).strip()
 
 
 def round_step(one: Round) -> dict[str, Any]:

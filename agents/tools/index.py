@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Annotated
 
 from PIL import Image
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
 from agents.chunks import CHUNK_CHARACTERS, Chunk, best_chunks, chunks_of
+from agents.parsing import json_values
 from agents.state import IMAGE, AgentRun, Observation, Source
 from agents.tool import Tool
 from agents.tools.fulltext import FullText, entities_of
@@ -29,10 +30,25 @@ ENTITIES, SECTIONS, PER_QUERY, IMAGES, CHUNKS = 5, 3, 5, 5, 4
 """Entities and sections of an image search, results of a text search, images of one, chunks of a page."""
 
 SearchQuery = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+def _queries(value: object) -> object:
+    """Returns queries as a list: of one query, or of a list that is written as text; empty ones are left out."""
+    if isinstance(value, str):
+        listed = next(json_values(value, "["), None) if value.lstrip().startswith("[") else None
+        value = listed if isinstance(listed, list) else [value]
+    return [one for one in value if one not in ("", None)] if isinstance(value, list) else value
+
+
 Queries = Annotated[
     list[SearchQuery],
-    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
-    Field(min_length=1, max_length=5, description="1 to 5 queries, each a keyword, a phrase or a sentence"),
+    BeforeValidator(_queries),
+    Field(
+        min_length=1,
+        max_length=5,
+        validation_alias=AliasChoices("queries", "query", "search_query"),
+        description="1 to 5 queries, each a keyword, a phrase or a sentence",
+    ),
 ]
 
 

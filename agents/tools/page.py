@@ -6,10 +6,10 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 from PIL import Image
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
 from agents.browsing.chromium import View
 from agents.browsing.slimming import slices, slim
@@ -25,7 +25,7 @@ Screenshot = Callable[[str, View], Awaitable[Image.Image]]
 class PageArguments(BaseModel):
     """A page and what to look for on it."""
 
-    page: str = Field(
+    page: Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int) else value)] = Field(
         min_length=1,
         max_length=2000,
         validation_alias=AliasChoices("page", "url", "title"),
