@@ -150,7 +150,7 @@ def agent_tools(index: IndexTools, web: WebAccess) -> list[Tool]:
     """Returns the tools of an agent: of an index, of images, and of the web as far as it may be used."""
     openers = [index.opener, *([web_pages(web.fetch)] if web.fetch is not None else [])]
     images = [zoom_in(), rotate(), sharpen(), *([ocr()] if has_ocr() else [])]
-    return [*index.tools(), *images, *web.tools(), open_page(openers, web.screenshot)]
+    return [*index.tools(), *images, *web.tools(), open_page(openers, web.screenshot, index.changes)]
 
 
 async def _fetched(web: Web, url: str, limit: int) -> bytes:
