@@ -16,7 +16,7 @@ from agents.corpus import Corpus
 from agents.engine import Engine, Policy
 from agents.model import Planner
 from agents.policies import POLICIES
-from agents.regions import Box, ProposeRegions
+from agents.regions import ProposeRegions, boxes_of
 from agents.state import Call, Observation, Watch
 from agents.tools.index import IndexTools
 from agents.trail import AgentAnswer
@@ -234,7 +234,7 @@ class Agent:
         if not question.strip():
             raise ValueError("the question is empty")
         loaded = load_image(image)
-        regions = [Box.of(corners, loaded.size) for corners in boxes]
+        regions = boxes_of(boxes, loaded)
 
         async def run() -> AgentAnswer:
             engine = self._engine.opened()

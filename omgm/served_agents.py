@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from PIL import Image
+
 from agents.model import ChatPlanner, Planner
 from agents.policies import POLICIES
+from agents.regions import Box, boxes_of
 from omgm.agent import LazyEngine, access_of, budget_of
 from omgm.parts import build_planner
 from omgm.profile import AgentSettings, Profile
-from serving.agents import AgentOutcome, AgentRequest, Searcher, Watch
+from serving.agents import AgentOutcome, AgentRequest, Region, Searcher, Watch
 from serving.schemas import AgentBudget
 
 
@@ -33,12 +36,21 @@ class ServedAgents:
         )
         self.runs = settings.runs
 
+    def regions(self, corners: Sequence[Sequence[float]], image: Image.Image) -> list[Region]:
+        """Returns the regions of an image that a request names.
+
+        Raises:
+            ValueError: A box is not four numbers, or outside of the image.
+        """
+        return [(box.left, box.top, box.right, box.bottom) for box in boxes_of(corners, image)]
+
     async def run(self, request: AgentRequest, watch: Watch | None) -> AgentOutcome:
         """Runs the policy that the request names."""
         budget = replace(self._budget, **request.budget.model_dump(exclude_none=True))
         policy = POLICIES[request.mode]()
         engine = self._engine.opened()
-        answer = await engine.run(policy, request.question, request.image, budget=budget, watch=watch)
+        boxes = [Box(*region) for region in request.regions]
+        answer = await engine.run(policy, request.question, request.image, boxes=boxes, budget=budget, watch=watch)
         return AgentOutcome(answer.answer, answer.as_dict(), answer.failure)
 
     async def aclose(self) -> None:
