@@ -93,10 +93,6 @@ class Spending:
         self.money += cost
         return ""
 
-    def refund(self, cost: float) -> None:
-        """Gives back the cost of a call whose result was in the cache."""
-        self.money -= cost
-
     def as_dict(self) -> dict[str, Any]:
         """Returns the sums, rounded so that they do not depend on the order of addition."""
         return {"tokens": self.tokens, "money": round(self.money, 9), "calls": dict(sorted(self.calls.items()))}

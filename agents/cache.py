@@ -30,6 +30,10 @@ class ResultCache(Generic[T]):
         self._kept: OrderedDict[str, tuple[float, T]] = OrderedDict()
         self._running: dict[str, tuple[asyncio.Task[T], list[None]]] = {}
 
+    def __contains__(self, key: str) -> bool:
+        """Returns whether the result of a key is there, or somebody is making it."""
+        return key in self._running or self._is_kept(key)
+
     async def get(
         self, key: str, make: Callable[[], Awaitable[T]], keep: Callable[[T], bool] = lambda result: True
     ) -> tuple[T, bool]:
@@ -42,10 +46,9 @@ class ResultCache(Generic[T]):
             make: Makes it.
             keep: Whether a result is kept for later; otherwise only those who wait for it now get it.
         """
-        kept = self._kept.get(key)
-        if kept is not None and self._clock() - kept[0] < self._seconds:
+        if self._is_kept(key):
             self._kept.move_to_end(key)
-            return kept[1], True
+            return self._kept[key][1], True
         joined = key in self._running
         if not joined:
             self._running[key] = (asyncio.ensure_future(self._make(key, make, keep)), [])
@@ -58,6 +61,9 @@ class ResultCache(Generic[T]):
             if not waiting and not task.done():
                 task.cancel()
                 self._running.pop(key, None)
+
+    def _is_kept(self, key: str) -> bool:
+        return key in self._kept and self._clock() - self._kept[key][0] < self._seconds
 
     async def _make(self, key: str, make: Callable[[], Awaitable[T]], keep: Callable[[T], bool]) -> T:
         me = asyncio.current_task()

@@ -190,7 +190,7 @@ class Engine:
             run.malformed += 1
             record.observation = Observation(error=str(error))
             return
-        price = tool.price(arguments)
+        price = 0.0 if key is not None and key in run.cache else tool.price(arguments)
         refusal = run.spending.add_call(tool.name, price)
         if refusal:
             record.observation = Observation(error=refusal)
@@ -215,9 +215,7 @@ class Engine:
             (record.observation, record.ms), record.cached = await run.cache.get(key, make, _works)
         except NotRecorded as error:
             record.observation = Observation(error=str(error))
-        record.cost = 0.0 if record.cached else price
-        if record.cached:
-            run.spending.refund(price)
+        record.cost = price
 
 
 def _works(result: tuple[Observation, float]) -> bool:

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
+import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from agents.context import fitted, text_tokens, tokens_of, without_images
 from agents.corpus import Corpus, decode_reply, encode_reply, timed
 from agents.state import AgentRun, RequestRecord
 from agents.tool import Tool
-from llm.chat import ChatClient, ChatError, Message
-from llm.context import CHARACTERS_PER_TOKEN
+from llm.chat import ChatClient, ChatError, Message, text_part
 from llm.replies import ChatReply
 
-IMAGE_TOKENS = 1000
-"""Assumed tokens of an image."""
-_LEFT_OUT = "(left out to save space)"
+logger = logging.getLogger(__name__)
+
+REASONING_TOKENS = 4096
+"""Longest reply of a model that has spent a shorter one on reasoning."""
+_SHORTENED = 3
+"""Times that a conversation is shortened for a server that finds it too long."""
 _REFUSED = (400, 404, 422, 501)
-"""Statuses of servers that do not know tool calls or structured outputs."""
+"""Statuses of servers that do not know tool calls, structured outputs or images."""
+_TOO_LONG = re.compile(r"context (?:length|window|size)|maximum (?:input|prompt)|(?:prompt|input) is too long", re.I)
+_NAMES = {
+    "schema": re.compile(r"response_?format|schema|structured|guided|grammar", re.IGNORECASE),
+    "tools": re.compile(r"tool|function", re.IGNORECASE),
+    "images": re.compile(r"image|vision|multi-?modal|content part|must be a string", re.IGNORECASE),
+}
+"""How errors name what a server refuses."""
 
 
 class Planner(Protocol):
@@ -45,7 +56,9 @@ class Planner(Protocol):
 class ChatPlanner:
     """A `Planner` on a chat client.
 
-    A server that refuses tools or a schema is asked again without them, and no more with them.
+    A server that refuses structured outputs, tool calls or images is asked again without them, and no more with what it
+    refused. Tools that it does not take are described in the text. If the conversation is too long for it, the oldest
+    results are left out.
 
     Args:
         client: The client of the model.
@@ -53,7 +66,7 @@ class ChatPlanner:
 
     def __init__(self, client: ChatClient) -> None:
         self._client = client
-        self._plain = False
+        self._refused: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -72,23 +85,75 @@ class ChatPlanner:
         Raises:
             ChatError: The server failed.
         """
-        fields: dict[str, Any] = {"tools": list(tools)} if tools else {}
-        if schema is not None:
-            format_ = {"name": "reply", "schema": dict(schema)}
-            fields["response_format"] = {"type": "json_schema", "json_schema": format_}
-        if fields and not self._plain:
+        refused = self._refused
+        used = {
+            "schema": schema is not None,
+            "tools": bool(tools),
+            "images": any(not isinstance(message["content"], str) for message in messages),
+        }
+        left = [name for name, needed in used.items() if needed and name not in refused]
+        shortened = 0
+        while True:
             try:
-                return await self._client.converse(messages, max_tokens, **fields)
+                reply = await self._send(messages, max_tokens, tools, schema, refused)
+                break
             except ChatError as error:
                 if error.status not in _REFUSED:
                     raise
-        reply = await self._client.converse(messages, max_tokens)
-        self._plain = self._plain or bool(fields)
+                if shortened < _SHORTENED and _TOO_LONG.search(str(error)):
+                    messages = fitted(messages, tokens_of(messages) * 3 // 5)
+                    shortened += 1
+                elif left:
+                    refused |= {_pop_refused(str(error), left)}
+                else:
+                    raise
+        if new := sorted(refused - self._refused):
+            logger.warning("%s takes no %s and is asked without from now on", self.name, ", ".join(new))
+        self._refused |= refused
         return reply
 
     async def aclose(self) -> None:
         """Closes the client."""
         await self._client.aclose()
+
+    async def _send(
+        self,
+        messages: Sequence[Message],
+        max_tokens: int,
+        tools: Sequence[Mapping[str, Any]],
+        schema: Mapping[str, Any] | None,
+        refused: frozenset[str],
+    ) -> ChatReply:
+        fields: dict[str, Any] = {}
+        if tools and "tools" not in refused:
+            fields["tools"] = list(tools)
+        elif tools:
+            messages = [_with_tools(messages[0], tools), *messages[1:]]
+        if schema is not None and "schema" not in refused:
+            fields["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"name": "reply", "schema": dict(schema)},
+            }
+        if "images" in refused:
+            messages = [without_images(message) for message in messages]
+        return await self._client.converse(messages, max_tokens, **fields)
+
+
+def _pop_refused(message: str, left: list[str]) -> str:
+    """Removes from what is left to refuse what an error names, else the first, and returns it."""
+    named = (name for name in left if _NAMES[name].search(message))
+    name = next(named, left[0])
+    left.remove(name)
+    return name
+
+
+def _with_tools(message: Message, tools: Sequence[Mapping[str, Any]]) -> Message:
+    """Returns a message, the system's, with a description of tools at its end."""
+    described = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
+    text = f"The tools:\n{described}"
+    content = message["content"]
+    joined = f"{content}\n\n{text}" if isinstance(content, str) else [*content, text_part(text)]
+    return {**message, "content": joined}
 
 
 class Asking:
@@ -114,8 +179,24 @@ class Asking:
         schema: Mapping[str, Any] | None,
     ) -> ChatReply:
         """See `AgentRun.ask`."""
+        reply = await self._ask(run, purpose, messages, max(max_tokens, run.least_tokens), tools, schema)
+        longer = min(REASONING_TOKENS, self._context_tokens // 4)
+        if reply.cut and not reply.text and not reply.calls and max_tokens < longer > run.least_tokens:
+            run.least_tokens = longer  # it reasons longer than the answer is
+            reply = await self._ask(run, purpose, messages, max(max_tokens, run.least_tokens), tools, schema)
+        return reply
+
+    async def _ask(
+        self,
+        run: AgentRun,
+        purpose: str,
+        messages: Sequence[Message],
+        max_tokens: int,
+        tools: Sequence[Tool],
+        schema: Mapping[str, Any] | None,
+    ) -> ChatReply:
         schemas = [tool.schema() for tool in tools]
-        extra = _tokens_of(json.dumps([schemas, schema]))
+        extra = text_tokens(json.dumps([schemas, schema]))
         fitting = fitted(messages, self._context_tokens - max_tokens - extra)
         estimate = tokens_of(fitting) + extra
         run.spending.check_request(estimate, max_tokens)
@@ -128,76 +209,10 @@ class Asking:
         else:
             key = json.dumps([self._planner.name, fitting, max_tokens, schemas, schema], sort_keys=True)
             reply, ms = await self._corpus.get("model", key, make, encode_reply, decode_reply)
-        written = _tokens_of(reply.text + "".join(call.name + call.arguments for call in reply.calls))
+        written = text_tokens(reply.text + "".join(call.name + call.arguments for call in reply.calls))
         prompt = estimate if reply.prompt_tokens is None else reply.prompt_tokens
         completion = written if reply.completion_tokens is None else reply.completion_tokens
         run.spending.add_request(prompt, completion)
         money = run.spending.budget.price(prompt, completion)
         run.add_request(RequestRecord(purpose, prompt, completion, ms, money))
         return replace(reply, prompt_tokens=prompt, completion_tokens=completion)
-
-
-def tokens_of(messages: Sequence[Message]) -> int:
-    """Estimates the tokens of messages."""
-    return sum(_message_tokens(message) for message in messages)
-
-
-def fitted(messages: Sequence[Message], max_tokens: int) -> list[Message]:
-    """Returns messages that fit a context: the oldest between the question and the last message lose their text first.
-
-    The system message and the question are kept whole as long as anything else can go; at last the end of the last
-    message is cut, then images from the end, then the end of the question.
-    """
-    fitting = list(messages)
-    over = tokens_of(fitting) - max_tokens
-    first = next((at for at, message in enumerate(fitting) if message["role"] != "system"), 0)
-    for at in range(first + 1, len(fitting) - 1):
-        if over <= 0:
-            break
-        over -= _message_tokens(fitting[at])
-        fitting[at] = {**fitting[at], "content": _LEFT_OUT}
-        over += _message_tokens(fitting[at])
-    for at in dict.fromkeys((len(fitting) - 1, first)):
-        if over > 0:
-            before = _message_tokens(fitting[at])
-            fitting[at] = _cut(fitting[at], before - over)
-            over -= before - _message_tokens(fitting[at])
-    return fitting
-
-
-def _cut(message: Message, limit: int) -> Message:
-    """Cuts a message to so many tokens: the end of its longest text, then images from the end, all but the first."""
-    content = message["content"]
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-    texts = [at for at, part in enumerate(parts) if part["type"] == "text"]
-    if texts:
-        longest = max(texts, key=lambda at: len(parts[at]["text"]))
-        text = parts[longest]["text"]
-        left = limit - sum(_part_tokens(part) for at, part in enumerate(parts) if at != longest)
-        parts[longest] = {**parts[longest], "text": _beginning(text, left - _tokens_of(_LEFT_OUT)) + _LEFT_OUT}
-    images = [at for at, part in enumerate(parts) if part["type"] != "text"]
-    while len(images) > 1 and sum(map(_part_tokens, parts)) > limit:
-        del parts[images.pop()]
-    return {**message, "content": parts[0]["text"] if isinstance(content, str) else parts}
-
-
-def _beginning(text: str, tokens: int) -> str:
-    """Returns the longest beginning of a text within so many tokens."""
-    length = bisect_right(range(1, len(text) + 1), tokens, key=lambda end: _tokens_of(text[:end]))
-    return text[:length]
-
-
-def _message_tokens(message: Message) -> int:
-    content = message["content"]
-    calls = sum(_tokens_of(json.dumps(call)) for call in message.get("tool_calls", ()))
-    return calls + (_tokens_of(content) if isinstance(content, str) else sum(map(_part_tokens, content)))
-
-
-def _part_tokens(part: Message) -> int:
-    return _tokens_of(part["text"]) if part["type"] == "text" else IMAGE_TOKENS
-
-
-def _tokens_of(text: str) -> int:
-    """Estimates the tokens of a text: one for four ASCII characters, and one for any other, such as a Chinese one."""
-    ascii_ = len(text.encode("ascii", "ignore"))
-    return len(text) - ascii_ + ascii_ // CHARACTERS_PER_TOKEN + 1

@@ -1,4 +1,4 @@
-"""Tolerant reading of what models write: thoughts, tags, JSON, tool calls. Nothing here raises on any text."""
+"""Tolerant reading of what models write: thoughts, tags, JSON, answers. Nothing here raises on any text."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from agents.state import Call
-from llm.replies import ChatReply
-
 _LIMIT = 50_000
 """Characters of a reply that are read."""
 _LITERAL_LIMIT = 5_000
-"""Characters of an object in Python's form that are read."""
+"""Characters of an object in Python's form, or with errors, that are read."""
 _THOUGHTS = ("think", "thinking", "thought", "reason", "reasoning")
 _OPEN_THOUGHT = re.compile(
     rf"<\s*({'|'.join(_THOUGHTS)})\s*>(?:(?!<\s*/\s*\1\s*>).)*(?:<\s*/\s*\1\s*>|\Z)", re.DOTALL | re.IGNORECASE
@@ -23,9 +20,12 @@ _OPEN_THOUGHT = re.compile(
 _OPEN_THINK = re.compile(
     r"<\s*(think|thinking)\s*>(?:(?!<\s*/\s*\1\s*>).)*(?:<\s*/\s*\1\s*>|\Z)", re.DOTALL | re.IGNORECASE
 )
-_FENCED = re.compile(r"```[\w-]*\s*\n?(.*?)(?:```|\Z)", re.DOTALL)
-_SPOKEN_CALL = re.compile(r"^\W*tool[ _]call\W*[:\uff1a][\s\"'`*]*([\w.-]+)[\"'`*]*", re.IGNORECASE | re.MULTILINE)
-"""`Tool Call: name` with a JSON object below it, as in the transcripts of MMSearch-Plus."""
+_ANSWER_TAG = r"(?:final[ _-]?)?answer"
+_LABEL = re.compile(
+    r"^[\s*#>\"']*(?:the )?(?:final )?answer(?: is)?[\s*\"']*[:\uff1a][\s*]*", re.IGNORECASE | re.MULTILINE
+)
+"""`answer:` or `**Final Answer:**` at the start of a line."""
+_ANSWER_KEYS = ("answer", "final_answer", "final answer", "finalanswer")
 
 
 def without_thoughts(text: str) -> str:
@@ -55,43 +55,69 @@ def _without_opened(text: str) -> str:
 
 def tagged(text: str, tag: str) -> list[str]:
     """Returns the contents of all elements with a tag; one that is not closed ends at the next, or with the text."""
-    opening = rf"<\s*{tag}\s*>"
+    opening = rf"<\s*{tag}(?:\s[^<>]*)?>"
     found = re.findall(rf"{opening}(.*?)(?=<\s*/\s*{tag}\s*>|{opening}|\Z)", text[:_LIMIT], re.DOTALL | re.IGNORECASE)
     return [content.strip() for content in found]
 
 
 def answer_of(text: str) -> str | None:
     """Returns the content of the last `<answer>` outside of thoughts, `None` without one."""
-    found = [content for content in tagged(without_thoughts(text), "answer") if content]
+    found = [content for content in tagged(without_thoughts(text), _ANSWER_TAG) if content]
     return found[-1] if found else None
 
 
+def labeled_answer(text: str) -> str | None:
+    r"""Returns what follows the last `answer:` at the start of a line, or the answer of a JSON object; else `None`.
+
+    Example:
+        >>> labeled_answer("It is in the results.\n**Final Answer:** Paris [3]")
+        'Paris [3]'
+        >>> labeled_answer('{"answer": "Paris", "citations": [3, 4]}')
+        'Paris [3] [4]'
+    """
+    plain = without_thoughts(text)
+    value = json_object(plain) if re.match(r"\s*(?:```[\w-]*\s*)?\{", plain) else None
+    if value is not None:
+        return _answer_in(value)
+    labels = list(_LABEL.finditer(plain))
+    return plain[labels[-1].end() :].strip(" \t\n*`\"'") or None if labels else None
+
+
+def _answer_in(value: dict[str, Any]) -> str | None:
+    answer = next((value[key] for key in value if key.lower() in _ANSWER_KEYS), None)
+    if not isinstance(answer, str | int | float) or isinstance(answer, bool) or not str(answer).strip():
+        return None
+    listed = value.get("citations", value.get("sources"))
+    marks = [f" [{number}]" for number in listed if isinstance(number, int)] if isinstance(listed, list) else []
+    return str(answer).strip() + ("" if "[" in str(answer) else "".join(marks))
+
+
 def plain_answer(text: str) -> str | None:
-    """Returns the answer of a reply that should be nothing else: `<answer>`, or all but thoughts and calls."""
-    if (answer := answer_of(text)) is not None:
+    """Returns the answer that a whole reply is: in a tag, after a label, or without thoughts and calls."""
+    if (answer := answer_of(text) or labeled_answer(text)) is not None:
         return answer
     rest = re.sub(r"<tool_call>.*?(?:</tool_call>|\Z)", "", without_thoughts(text), flags=re.DOTALL | re.IGNORECASE)
-    rest = re.sub(r"```[\w-]*|</?[a-z_ -]+>", "", rest, flags=re.IGNORECASE)
-    return re.sub(r"^[\s*]*(?:final )?answer\s*[:\uff1a][\s*]*", "", rest, flags=re.IGNORECASE).strip() or None
+    return re.sub(r"```[\w-]*|</?[a-z_ -]+>", "", rest, flags=re.IGNORECASE).strip() or None
 
 
 def json_object(text: str) -> dict[str, Any] | None:
     r"""Returns the first JSON object in a text, whatever stands around it; `None` without one.
 
-    An object in Python's form (single quotes, a comma before the bracket) is accepted too. Nothing is executed.
+    An object in Python's form (single quotes, a comma before the bracket), with comments, curly quotes or without its
+    last brackets is accepted too. Nothing is executed.
 
     Example:
         >>> json_object('Here: ```json {"a": 1} ```'), json_object("{'a': [True, null,]}")
         ({'a': 1}, {'a': [True, None]})
     """
-    return next((value for value in _values(text, "{") if isinstance(value, dict)), None)
+    return next((value for value in json_values(text, "{") if isinstance(value, dict)), None)
 
 
-def _values(text: str, brackets: str) -> Iterator[Any]:
+def json_values(text: str, brackets: str) -> Iterator[Any]:
     """Yields the JSON values of a text that begin with one of some brackets, one after the other."""
     text = text[:_LIMIT]
     start, tries = 0, 0
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(strict=False)  # line breaks in strings
     while tries < 20 and (found := re.compile(f"[{re.escape(brackets)}]").search(text, start)):
         tries += 1
         start = found.start()
@@ -106,105 +132,76 @@ def _values(text: str, brackets: str) -> Iterator[Any]:
         yield value
 
 
-def _literal(text: str, start: int) -> tuple[Any, int]:
-    """Returns a bracketed value in Python's form and its end; `None` if there is none."""
-    end = _closing(text, start)
-    if end is None:
-        return None, start
-    source = re.sub(r"\b(?:true|false|null)\b", lambda word: _PYTHON[word[0]], text[start:end])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # odd escapes
-        try:
-            return ast.literal_eval(source), end
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            return None, start
-
-
 _PYTHON = {"true": "True", "false": "False", "null": "None"}
-_BRACKET_OR_TEXT = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[\[{(]|[\]})]", re.DOTALL)
+_CURLY = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
+_STRING = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
+_WORD_OR_COMMENT = re.compile(rf"({_STRING})|(?://|\#)[^\n]*|\b(?:true|false|null)\b", re.DOTALL)
+_BRACKET_OR_STRING = re.compile(rf"{_STRING}|[\"']|[\[{{(]|[\]}})]", re.DOTALL)
 
 
-def _closing(text: str, start: int) -> int | None:
-    """Returns where the bracket at `start` is closed, `None` if it is not."""
-    depth = 0
-    for found in _BRACKET_OR_TEXT.finditer(text, start, start + _LITERAL_LIMIT):
-        depth += (found[0] in "[{(") - (found[0] in "]})")
-        if depth == 0:
-            return found.end()
-    return None
+def _literal(text: str, start: int) -> tuple[Any, int]:
+    """Returns a bracketed value in Python's form or with small errors, and its end; `None` if there is none."""
+    for plain in (text, text.translate(_CURLY)):
+        end, missing = _closing(plain, start)
+        source = _WORD_OR_COMMENT.sub(lambda found: found[1] or _PYTHON.get(found[0], ""), plain[start:end]) + missing
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # odd escapes
+            try:
+                return literal(source.replace("\n", " ")), end
+            except ValueError:
+                continue
+    return None, start
 
 
-def calls_of(reply: ChatReply) -> tuple[tuple[Call, ...], str]:
-    """Returns the tool calls of a reply, and what is malformed about one that has the form of a call.
+def literal(source: str | ast.expr) -> Any:
+    """Returns a value in Python's form as a JSON value.
 
-    Accepted are the API's own calls, `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, `Tool Call: name` with the
-    arguments below it, and such objects, or lists of them, in a fenced block or as the whole reply.
+    Raises:
+        ValueError: It is neither.
     """
-    if reply.calls:
-        return tuple(Call(call.name, call.arguments) for call in reply.calls), ""
-    text = without_thoughts(reply.text)
-    if written := tagged(text, "tool_call"):
-        return _all_calls([list(_values(one, "{[")) or [None] for one in written])
-    if spoken := list(_SPOKEN_CALL.finditer(text)):
-        ends = [one.start() for one in spoken[1:]] + [len(text)]
-        return tuple(_spoken(one[1], text[one.end() : end]) for one, end in zip(spoken, ends, strict=True)), ""
-    if tagged(text, "answer"):
-        return (), ""
-    blocks = [text] if re.match(r"\A[\[{]", text) else _FENCED.findall(text)
-    values = [list(_values(block, "{[")) or [None] for block in blocks if re.match(r"\s*[\[{]", block)]
-    return _all_calls([found for found in values if found == [None] or _looks_like_call(found[0])])
+    try:
+        return json.loads(json.dumps(ast.literal_eval(source)))
+    except (SyntaxError, TypeError, RecursionError, MemoryError) as error:
+        raise ValueError(str(error)) from error
 
 
-def _spoken(name: str, below: str) -> Call:
-    arguments = json_object(below)
-    return Call(name, below.strip() if arguments is None and "{" in below else arguments or {})
-
-
-def _all_calls(written: list[list[Any]]) -> tuple[tuple[Call, ...], str]:
-    calls, problem = [], ""
-    for values in written:
-        for value in _flat(values):
-            call = _call(value) if isinstance(value, dict) else None
-            if call is None:
-                problem = 'a tool call must be <tool_call>{"name": ..., "arguments": {...}}</tool_call>'
-            else:
-                calls.append(call)
-    return tuple(calls), problem
-
-
-def _flat(values: list[Any]) -> Iterator[Any]:
-    for value in values:
-        inner = value.get("tool_calls") if isinstance(value, dict) else value
-        if isinstance(inner, list):
-            yield from inner
-        else:
-            yield value
-
-
-def _looks_like_call(value: Any) -> bool:
-    first = next(_flat([value]), None)
-    return isinstance(first, dict) and bool({"name", "tool", "function"} & first.keys())
-
-
-def _call(value: dict[str, Any]) -> Call | None:
-    inner = value.get("function")
-    if isinstance(inner, dict):
-        value = inner
-    name = value.get("name", value.get("tool", inner))
-    arguments = value.get("arguments", value.get("parameters", value.get("args", {})))
-    if not isinstance(name, str) or not isinstance(arguments, dict | str):
-        return None
-    return Call(name, arguments)
+def _closing(text: str, start: int) -> tuple[int, str]:
+    """Returns where the bracket at `start` is closed, or the end of the text with the braces that it lacks."""
+    opened: list[str] = []
+    for found in _BRACKET_OR_STRING.finditer(text, start, start + _LITERAL_LIMIT):
+        if found[0] in ('"', "'"):
+            return len(text), ""  # a string that never ends: the reply was cut
+        if found[0] in "[{(":
+            opened.append({"[": "]", "{": "}", "(": ")"}[found[0]])
+        elif found[0] in "]})":
+            opened = opened[:-1]
+            if not opened:
+                return found.end(), ""
+    whole = len(text) - start < _LITERAL_LIMIT and set(opened) == {"}"}  # an open list was cut
+    return len(text), "}" * len(opened) if whole else ""
 
 
 def is_true(value: object) -> bool:
-    """Returns whether a value of a model's JSON says yes: `true`, or a word for it."""
-    return value is True or (isinstance(value, str) and value.strip().lower() in ("true", "yes"))
+    """Returns whether a value of a model's JSON says yes: `true`, `1`, or a word for it."""
+    return value is True or value == 1 or (isinstance(value, str) and value.strip().lower() in _YES)
 
 
+_YES = ("true", "yes", "sufficient", "enough", "1")
+_FOUND = "(?:results?|sources?|evidence|information|context|websites?|pages?|articles?|search results?)"
 _UNKNOWN = re.compile(
-    r"\W*(?:unknown|n/?a|(?:i )?(?:do not|don't|cannot|can't) (?:know|tell|answer).*|not (?:known|found|sure)|"
-    r"no answer.*|\u672a\u77e5|\u4e0d\u77e5\u9053|\u65e0\u6cd5\u56de\u7b54.*|)\W*",
+    r"\W*(?:"
+    r"unknown|n/?a|not (?:known|found|sure|available|stated|specified|answerable)|unanswerable|"
+    r"(?:(?:i'?m |i am )?sorry\W+(?:but )?)?(?:i|we)(?:'m| am|'re| are)? "
+    r"(?:do not|don't|cannot|can't|can not|could not|couldn't|was not able to|not able to|unable to) "
+    r"(?:know|tell|answer|determine|find|identify|say|have (?:enough|sufficient))\b.*|"
+    r"(?:(?:it|this|that|the (?:answer|question)) )?(?:cannot|can't|can not|could not|couldn't) be "
+    r"(?:determined|answered|identified|inferred)\b.*|"
+    r"(?:unable|not possible|impossible) to (?:determine|answer|identify|tell|find)\b.*|"
+    r"the (?:answer|information) (?:is|was) (?:not|unknown)\b.*|"
+    rf"(?:none of )?the (?:\w+ )?{_FOUND} (?:\w+ )?(?:do not|don't|does not|doesn't|did not) "
+    r"(?:contain|provide|mention|say|answer|state|include|specify|give|have)\b.*|"
+    r"(?:there is |there's )?(?:not enough|insufficient|no (?:relevant |sufficient )?information|no answer)\b.*|"
+    r"未知|不知道.*|无法(?:回答|确定).*|)\W*",
     re.DOTALL | re.IGNORECASE,
 )
 
@@ -213,7 +210,7 @@ def is_abstention(answer: str) -> bool:
     """Returns whether an answer says that there is none.
 
     Example:
-        >>> is_abstention("Unknown."), is_abstention("An unknown soldier")
-        (True, False)
+        >>> is_abstention("Unknown."), is_abstention("It cannot be determined."), is_abstention("An unknown soldier")
+        (True, True, False)
     """
-    return _UNKNOWN.fullmatch(re.sub(r"\[[\d, ]*\]", "", answer)) is not None
+    return _UNKNOWN.fullmatch(re.sub(r"\[[\d, ]*\]", "", answer.replace("\u2019", "'"))) is not None

@@ -30,6 +30,10 @@ MALFORMED = (
     "Your reply has neither a tool call nor an answer. Call a tool as described, or write the answer between <answer> "
     "and </answer>."
 )
+CUT = (
+    "Your reply reached its longest length before a tool call or an answer was complete. Think less, and write "
+    "the call or the answer first."
+)
 CONCLUDE = (
     "No more tools can be called. Answer the question from the results above, as briefly as possible, with the numbers "
     "of the results that prove it: <answer>Paris [3]</answer>. If they do not answer it: <answer>unknown</answer>"

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from PIL import Image, ImageDraw, ImageFont
 
+from retriever.images import original_size
+
 _COLORS = ("#e6194b", "#0050c8", "#2e8b22", "#b000b5", "#b85c00", "#00757a")
 
 
@@ -45,9 +47,35 @@ class Box:
             raise ValueError(f"the box {list(corners)} has no pixel of the image, which is {width} x {height}")
         return box
 
+    def scaled(self, size: tuple[int, int], to: tuple[int, int]) -> Box:
+        """Returns the same region in an image of another size (width, height); it keeps at least one pixel.
+
+        Example:
+            >>> Box(20, 10, 90, 101).scaled((200, 200), (100, 100))
+            Box(left=10, top=5, right=45, bottom=51)
+        """
+        left, right = _scaled(self.left, self.right, size[0], to[0])
+        top, bottom = _scaled(self.top, self.bottom, size[1], to[1])
+        return Box(left, top, right, bottom)
+
     def crop(self, image: Image.Image) -> Image.Image:
         """Returns the part of an image in the box."""
         return image.crop((self.left, self.top, self.right, self.bottom))
+
+
+def boxes_of(corners: Sequence[Sequence[float]], image: Image.Image) -> list[Box]:
+    """Returns the boxes of an image whose corners are in its original pixels, if it was shrunk when it was loaded.
+
+    Raises:
+        ValueError: See `Box.of`.
+    """
+    size = original_size(image)
+    return [Box.of(one, size).scaled(size, image.size) for one in corners]
+
+
+def _scaled(start: int, end: int, size: int, to: int) -> tuple[int, int]:
+    first = min(start * to // size, to - 1)
+    return first, max(first + 1, -(-end * to // size))
 
 
 ProposeRegions = Callable[[Image.Image], Sequence[Box]]

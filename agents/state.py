@@ -145,6 +145,7 @@ class AgentRun:
         rounds: All rounds, the current one last.
         known: The best answer so far, for when the budget ends.
         malformed: Malformed replies and calls so far.
+        least_tokens: Length that every reply is allowed at least, for models that reason before they write.
         image_parts: The question's image and its overlay, encoded for the model at the first request.
         found: By an image's hash, the ids of the entities that searches of it found.
         watch: Is told every step, if anybody watches.
@@ -161,6 +162,7 @@ class AgentRun:
     rounds: list[Round] = field(default_factory=list)
     known: str | None = None
     malformed: int = 0
+    least_tokens: int = 0
     image_parts: list[Message] = field(default_factory=list)
     found: dict[str, list[str]] = field(default_factory=dict)
     watch: Watch | None = None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from agents.parsing import json_object
 from agents.state import AgentRun, Call, Observation
 
 
@@ -67,19 +69,31 @@ def _schema(arguments: type[BaseModel]) -> dict[str, Any]:
     return arguments.model_json_schema()
 
 
+def plain_name(name: str, tools: Collection[str]) -> str:
+    """Returns the name of a tool that a call means: in any case, with `-` for `_`, or behind `functions.`.
+
+    Example:
+        >>> plain_name("functions.Text-Search", ["text_search"]), plain_name("search", ["text_search"])
+        ('text_search', 'search')
+    """
+    if name in tools:
+        return name
+    last = re.split(r"[.:/]", name.strip())[-1]
+    plain = re.sub(r"[\s-]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", last)).lower()
+    return next((one for one in (plain, plain.removesuffix("_tool")) if one in tools), name)
+
+
 def check_call(call: Call, tools: Mapping[str, Tool]) -> tuple[Tool, BaseModel]:
     """Returns the tool of a call and its checked arguments.
 
     Raises:
         CallError: There is no such tool, or the arguments do not fit; the message says what is wrong.
     """
-    tool = tools.get(call.tool)
+    tool = tools.get(plain_name(call.tool, tools))
     if tool is None:
         raise CallError(f"there is no tool {call.tool[:80]!r}; the tools are {', '.join(tools)}")
-    arguments = call.arguments
     try:
-        values = json.loads(arguments) if isinstance(arguments, str) else arguments
-        return tool, tool.arguments.model_validate(values)
+        return tool, tool.arguments.model_validate(_values(call.arguments, tool))
     except ValidationError as error:
         wrong = "; ".join(
             f"{'.'.join(str(part) for part in problem['loc']) or 'arguments'}: {problem['msg']}"
@@ -88,3 +102,21 @@ def check_call(call: Call, tools: Mapping[str, Tool]) -> tuple[Tool, BaseModel]:
         raise CallError(f"wrong arguments of {call.tool}: {wrong}") from error
     except (ValueError, RecursionError) as error:
         raise CallError(f"the arguments of {call.tool} are not a JSON object: {str(error)[:200]}") from error
+
+
+def _values(arguments: Mapping[str, Any] | str, tool: Tool) -> Any:
+    """Returns the arguments of a call as JSON values; a list has the first arguments without their names."""
+    if not isinstance(arguments, str):
+        return arguments
+    if not arguments.strip():
+        return {}
+    try:
+        values = json.loads(arguments, strict=False)
+        values = json.loads(values, strict=False) if isinstance(values, str) else values  # encoded twice
+    except (ValueError, RecursionError):
+        values = json_object(arguments) if arguments.lstrip().startswith("{") else None
+        if values is None:
+            raise
+    if isinstance(values, list):
+        return dict(zip(tool.arguments.model_fields, values, strict=False))
+    return {} if values is None else values

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 import re
-import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from html import escape
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
+from agents.citations import cited, without_citations
 from agents.corpus import NotRecorded
-from agents.state import AgentRun, CallRecord, Round, Source
+from agents.graph import as_svg, thumbnail
+from agents.state import IMAGE, AgentRun, CallRecord, Round, Source
 from agents.tool import check_call
 from agents.tools.images import PartArguments, box_of
 from llm.chat import ChatError
 from retriever.files import write_whole
 
-_CITATION = re.compile(r"\[(\d+(?:\s*,\s*\d+)*)\]")
 _SENTENCE = re.compile(r"(?<=[.!?。])\s+(?!\[)|\n+")
 
 
@@ -50,6 +47,7 @@ class AgentAnswer:
         spent: Tokens, money and calls per tool.
         failure: Why the model failed, if it did.
         invented: Numbers that the answer cites and no source has.
+        image: The question's image, if it has one.
     """
 
     question: str
@@ -63,6 +61,7 @@ class AgentAnswer:
     spent: dict[str, Any]
     failure: ChatError | NotRecorded | None = None
     invented: tuple[int, ...] = ()
+    image: Image.Image | None = field(default=None, repr=False, compare=False)
 
     @property
     def abstained(self) -> bool:
@@ -119,6 +118,7 @@ def make_answer(
         spent=run.spending.as_dict(),
         failure=failure,
         invented=invented,
+        image=run.images.get(IMAGE),
     )
 
 
@@ -131,17 +131,11 @@ def claims_of(answer: str, sources: int) -> tuple[tuple[Claim, ...], tuple[int, 
     """
     claims, invented = [], set()
     for sentence in _SENTENCE.split(answer):
-        cited = {int(number[:9]) for group in _CITATION.findall(sentence) for number in re.findall(r"\d+", group)}
-        invented |= {number for number in cited if not 1 <= number <= sources}
+        numbers = cited(sentence)
+        invented |= {number for number in numbers if not 1 <= number <= sources}
         if plain := without_citations(sentence):
-            claims.append(Claim(plain, tuple(sorted(cited - invented))))
+            claims.append(Claim(plain, tuple(sorted(numbers - invented))))
     return tuple(claims), tuple(sorted(invented))
-
-
-def without_citations(text: str) -> str:
-    """Returns a text without `[n]`."""
-    text = re.sub(r"\s+([.,;:!?])", r"\1", _CITATION.sub("", text))
-    return re.sub(r"[ \t]{2,}", " ", text).strip()
 
 
 def round_step(one: Round) -> dict[str, Any]:
@@ -161,13 +155,10 @@ def call_steps(run: AgentRun, one: Round) -> list[dict[str, Any]]:
             "position": position,
             **_call(record),
             "found": [_source(number, run.sources[number - 1]) for number in record.numbers],
-            "thumbnails": {name: _thumbnail(image) for name, image in _images(run, record).items()},
+            "thumbnails": {name: thumbnail(image) for name, image in _images(run, record).items()},
         }
         for position, record in enumerate(one.calls)
     ]
-
-
-_THUMBNAIL_SIDE = 240
 
 
 def _images(run: AgentRun, record: CallRecord) -> Mapping[str, Image.Image]:
@@ -180,14 +171,6 @@ def _images(run: AgentRun, record: CallRecord) -> Mapping[str, Image.Image]:
     except ValueError:  # a malformed call, or a region that does not exist: the record says so
         pass
     return {}
-
-
-def _thumbnail(image: Image.Image) -> str:
-    small = image.convert("RGB")
-    small.thumbnail((_THUMBNAIL_SIDE, _THUMBNAIL_SIDE))
-    buffer = io.BytesIO()
-    small.save(buffer, "JPEG", quality=80)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 def _source(number: int, source: Source) -> dict[str, Any]:
@@ -231,98 +214,3 @@ def _call(record: CallRecord) -> dict[str, Any]:
         "cost": record.cost,
         "ms": record.ms,
     }
-
-
-_WIDTH, _LINE, _PAD, _CHARS = 760, 18, 10, 100
-
-
-def as_svg(answer: AgentAnswer) -> str:
-    """Draws a trail: question, rounds and answer from top to bottom, the calls of a round below its thought."""
-    drawing = _Drawing()
-    drawing.box([f"Question: {answer.question}"], "#dbe9f6")
-    for one in _shown_rounds(answer):
-        drawing.box(*one)
-    said = (
-        answer.answer if answer.answer is not None else f"(no answer{': ' + answer.stopped if answer.stopped else ''})"
-    )
-    lines = [f"Answer ({answer.policy}): {said}"]
-    for number in sorted({number for claim in answer.claims for number in claim.sources}):
-        source = answer.sources[number - 1]
-        lines.append(f"[{number}] {_heading(source)} ({source.url})")
-    drawing.box(lines, "#dff2dc")
-    return drawing.svg()
-
-
-def _shown_rounds(answer: AgentAnswer) -> list[tuple[Sequence[str], str, Sequence[Sequence[str]]]]:
-    shown: list[tuple[Sequence[str], str, Sequence[Sequence[str]]]] = []
-    for one in answer.rounds:
-        values = _round(one)
-        tokens = sum(request.prompt_tokens + request.completion_tokens for request in one.requests)
-        lines = [f"Round {one.number}: {tokens} tokens, {values['ms']:g} ms"]
-        lines += [text for text in (one.thought, one.problem and f"malformed: {one.problem}") if text]
-        calls = []
-        for call in values["calls"]:
-            arguments = call["arguments"]
-            text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-            found = [f"[{number}] {_heading(answer.sources[number - 1])}" for number in call["sources"]]
-            found += [f"new image {name}" for name in call["images"]]
-            calls.append(
-                [f"{call['tool']} {text}", *([call["error"]] if call["error"] else found or ["nothing found"])]
-            )
-        shown.append((lines, "#f4f4f4", calls))
-    return shown
-
-
-def _heading(source: Source) -> str:
-    return f"{source.title}, {source.section}" if source.section else source.title
-
-
-class _Drawing:
-    """Boxes below each other, joined by arrows."""
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-        self._bottom = _PAD
-
-    def box(self, lines: Sequence[str], fill: str, inner: Sequence[Sequence[str]] = ()) -> None:
-        """Adds a box with lines of text and boxes inside."""
-        if self._parts:
-            x, y = _WIDTH // 2, self._bottom
-            self._parts.append(f'<path d="M{x} {y}v20m-5 -7l5 7l5 -7" fill="none" stroke="#555"/>')
-            self._bottom += 20
-        top, self._bottom = self._bottom, self._bottom + _PAD
-        at = len(self._parts)
-        self._text(lines, _PAD * 2, _CHARS)
-        for own in inner:
-            start, place, self._bottom = self._bottom + 4, len(self._parts), self._bottom + 4
-            self._text(own, _PAD * 4, _CHARS - 8)
-            self._parts.insert(place, _rectangle(_PAD * 3, start, _WIDTH - 6 * _PAD, self._bottom - start + 6, "#fff"))
-            self._bottom += 6
-        self._bottom += _PAD
-        self._parts.insert(at, _rectangle(_PAD, top, _WIDTH - 2 * _PAD, self._bottom - top, fill))
-
-    def svg(self) -> str:
-        """Returns the drawing."""
-        size = f'width="{_WIDTH}" height="{self._bottom + _PAD}"'
-        body = "\n".join(self._parts)
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="13">\n'
-            f'<rect width="100%" height="100%" fill="#fff"/>\n{body}\n</svg>\n'
-        )
-
-    def _text(self, lines: Sequence[str], x: int, limit: int) -> None:
-        for line in lines:
-            text = " ".join(_printable(line).split())
-            for row in textwrap.wrap(text, limit, max_lines=3, placeholder=" …"):
-                self._bottom += _LINE
-                title = f"<title>{escape(text)}</title>"
-                self._parts.append(f'<text x="{x}" y="{self._bottom - 4}">{escape(row)}{title}</text>')
-
-
-def _rectangle(x: int, y: int, width: int, height: int, fill: str) -> str:
-    return f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="{fill}" stroke="#999"/>'
-
-
-def _printable(text: str) -> str:
-    """Replaces characters that XML does not allow."""
-    return "".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text)

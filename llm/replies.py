@@ -26,12 +26,14 @@ class ChatReply:
         calls: The tools it calls.
         prompt_tokens: As the server counts them, `None` if it does not.
         completion_tokens: As the server counts them, `None` if it does not.
+        cut: Whether the reply ended at its longest length, perhaps before the model had written any text.
     """
 
     text: str
     calls: tuple[ToolCall, ...] = ()
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    cut: bool = False
 
 
 @dataclass(slots=True)
@@ -59,15 +61,30 @@ def read_reply(body: Mapping[str, Any]) -> ChatReply:
     Raises:
         LookupError, TypeError, AttributeError: It is not a chat completion.
     """
-    message = body["choices"][0]["message"]
-    usage = body.get("usage") or {}
+    choice = body["choices"][0]
+    message, usage = choice["message"], body.get("usage") or {}
+    called = [call.get("function") or {} for call in message.get("tool_calls") or ()]
+    ids = [str(call.get("id") or "") for call in message.get("tool_calls") or ()]
+    if not called and message.get("function_call"):  # the API before tool calls
+        called, ids = [message["function_call"]], [""]
     calls = tuple(
-        ToolCall(str(call["function"]["name"]), _text(call["function"].get("arguments")), str(call.get("id") or ""))
-        for call in message.get("tool_calls") or ()
+        ToolCall(str(function.get("name") or ""), _text(function.get("arguments")), id_)
+        for function, id_ in zip(called, ids, strict=True)
     )
     return ChatReply(
-        str(message.get("content") or ""), calls, _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+        _written(message.get("content")),
+        calls,
+        _count(usage, "prompt_tokens"),
+        _count(usage, "completion_tokens"),
+        choice.get("finish_reason") == "length",
     )
+
+
+def _written(content: object) -> str:
+    """Returns the text of a message; some servers send a list of parts."""
+    if isinstance(content, list):
+        return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    return str(content or "")
 
 
 def _text(arguments: object) -> str:

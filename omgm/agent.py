@@ -6,8 +6,9 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from PIL import Image
 
@@ -16,7 +17,7 @@ from agents.corpus import Corpus
 from agents.engine import Engine, Policy
 from agents.model import Planner
 from agents.policies import POLICIES
-from agents.regions import Box, ProposeRegions
+from agents.regions import ProposeRegions, boxes_of
 from agents.state import Call, Observation, Watch
 from agents.tools.index import IndexTools
 from agents.trail import AgentAnswer
@@ -24,9 +25,8 @@ from llm.background import BackgroundLoop
 from llm.chat import Message
 from llm.replies import ChatReply
 from omgm.api import OMGM
-from omgm.downloads.images.settings import DownloadSettings, user_agent
 from omgm.profile import AgentSettings
-from omgm.web_access import WebAccess, WebSettings, agent_tools
+from omgm.web_access import TOOLS, WebAccess, WebSettings, agent_tools, web_of
 from retriever.images import ImageInput, load_image
 from serving.agents import Searcher
 
@@ -40,17 +40,24 @@ def budget_of(settings: AgentSettings) -> Budget:
         tokens=settings.tokens,
         seconds=settings.seconds,
         money=math.inf if settings.money is None else settings.money,
+        calls=settings.calls,
         prompt_price=settings.prompt_price,
         completion_price=settings.completion_price,
     )
 
 
 def access_of(settings: AgentSettings) -> dict[str, Any]:
-    """Returns what a profile lets agents use, as arguments of `Agent` and `LazyEngine`."""
-    pages = DownloadSettings(user_agent=user_agent(settings.contact)) if settings.contact else None
-    engine: Literal["searxng", ""] = "searxng" if settings.searxng_url else ""
-    web = WebSettings(engine=engine, searxng_url=settings.searxng_url, pages=pages)
-    return {"context_tokens": settings.context_tokens, "web": web}
+    """Returns what a profile lets agents use, as arguments of `Agent` and `LazyEngine`.
+
+    Raises:
+        ValueError: A setting needs another one, or names a tool that does not exist.
+    """
+    for table in ("prices", "calls"):
+        if unknown := sorted(getattr(settings, table).keys() - TOOLS):
+            raise ValueError(
+                f"agents.{table}: there is no tool {unknown[0]!r}; the tools are {', '.join(sorted(TOOLS))}"
+            )
+    return {"context_tokens": settings.context_tokens, "web": web_of(settings), "prices": settings.prices}
 
 
 class LazyEngine:
@@ -61,6 +68,7 @@ class LazyEngine:
         planner: The model that plans; closed with the engine.
         context_tokens: The model's context.
         web: What of the web may be used; by default nothing. Private networks are refused.
+        prices: The price of a call of a tool, or of a query of a search, by the tool's name.
         corpus: Where searches, pages and the model's replies are recorded or replayed.
     """
 
@@ -71,9 +79,10 @@ class LazyEngine:
         *,
         context_tokens: int = 16_384,
         web: WebSettings | None = None,
+        prices: Mapping[str, float] | None = None,
         corpus: Corpus | None = None,
     ) -> None:
-        self._searcher, self._planner = searcher, planner
+        self._searcher, self._planner, self._prices = searcher, planner, prices or {}
         self._context_tokens, self._corpus = context_tokens, corpus
         self._web = web or WebSettings()
         self._engine: Engine | None = None
@@ -85,7 +94,7 @@ class LazyEngine:
             index = IndexTools(self._searcher.index, self._searcher.retrieve_query, self._searcher.answer_query)
             web = WebAccess(self._web)
             self._closing.append(web)
-            tools = agent_tools(index, web)
+            tools = [replace(tool, cost=self._prices.get(tool.name, tool.cost)) for tool in agent_tools(index, web)]
             self._engine = Engine(self._planner, tools, context_tokens=self._context_tokens, corpus=self._corpus)
         return self._engine
 
@@ -105,6 +114,7 @@ class Agent:
         planner: The model that plans; it should see images. Closed with the agent. Without one there are only tools.
         context_tokens: The model's context.
         web: What of the web may be used; by default nothing. Private networks are refused.
+        prices: As for `LazyEngine`.
         propose: Proposes regions of an image that comes without any.
         corpus: Where searches, pages and the model's replies are recorded or replayed.
     """
@@ -116,6 +126,7 @@ class Agent:
         *,
         context_tokens: int = 16_384,
         web: WebSettings | None = None,
+        prices: Mapping[str, float] | None = None,
         propose: ProposeRegions | None = None,
         corpus: Corpus | None = None,
     ) -> None:
@@ -125,6 +136,7 @@ class Agent:
             planner or _NoPlanner(),
             context_tokens=context_tokens,
             web=web,
+            prices=prices,
             corpus=corpus,
         )
         self._loop = BackgroundLoop()
@@ -234,7 +246,7 @@ class Agent:
         if not question.strip():
             raise ValueError("the question is empty")
         loaded = load_image(image)
-        regions = [Box.of(corners, loaded.size) for corners in boxes]
+        regions = boxes_of(boxes, loaded)
 
         async def run() -> AgentAnswer:
             engine = self._engine.opened()

@@ -8,7 +8,7 @@ import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
@@ -23,7 +23,7 @@ MODELS = {
     "encoder.model", "fusion.model", "sections.model", "regions.model", "summarizer.tokenizer", "generator.tokenizer",
 }  # fmt: skip
 """Settings that name a model: a folder if they begin with ".", "/" or "~", else a name on the Hugging Face hub."""
-PATHS = MODELS | {"serving.examples_dir", "summarizer.cache"}
+PATHS = MODELS | {"serving.examples_dir", "summarizer.cache", "agents.publish_dir", "agents.web_corpus"}
 """Settings that can be paths: relative to the profile's file, or to the working folder after `--set`."""
 _WORDS = ("auto", "none")
 """Values of `summarizer.cache` that are not paths."""
@@ -189,10 +189,19 @@ class AgentSettings(_Table):
         money: Price of model and tools; by default unlimited.
         prompt_price: Price of a million prompt tokens.
         completion_price: Price of a million completion tokens.
+        prices: Price of a call of a tool, or of a query of a search, by the tool's name.
+        calls: Most calls of a tool in a run, by its name; by default unlimited.
         context_tokens: The model's context.
         runs: Runs at the same time in the service.
-        searxng_url: A SearXNG server for searches of the web.
+        search_engine: Searches the web; by default `searxng` if it has an address, else none.
+        searxng_url: A SearXNG server.
+        publish_dir: For searches by image with SerpAPI: a folder that a web server serves.
+        publish_url: Its address there.
         contact: Who opens web pages, for the user agent; without it none are opened.
+        screenshots: Whether web pages can be seen as images; needs Chromium and a contact.
+        allow_private: Hosts of web pages (`name` or `name:port`) that may be on a private network.
+        web_corpus: A folder that `omgm web record` wrote, replayed in place of the web.
+        propose_regions: Whether regions are proposed for an image that comes without any.
     """
 
     rounds: int | None = Field(default=None, ge=1)
@@ -203,8 +212,17 @@ class AgentSettings(_Table):
     completion_price: float = Field(default=0, ge=0)
     context_tokens: int = Field(default=16_384, ge=1024)
     runs: int = Field(default=4, ge=1)
+    prices: dict[str, Annotated[float, Field(ge=0)]] = {}
+    calls: dict[str, Annotated[int, Field(ge=0)]] = {}
+    search_engine: Literal["", "searxng", "serpapi", "duckduckgo"] = ""
     searxng_url: str = ""
+    publish_dir: str = ""
+    publish_url: str = ""
     contact: str = ""
+    screenshots: bool = False
+    allow_private: tuple[str, ...] = ()
+    web_corpus: str = ""
+    propose_regions: bool = False
 
 
 class Profile(_Table):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from PIL import Image
+
 from agents.model import ChatPlanner, Planner
 from agents.policies import POLICIES
+from agents.regions import Box, ProposeRegions, boxes_of
 from omgm.agent import LazyEngine, access_of, budget_of
-from omgm.parts import build_planner
+from omgm.parts import build_planner, build_proposer
 from omgm.profile import AgentSettings, Profile
-from serving.agents import AgentOutcome, AgentRequest, Searcher, Watch
+from serving.agents import AgentOutcome, AgentRequest, Region, Searcher, Watch
 from serving.schemas import AgentBudget
 
 
@@ -21,9 +25,13 @@ class ServedAgents:
         searcher: The service's index with its steps and its generator.
         planner: The model that plans; closed with this.
         settings: The limits of a run, and what it may search.
+        propose: Proposes regions of an image that comes without any.
     """
 
-    def __init__(self, searcher: Searcher, planner: Planner, settings: AgentSettings) -> None:
+    def __init__(
+        self, searcher: Searcher, planner: Planner, settings: AgentSettings, propose: ProposeRegions | None = None
+    ) -> None:
+        self._propose = propose
         self._engine = LazyEngine(searcher, planner, **access_of(settings))
         self._budget = budget_of(settings)
         self.modes: Sequence[str] = tuple(POLICIES)
@@ -33,12 +41,23 @@ class ServedAgents:
         )
         self.runs = settings.runs
 
+    def regions(self, corners: Sequence[Sequence[float]], image: Image.Image) -> list[Region]:
+        """Returns the regions of an image that a request names.
+
+        Raises:
+            ValueError: A box is not four numbers, or outside of the image.
+        """
+        return [(box.left, box.top, box.right, box.bottom) for box in boxes_of(corners, image)]
+
     async def run(self, request: AgentRequest, watch: Watch | None) -> AgentOutcome:
         """Runs the policy that the request names."""
         budget = replace(self._budget, **request.budget.model_dump(exclude_none=True))
         policy = POLICIES[request.mode]()
         engine = self._engine.opened()
-        answer = await engine.run(policy, request.question, request.image, budget=budget, watch=watch)
+        boxes = [Box(*region) for region in request.regions]
+        if not boxes and self._propose is not None:
+            boxes = list(await asyncio.to_thread(self._propose, request.image))
+        answer = await engine.run(policy, request.question, request.image, boxes=boxes, budget=budget, watch=watch)
         return AgentOutcome(answer.answer, answer.as_dict(), answer.failure)
 
     async def aclose(self) -> None:
@@ -50,4 +69,5 @@ def agents_of(profile: Profile) -> Callable[[Searcher], ServedAgents] | None:
     """Returns what makes a profile's agents, `None` if no chat model is set."""
     if not (profile.generator.base_url and profile.generator.model):
         return None
-    return lambda searcher: ServedAgents(searcher, ChatPlanner(build_planner(profile)), profile.agents)
+    propose = build_proposer(profile) if profile.agents.propose_regions else None
+    return lambda searcher: ServedAgents(searcher, ChatPlanner(build_planner(profile)), profile.agents, propose)

@@ -29,12 +29,20 @@ from agents.tools.page import Screenshot, open_page
 from agents.tools.web import Fetch, web_image_search, web_pages, web_search
 from omgm.downloads.images.hosts import check_public
 from omgm.downloads.images.reasons import Failure
-from omgm.downloads.images.settings import DownloadSettings
+from omgm.downloads.images.settings import DownloadSettings, user_agent
 from omgm.downloads.images.web import Web
+from omgm.profile import AgentSettings
 from retriever.files import write_whole
 
 SERPAPI_KEY = "SERPAPI_API_KEY"
 """The environment variable with SerpAPI's key."""
+
+
+TOOLS = frozenset({
+    "image_search", "text_search", "find_images", "ask_index", "open_page", "zoom_in", "rotate", "sharpen", "ocr",
+    "web_search", "web_image_search",
+})  # fmt: skip
+"""The names of all tools that agents may have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +80,36 @@ class WebSettings:
             raise ValueError(f"the engine serpapi needs a key in the environment variable {SERPAPI_KEY}")
         if self.screenshots and self.pages is None:
             raise ValueError("screenshots need pages: say how pages are fetched, with a contact")
+
+
+def web_of(settings: AgentSettings, corpus: Corpus | None = None) -> WebSettings:
+    """Returns what a profile says of the web; `corpus` takes the place of its own.
+
+    Raises:
+        ValueError: A setting needs another one.
+    """
+    if settings.searxng_url and settings.search_engine not in ("", "searxng"):
+        raise ValueError(f"agents.searxng_url and agents.search_engine = {settings.search_engine!r} are two engines")
+    engine = settings.search_engine or ("searxng" if settings.searxng_url else "")
+    if bool(settings.publish_dir) != bool(settings.publish_url) or (settings.publish_dir and engine != "serpapi"):
+        raise ValueError('agents.publish_dir and agents.publish_url belong together, with search_engine = "serpapi"')
+    if corpus is None and settings.web_corpus:
+        if not Path(settings.web_corpus).is_dir():
+            raise ValueError(f"agents.web_corpus: {settings.web_corpus} is not a folder that `omgm web record` wrote")
+        corpus = Corpus(Path(settings.web_corpus))
+    replays = corpus is not None and not corpus.record
+    if settings.screenshots and not settings.contact and not replays:
+        raise ValueError("agents.screenshots needs agents.contact")
+    hosts = frozenset(host.lower() for host in settings.allow_private)
+    agent = user_agent(settings.contact) if settings.contact else ""
+    return WebSettings(
+        engine=engine,
+        searxng_url=settings.searxng_url,
+        published=(Path(settings.publish_dir), settings.publish_url) if settings.publish_dir else None,
+        pages=DownloadSettings(user_agent=agent, allow_private=hosts) if agent else None,
+        screenshots=settings.screenshots,
+        corpus=corpus,
+    )
 
 
 class WebAccess:
@@ -150,7 +188,7 @@ def agent_tools(index: IndexTools, web: WebAccess) -> list[Tool]:
     """Returns the tools of an agent: of an index, of images, and of the web as far as it may be used."""
     openers = [index.opener, *([web_pages(web.fetch)] if web.fetch is not None else [])]
     images = [zoom_in(), rotate(), sharpen(), *([ocr()] if has_ocr() else [])]
-    return [*index.tools(), *images, *web.tools(), open_page(openers, web.screenshot)]
+    return [*index.tools(), *images, *web.tools(), open_page(openers, web.screenshot, index.changes)]
 
 
 async def _fetched(web: Web, url: str, limit: int) -> bytes:

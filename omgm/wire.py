@@ -6,7 +6,7 @@ import io
 import json
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 from urllib.parse import quote
@@ -56,6 +56,7 @@ class AnswerOptions(Options, total=False):
 
     mode: str
     budget: Budget
+    boxes: Sequence[Sequence[float]]
 
 
 class ServiceError(Exception):

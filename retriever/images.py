@@ -56,6 +56,10 @@ class ImageError(ValueError):
         self.problem, self.reason, self.name = problem, reason, name
 
 
+_ORIGINAL = "original size"
+"""The key of an image's `info` under which its size before it was shrunk is kept."""
+
+
 def load_image(
     source: ImageInput, name: str = "", *, max_pixels: int | None = None, max_side: int | None = None
 ) -> Image.Image:
@@ -134,7 +138,22 @@ def _decode(image: Image.Image, max_side: int | None, name: str) -> Image.Image:
         raise _damaged(error, name) from error
 
 
+def original_size(image: Image.Image) -> tuple[int, int]:
+    """Returns the width and height that an image had, upright, before `load_image` shrank it."""
+    width, height = image.info.get(_ORIGINAL, image.size)
+    return width, height
+
+
 def _prepare(image: Image.Image, max_side: int | None) -> Image.Image:
+    size = image.size
+    prepared = _prepared(image, max_side)
+    if max_side is not None and max(size) > max_side:
+        turned = (size[0] < size[1]) != (prepared.width < prepared.height)
+        prepared.info[_ORIGINAL] = size[::-1] if turned else size
+    return prepared
+
+
+def _prepared(image: Image.Image, max_side: int | None) -> Image.Image:
     shrunk = image if max_side is None or max(image.size) <= max_side else _shrunk(image, max_side)
     image.load()  # some readers know the orientation, or see to it themselves, only once they have read everything
     turn = _TURNS.get(_orientation(image))

@@ -34,6 +34,10 @@ _PING_S = 10.0  # of silence, after which a stream shows that it is alive
 _REMEMBERED = 15  # runs that Retry-After is estimated from
 
 
+Region = tuple[int, int, int, int]
+"""A part of an image: left, top, right, bottom."""
+
+
 class Searcher(Protocol):
     """What agents search: an index with the steps and the generator over it."""
 
@@ -50,12 +54,13 @@ class Searcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest:
-    """What an agent is asked; `budget` is within the service's limits."""
+    """What an agent is asked; `budget` is within the service's limits, `regions` are in the pixels of `image`."""
 
     mode: str
     question: str
     image: Image.Image
     budget: AgentBudget
+    regions: Sequence[Region] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +90,13 @@ class AgentRunner(Protocol):
     @property
     def runs(self) -> int:
         """The most runs at once."""
+
+    def regions(self, corners: Sequence[Sequence[float]], image: Image.Image) -> Sequence[Region]:
+        """Returns the regions of an image with corners in the pixels that it had before it was shrunk.
+
+        Raises:
+            ValueError: One is not four numbers, or outside of the image.
+        """
 
     async def run(self, request: AgentRequest, watch: Watch | None) -> AgentOutcome:
         """Answers a question, and tells every step to `watch`; ends when it is canceled."""
@@ -135,15 +147,19 @@ class AgentRuns:
         """Decodes the image of a request with a mode.
 
         Raises:
-            ApiError: 422 if there is no such mode or the budget is too large, 429 if too many agents run, and those of
-                `Service.decode`.
+            ApiError: 422 if there is no such mode, the budget is too large or a box outside of the image, 429 if too
+                many agents run, and those of `Service.decode`.
         """
         runner = self._checked_runner(checked.mode or "")
         budget = _within(checked.budget, runner.limits)
         image, seconds = await self._service.decode(checked)
         if refusal := self._refusal(runner):
             raise refusal
-        request = AgentRequest(checked.mode or "", checked.question, image, budget)
+        try:
+            regions = runner.regions(checked.boxes, image)
+        except ValueError as error:
+            raise ApiError(422, "out_of_range", str(error), param="boxes") from error
+        request = AgentRequest(checked.mode or "", checked.question, image, budget, regions)
         return PendingRun(request, request_id, seconds * 1000, checked.on_generator_error)
 
     async def answer(self, pending: PendingRun, watch: Watch | None = None) -> AnswerOut:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ class CheckedRequest:
     on_generator_error: OnGeneratorError
     mode: str | None = None
     budget: AgentBudget | None = None
+    boxes: Sequence[Sequence[float]] = ()
 
 
 def checked_request(
@@ -50,18 +52,21 @@ def checked_request(
     if options.k is not None and options.k > settings.max_k:
         raise ApiError(422, "out_of_range", f"k must be between 1 and {settings.max_k}, got {options.k}", param="k")
     chosen = Options(options.k, options.alpha, options.beta)
-    mode, budget = _mode(options) if isinstance(options, RequestOptions) else (None, None)
-    return CheckedRequest(image, question, chosen, stream, options.on_generator_error, mode, budget)
+    on_error = options.on_generator_error
+    if not isinstance(options, RequestOptions):
+        return CheckedRequest(image, question, chosen, stream, on_error)
+    mode = _mode(options)
+    return CheckedRequest(image, question, chosen, stream, on_error, mode, options.budget, options.boxes or ())
 
 
-def _mode(options: RequestOptions) -> tuple[str | None, AgentBudget | None]:
-    """Returns the agent, `None` for retrieval alone, and its budget, if it has one."""
+def _mode(options: RequestOptions) -> str | None:
+    """Returns the agent, `None` for retrieval alone."""
     agent = options.mode not in (None, "retrieve")
-    foreign = ("k", "alpha", "beta") if agent else ("budget",)
+    foreign = ("k", "alpha", "beta") if agent else ("budget", "boxes")
     if given := [name for name in foreign if getattr(options, name) is not None]:
         message = f"{given[0]} has no effect with mode {options.mode or 'retrieve'}; leave it out"
         raise ApiError(422, "unsupported_parameter", message, param=given[0])
-    return options.mode if agent else None, options.budget
+    return options.mode if agent else None
 
 
 def check(model: type[Model], data: Any, name: str = "the body") -> Model:

@@ -49,6 +49,9 @@ class RequestOptions(AnswerOptions):
     """The search agent that answers, such as `auto`; `/info` lists them. Null or `retrieve` is retrieval alone."""
     budget: AgentBudget | None = None
     """Limits of the agent."""
+    boxes: list[list[float]] | None = Field(default=None, max_length=50)
+    """Regions of the image that the agent may name by number: each x1, y1, x2, y2 in the pixels of the upright image.
+    Reversed corners are swapped, and what sticks out of the image is cut off."""
     stream: bool = False
     """Whether to answer with server-sent events."""
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from agents import prompts
-from agents.parsing import is_abstention, is_true, json_object
+from agents.citations import cited
+from agents.parsing import answer_of, is_abstention, is_true, json_object, labeled_answer, without_thoughts
 from agents.policies.messages import question_message, system
 from agents.policies.mmsearch_plus import MMSearchPlus
 from agents.state import AgentRun, Call, CallRecord, Decision
+
+_KEYS = {"sufficient", "is_sufficient", "enough", "verdict"}
+_SUBJECT = r"\W*(?:(?:the )?(?:evidence|verdict|sufficient)\W*(?:is|are)?\W*)?"
+_SUFFICIENT = re.compile(rf"{_SUBJECT}(?:yes|true|sufficient|suffices|enough)\b\W*", re.IGNORECASE)
+_INSUFFICIENT = re.compile(rf"{_SUBJECT}(?:no|false|insufficient|not (?:sufficient|enough))\b\W*", re.IGNORECASE)
 
 
 class Auto:
@@ -52,16 +59,39 @@ class Auto:
         """Returns the answer if the evidence suffices, else what is missing."""
         messages = [system(prompts.INSPECT), await question_message(run, evidence)]
         reply = await run.ask("inspect", messages, max_tokens=512, schema=prompts.INSPECTION)
-        verdict = json_object(reply.text)
+        verdict = read_verdict(reply.text)
         if verdict is None:
-            run.malformed += 1
+            run.malformed += not reply.calls  # which says that something is missing
             return None, ""
-        answer = verdict.get("answer") or record.observation.answer
-        if not is_true(verdict.get("sufficient")) or not isinstance(answer, str) or not answer.strip():
+        answer = str(verdict.get("answer") or record.observation.answer or "").strip()
+        if not is_true(verdict.get("sufficient")) or not answer:
             return None, str(verdict.get("missing") or "")[:500]
         if is_abstention(answer):
             return None, ""
         named = re.findall(r"\d{1,6}", str(verdict.get("sources")))
         numbers = [n for n in dict.fromkeys(map(int, named)) if n in record.numbers]
-        cited = "".join(f" [{number}]" for number in numbers or record.numbers[:1])
-        return Decision("The evidence suffices.", answer=answer.strip() + ("" if "[" in answer else cited)), ""
+        marks = "".join(f" [{number}]" for number in numbers or record.numbers[:1])
+        return Decision("The evidence suffices.", answer=answer + ("" if cited(answer) else marks)), ""
+
+
+def read_verdict(text: str) -> dict[str, Any] | None:
+    r"""Returns an inspector's verdict: a JSON object, or words that begin with it, or an answer; `None` if it is none.
+
+    Example:
+        >>> read_verdict("Sufficient: yes\nAnswer: Paris [3]")
+        {'sufficient': True, 'answer': 'Paris [3]'}
+        >>> read_verdict("No. The results do not name the river.")
+        {'sufficient': False, 'missing': 'The results do not name the river.'}
+    """
+    verdict = json_object(text)
+    if verdict is not None and _KEYS & verdict.keys():
+        judged = next((verdict[key] for key in verdict if key in _KEYS), None)
+        return {**verdict, "sufficient": is_true(judged)}
+    if (answer := answer_of(text)) is not None:
+        return {"sufficient": True, "answer": answer}
+    plain = without_thoughts(text)
+    if _SUFFICIENT.match(plain):
+        return {"sufficient": True, "answer": labeled_answer(re.sub(r"\s+(?=answer\s*:)", "\n", plain, flags=re.I))}
+    if found := _INSUFFICIENT.match(plain):
+        return {"sufficient": False, "missing": plain[found.end() :].strip()}
+    return None

@@ -9,7 +9,7 @@ from typing import Any
 from PIL import Image
 
 from agents import prompts
-from agents.parsing import is_abstention, plain_answer, without_thoughts
+from agents.parsing import is_abstention, json_object, plain_answer, without_thoughts
 from agents.policies.messages import answered, question_message, system
 from agents.state import IMAGE, AgentRun, Call, Decision, Round
 from llm.chat import Message, image_part, text_part
@@ -18,9 +18,13 @@ RESULTS = 8
 """K of the paper."""
 _WORDS = 100
 """Words of a query that are searched for, as in the published code."""
-_WEBSITE = re.compile(r"<\s*website\s*(\d{1,4})\s*>", re.IGNORECASE)
+_WEBSITE = re.compile(r"<\s*website\s*(?:index)?[\s:#_]*(\d{1,4})\s*>", re.IGNORECASE)
+_BARE = re.compile(r"website\s*(?:index)?[\s:#_*]*(\d{1,4})\b|\A\W*(\d{1,4})\W*\Z", re.IGNORECASE)
+"""A choice without its brackets."""
 _QUERY_LABEL = re.compile(
-    r"^(?:\d+[.)]\s*)?(?:[-*\"'`]+\s*)?(?:search )?query[^:\uff1a]{0,40}[:\uff1a]\s*", re.IGNORECASE
+    r"^(?:\d+[.)]\s*)?(?:[-*\"'`]+\s*)?(?:(?:here is |here's )?(?:the |a |my )?)(?:search |suggested |best )?query"
+    r"[^:\uff1a]{0,40}[:\uff1a]\s*",
+    re.IGNORECASE,
 )
 
 
@@ -28,9 +32,9 @@ class MMSearch:
     """The pipeline of MMSearch-Engine (arXiv 2409.12959), section 2.1 and tables 6 to 8.
 
     Image search if there is an image, requery, text search for `RESULTS` websites, choice of one, answer from its
-    content. Websites are numbered from 1; a choice that names none of them is counted as malformed, and the first one
-    is opened. Websites are shown by screenshots too if `open_page` makes any: their first screen for the choice, all of
-    the chosen one for the answer.
+    content. Websites are numbered from 1; a choice that names none of them in the published form is counted as
+    malformed, and the one that it names in another form is opened, or else the first. Websites are shown by screenshots
+    too if `open_page` makes any: their first screen for the choice, all of the chosen one for the answer.
     """
 
     name = "mmsearch"
@@ -82,11 +86,12 @@ class MMSearch:
         websites = [run.quoted(number) for number in found]
         tops = _shots(self._tops) if self._tops is not None else ()
         reply, choice = await rerank(run, websites, tops, self._seen(run))
-        number = found[choice or 0]
+        opened = choice if choice is not None else named(reply, len(found))
+        number = found[opened]
         self._chosen, page = run.quoted(number), run.sources[number - 1]
         problem = "" if choice is not None else f"no website of 1 to {len(found)} was chosen: {reply[:100]!r}"
         arguments = {"page": page.url} | ({"screenshot": "full"} if _screenshots(run, [number]) else {})
-        return Decision(f"Website {(choice or 0) + 1}", (Call("open_page", arguments),), problem=problem)
+        return Decision(f"Website {opened + 1}", (Call("open_page", arguments),), problem=problem)
 
     async def _answer(self, run: AgentRun, known: str, images: Sequence[Image.Image]) -> Decision:
         text = await summarize(run, f"{self._seen(run)}\n\n{known}", images)
@@ -181,6 +186,18 @@ def chosen(text: str, websites: int) -> int | None:
     return number - 1 if 1 <= number <= websites else None
 
 
+def named(text: str, websites: int) -> int:
+    """Returns the position from 0 of the only website that a reply names without brackets, else that of the first.
+
+    Example:
+        >>> named("Website 3 helps most.", 8), named("Website 3 or Website 4", 8), named("none", 8)
+        (2, 0, 0)
+    """
+    numbers = {int(one or other) for one, other in _BARE.findall(without_thoughts(text))}
+    number = numbers.pop() if len(numbers) == 1 else 1
+    return number - 1 if 1 <= number <= websites else 0
+
+
 def _with(message: Message, images: Sequence[Image.Image]) -> Message:
     """Returns a message with further images at its end."""
     if not images:
@@ -209,8 +226,20 @@ def _shots(one: Round) -> Sequence[Image.Image]:
 
 
 def _line(text: str) -> str:
-    """Returns the first line of a reply with anything in it, at most 100 words, without "Query:" and quotes."""
-    lines = [line.strip() for line in without_thoughts(text).splitlines() if line.strip().strip("`")]
-    lines = [line for line in lines if not line.startswith("```")]
-    query = next((query for line in lines if (query := _QUERY_LABEL.sub("", line).strip("\"'`* \u201c\u201d"))), "")
+    r"""Returns the query of a reply, at most 100 words: of a JSON object, of the line "Query: …", or else of the first.
+
+    Example:
+        >>> _line("I look for the club first.\nQuery: FC Barcelona next match"), _line('{"query": "a b"}')
+        ('FC Barcelona next match', 'a b')
+    """
+    plain = without_thoughts(text)
+    value = json_object(plain) or {}
+    lines = [line.strip() for line in plain.splitlines() if line.strip().strip("`") and not line.startswith("```")]
+    written = next((one for key, one in value.items() if "query" in key.lower() and isinstance(one, str)), None)
+    labeled = [line for line in lines if _QUERY_LABEL.match(line) and _query(line)]
+    query = _query(written or next(iter(labeled), next((line for line in lines if _query(line)), "")))
     return " ".join(query.split()[:_WORDS])[:1000]
+
+
+def _query(line: str) -> str:
+    return _QUERY_LABEL.sub("", line).strip("\"'`* \u201c\u201d")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agents import prompts
 from agents.budget import OutOfBudget
-from agents.parsing import answer_of, calls_of, is_abstention, plain_answer, without_thoughts
+from agents.calls import calls_of
+from agents.citations import cited
+from agents.parsing import answer_of, is_abstention, labeled_answer, plain_answer, without_thoughts
 from agents.policies.messages import answered, followed_by, question_message, system, user
 from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Round
-from agents.tool import Tool
+from agents.tool import Tool, plain_name
 from llm.chat import Message, image_part, text_part
 from llm.replies import ChatReply
 
@@ -21,10 +23,17 @@ OFFERED = (
     "image_search", "text_search", "zoom_in", "rotate", "sharpen", "ocr", "open_page", "web_search", "web_image_search",
 )  # fmt: skip
 _NEED_IMAGE = ("image_search", "web_image_search", "zoom_in", "rotate", "sharpen", "ocr")
-_PUBLISHED = {"image_zoom_in_tool": "zoom_in"}
+_PUBLISHED = {"image_zoom_in_tool": "zoom_in", "image_zoom_in": "zoom_in"}
 """Names of the paper's tools that are ours under another name."""
+_ANSWERS = ("answer", "final_answer", "finish", "submit_answer")
+"""Calls by which some models answer."""
 _CROP = re.compile(r"_round_(\d{1,3})_crop_(\d{1,3})\Z")
 """Ends the paper's names of zoomed images: the round and the number of the zoom in it."""
+
+
+_CALL_OR_ANSWER = re.compile(
+    r"<\s*(?:tool_call|answer)\b[^<>]*>|^\W*tool[ _]call\W*[:\uff1a]", re.IGNORECASE | re.MULTILINE
+)
 
 
 class MMSearchPlus:
@@ -58,14 +67,18 @@ class MMSearchPlus:
         await self._continue(run)
         reply = await run.ask("decide", self._messages, tools=offered(run))
         self._unseen = reply, run.rounds[-1]
-        calls, problem = calls_of(reply)
+        calls, problem = calls_of(reply, [*run.tools, *_PUBLISHED])
         calls = tuple(_ours(run, call) for call in calls)
         thought = _thought(reply.text)
-        if calls:
+        answer = _called_answer(calls) if calls else answer_of(reply.text)
+        if calls and answer is None:
             return Decision(thought, calls, problem=problem)
-        answer = answer_of(reply.text)
+        if answer is None and not problem:
+            answer = labeled_answer(reply.text) or self._cited_answer(run, reply)
         if answer is not None:
             return answered(answer, thought)
+        if reply.cut:
+            problem = prompts.CUT
         return Decision(thought, problem=problem or prompts.MALFORMED)
 
     async def conclude(self, run: AgentRun) -> str | None:
@@ -74,6 +87,12 @@ class MMSearchPlus:
         reply = await run.ask("conclude", followed_by(self._messages, prompts.CONCLUDE), max_tokens=256)
         answer = plain_answer(reply.text)
         return None if answer is None or is_abstention(answer) else answer
+
+    def _cited_answer(self, run: AgentRun, reply: ChatReply) -> str | None:
+        """Returns a reply in plain words that cites results, if the model was told just before how to answer."""
+        told = len(run.rounds) > 1 and run.rounds[-2].problem == prompts.MALFORMED
+        numbers = cited(reply.text) if told else set()
+        return plain_answer(reply.text) if any(1 <= number <= len(run.sources) for number in numbers) else None
 
     async def _continue(self, run: AgentRun) -> None:
         """Adds the last reply and what its round found; begins the conversation at its first call."""
@@ -151,8 +170,18 @@ def _new_images(last: Round) -> list[Message]:
     return parts
 
 
+def _called_answer(calls: Sequence[Call]) -> str | None:
+    """Returns the answer of a call such as `answer(answer="…")`, if that is the only one."""
+    if len(calls) != 1 or plain_name(calls[0].tool, _ANSWERS) not in _ANSWERS:
+        return None
+    arguments = calls[0].arguments
+    return labeled_answer(arguments if isinstance(arguments, str) else json.dumps(arguments))
+
+
 def _ours(run: AgentRun, call: Call) -> Call:
     """Returns a call with our names of the tool and of images; what has none of them stays as it is."""
+    name = plain_name(call.tool, [*run.tools, *_PUBLISHED])
+    name = _PUBLISHED.get(name, name)
     arguments: Mapping[str, Any] | str | None = call.arguments
     if isinstance(arguments, str):
         try:
@@ -160,12 +189,12 @@ def _ours(run: AgentRun, call: Call) -> Call:
         except (ValueError, RecursionError):
             arguments = None
     if not isinstance(arguments, dict):
-        return Call(_PUBLISHED.get(call.tool, call.tool), call.arguments)
+        return Call(name, call.arguments)
     named = {
         key: _image_name(run, value) if key in ("image", "image_name") and isinstance(value, str) else value
         for key, value in arguments.items()
     }
-    return Call(_PUBLISHED.get(call.tool, call.tool), call.arguments if named == arguments else named)
+    return Call(name, call.arguments if named == arguments else named)
 
 
 def _image_name(run: AgentRun, name: str) -> str:
@@ -173,11 +202,12 @@ def _image_name(run: AgentRun, name: str) -> str:
     if name in run.images:
         return name
     plain = re.sub(r"\.(?:png|jpe?g|webp)\Z", "", name.strip(), flags=re.IGNORECASE)
-    if plain in run.images:
-        return plain
+    first = re.fullmatch(r"(?:the |query|input|original|main)?[ _-]?im(?:a?ge?)?(?:[ _-]?1)?", plain, re.IGNORECASE)
+    if plain in run.images or first is not None:
+        return plain if plain in run.images else IMAGE
     crop = _CROP.search(plain)
     if crop is None:
-        return plain if plain.lower() != IMAGE else IMAGE
+        return plain
     rounds = [one for one in run.rounds if one.number == int(crop[1])]
     zooms = [
         image
@@ -203,6 +233,4 @@ def _api_call(call: Call, round_: int, position: int) -> dict[str, Any]:
 def _thought(text: str) -> str:
     """Returns the text before the first call or the answer."""
     plain = without_thoughts(text) or text
-    return re.split(r"<\s*(?:tool_call|answer)\s*>|^\W*tool[ _]call\W*[:\uff1a]", plain, flags=re.I | re.M)[0].strip()[
-        :2000
-    ]
+    return _CALL_OR_ANSWER.split(plain)[0].strip()[:2000]

@@ -5,20 +5,29 @@ from __future__ import annotations
 import re
 
 from agents import prompts
-from agents.parsing import is_abstention, plain_answer, without_think, without_thoughts
+from agents.calls import calls_of
+from agents.parsing import is_abstention, json_object, plain_answer, without_think, without_thoughts
 from agents.policies.messages import answered, followed_by, question_message, results_message, system, user
 from agents.state import IMAGE, AgentRun, Call, Decision, Round
 from llm.chat import Message
+from llm.replies import ChatReply
 
 _NAMES = {
     "thought": "thought", "sub-question": "subquestion", "subquestion": "subquestion", "sub question": "subquestion",
-    "search": "search", "end": "end", "思考": "thought", "子问题": "subquestion", "搜索": "search", "结束": "end",
+    "sub_question": "subquestion", "search": "search", "action": "search", "end": "end", "final answer": "end",
+    "final_answer": "end", "answer": "end", "思考": "thought", "子问题": "subquestion", "搜索": "search", "结束": "end",
 }  # fmt: skip
 """Our names of the tags, English and Chinese."""
-_TAG = re.compile(rf"<\s*(/?)\s*({'|'.join(_NAMES)})\s*[;:\uff1b]?\s*>", re.IGNORECASE)
-_LABEL = re.compile(rf"^[ \t*#]*({'|'.join(_NAMES)})[ \t*]*[:\uff1a]", re.IGNORECASE | re.MULTILINE)
-"""`Thought:` at the start of a line, in place of a tag."""
-_FINAL = re.compile(r"^[ \t*\"']*(?:final answer|最终答案)[ \t*\"']*[:\uff1a][ \t*]*", re.IGNORECASE | re.MULTILINE)
+_ANY_NAME = "|".join(sorted(_NAMES, key=len, reverse=True))
+_TAG = re.compile(rf"<\s*(/?)\s*({_ANY_NAME})\s*[;:\uff1b]?\s*>", re.IGNORECASE)
+_LABEL = re.compile(
+    rf"^[ \t]*(?:\#+[ \t*]*({_ANY_NAME})[ \t*]*[:\uff1a]?[ \t*]*$|[*\# \t]*({_ANY_NAME})[ \t*]*[:\uff1a][ \t*]*)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""`Thought:` at the start of a line, or `### Thought` as a line, in place of a tag."""
+_FINAL = re.compile(
+    r"^[ \t*\"':>]*(?:(?:the )?final answer(?: is)?|最终答案)[ \t*\"']*[:\uff1a][ \t*]*", re.IGNORECASE | re.MULTILINE
+)
 _ACTIONS = {
     "image retrieval with input image": "image_search", "输入图片进行图片检索": "image_search",
     "image retrieval with text query": "find_images", "文本查询进行图像检索": "find_images",
@@ -26,9 +35,13 @@ _ACTIONS = {
     "no retrieval": "", "不检索": "",
 }  # fmt: skip
 """The tool of each action, as the paper's English and Chinese prompts name it, a slip of the latter included."""
-_ACTION = re.compile(rf"({'|'.join(_ACTIONS)})[\"'*`\])\s:\uff1a.-]*([^\n]*)", re.IGNORECASE)
-_NEXT_ACTION = re.compile("|".join(_ACTIONS), re.IGNORECASE)
-_QUERY_ENDS = " \t.\"'`*。“”"
+_ANY_ACTION = "|".join(action.replace(" ", r"[\s_-]+") for action in _ACTIONS)
+_WITH = r"(?:[ \t]+(?:with|for|of)\b(?:[ \t]+(?:a|the|specific|text|search|query)\b)*)?"
+_ACTION = re.compile(rf"({_ANY_ACTION}){_WITH}[\"'*`(\[\])\s:\uff1a.-]*([^\n]*)", re.IGNORECASE)
+_NEXT_ACTION = re.compile(_ANY_ACTION, re.IGNORECASE)
+_TOOLS = ("image_search", "text_search", "find_images", "web_search", "web_image_search")
+"""Tools that a reply may call by name in place of an action."""
+_QUERY_ENDS = " \t.\"'`*()[]。“”"
 
 
 class OmniSearch:
@@ -36,8 +49,11 @@ class OmniSearch:
 
     At most five rounds of thought, sub-question, action and solver. All four actions, "No Retrieval" among them, which
     leaves the sub-question to the solver. A final answer counts only outside of thoughts, and only if it comes before
-    any action of the same reply. A query ends with its line. Tags and actions may be those of the Chinese prompt, and
-    the answer is in the question's language.
+    any action of the same reply. A query ends with its line; without one, the sub-question is searched for. Tags and
+    actions may be those of the Chinese prompt, and the answer is in the question's language.
+
+    One model plays planner and solver. If it writes the next step where the solver's answer should be, that step is
+    taken, and the results stand for the answer.
     """
 
     name = "omnisearch"
@@ -53,51 +69,60 @@ class OmniSearch:
 
     async def decide(self, run: AgentRun) -> Decision:
         """Lets the solver answer the last sub-question, then asks for the next step."""
+        step = None
         if not self._messages:
             self._messages = [system(prompts.OMNISEARCH), await question_message(run)]
         else:
-            self._messages.append(await self._continue(run))
-        reply = await run.ask("plan", self._messages)
+            message, step = await self._continue(run)
+            self._messages.append(message)
+        reply = step or await run.ask("plan", self._messages)
         self._messages.append({"role": "assistant", "content": reply.text or "(nothing)"})
         self._last = run.rounds[-1]
         thought, question, search, final = read_step(reply.text)
         if final:
             return answered(final, thought)
-        action = _ACTION.search(search)
-        tool, query = (
-            ("", "")
-            if action is None
-            else (_ACTIONS[action[1].lower()], _NEXT_ACTION.split(action[2])[0].strip(_QUERY_ENDS))
-        )
-        if action is None or (tool in ("text_search", "find_images") and not query):
-            return Decision(thought, problem=prompts.OMNISEARCH_MALFORMED)
+        tool, query = read_action(search, question)
+        calls = _calls(run, tool, query) if tool else ()
+        if tool is None:
+            calls = tuple(call for call in calls_of(reply, _TOOLS)[0] if call.tool in _TOOLS and call.tool in run.tools)
+            if not calls:
+                return Decision(thought, problem=prompts.CUT if reply.cut else prompts.OMNISEARCH_MALFORMED)
         self._pending = question or run.question
-        return Decision(f"{thought}\nSub-question: {self._pending}".strip(), _calls(run, tool, query))
+        return Decision(f"{thought}\nSub-question: {self._pending}".strip(), calls)
 
     async def conclude(self, run: AgentRun) -> str | None:
         """Lets the solver answer the last sub-question, then asks for the final answer."""
         if not self._messages:
             self._messages = [system(prompts.OMNISEARCH), await question_message(run)]
         elif self._messages[-1]["role"] == "assistant":
-            self._messages.append(await self._continue(run))
+            message, _ = await self._continue(run)
+            self._messages.append(message)
         asked = followed_by(self._messages, prompts.OMNISEARCH_CONCLUDE)
         reply = await run.ask("conclude", asked, max_tokens=256)
-        final = read_step(reply.text)[3] or _FINAL.sub("", plain_answer(reply.text) or "")
+        thought, _, _, final = read_step(reply.text)
+        if not final and (inside := _FINAL.search(thought)):  # nothing can follow the thought any more
+            final = thought[inside.end() :].strip()
+        final = final or _FINAL.sub("", plain_answer(reply.text) or "")
         return None if is_abstention(final) else final
 
-    async def _continue(self, run: AgentRun) -> Message:
+    async def _continue(self, run: AgentRun) -> tuple[Message, ChatReply | None]:
+        """Returns the answer to the last sub-question, and the next step if the solver wrote one in its place."""
         last = self._last
         if last.problem or not self._pending:
-            return user(last.problem or prompts.OMNISEARCH_MALFORMED)
+            return user(last.problem or prompts.OMNISEARCH_MALFORMED), None
         found = results_message(run, last)["content"]
         texts = found if isinstance(found, str) else found[-1]["text"]
         images = [image for record in last.calls for image in record.observation.images.values()]
         asked = f"Sub-question: {self._pending}\n\n{texts if last.calls else ''}".strip()
         seen = [run.images[IMAGE]] if IMAGE in run.images else []
         messages = [system(prompts.SOLVE), user(asked, [*seen, *images])]
-        solved = without_thoughts((await run.ask("solve", messages, max_tokens=256)).text)
+        reply = await run.ask("solve", messages, max_tokens=256)
         self._pending = ""
-        return user(f"Answer to the sub-question: {solved or 'nothing was found'}")
+        _, question, search, final = read_step(reply.text)
+        if read_action(search, question)[0] is not None:
+            return user(f"Results for the sub-question:\n{texts}"), reply
+        solved = final or without_thoughts(reply.text)
+        return user(f"Answer to the sub-question: {solved or 'nothing was found'}"), None
 
 
 def read_step(text: str) -> tuple[str, str, str, str | None]:
@@ -112,7 +137,10 @@ def read_step(text: str) -> tuple[str, str, str, str | None]:
     parts: dict[str, str] = {}
     text = without_think(text)
     if not _TAG.search(text):
-        text = _LABEL.sub(lambda label: f"<{label[1]}>", text)
+        value = json_object(text) if re.match(r"\s*(?:```[\w-]*\s*)?\{", text) else None
+        if value is not None:
+            text = "\n".join(f"<{key}> {one}" for key, one in value.items() if isinstance(one, str | int | float))
+        text = _LABEL.sub(lambda label: f"<{label[1] or label[2]}>", text)
     tags = list(_TAG.finditer(text))
     outside = text[: tags[0].start()] if tags else text
     ends = [tag.start() for tag in tags[1:]] + [len(text)] * bool(tags)
@@ -130,6 +158,23 @@ def read_step(text: str) -> tuple[str, str, str, str | None]:
         final = outside[found.start() :]
     thought, question, search = (parts.get(name, "") for name in ("thought", "subquestion", "search"))
     return thought, question, search, None if final is None else _FINAL.sub("", final, count=1).strip()
+
+
+def read_action(search: str, question: str) -> tuple[str | None, str]:
+    """Returns the tool and the query of an action, the sub-question if it has none; `None` if there is no action.
+
+    Example:
+        >>> read_action("Text Retrieval with the query 'Niger capital'", "What is its capital?")
+        ('text_search', 'Niger capital')
+        >>> read_action("No Retrieval", ""), read_action("Text Retrieval", "")
+        (('', ''), (None, ''))
+    """
+    action = _ACTION.search(search)
+    if action is None:
+        return None, ""
+    tool = _ACTIONS[re.sub(r"[\s_-]+", " ", action[1].lower())]
+    query = _NEXT_ACTION.split(action[2])[0].strip(_QUERY_ENDS) or question
+    return (None, "") if tool in ("text_search", "find_images") and not query else (tool, query)
 
 
 def _calls(run: AgentRun, tool: str, query: str) -> tuple[Call, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents import prompts
-from agents.parsing import is_abstention, is_true, json_object, plain_answer, without_thoughts
+from agents.parsing import is_abstention, is_true, json_values, plain_answer, tagged, without_thoughts
 from agents.policies.messages import answered, question_message, system, user
 from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Round
 
@@ -20,9 +20,17 @@ SUB_QUESTIONS = 4
 
 
 _ITEM = re.compile(
-    r"^[ \t]*(?:[-*\u2022]|(?:(?:q|question)[ \t]*)?\(?\d{1,2}[.):\uff1a\u3001])[ \t]*(\S.*)$", re.I | re.M
+    r"^[ \t]*(?:[-\u2022]|\*(?!\*)|\**(?:(?:q|(?:sub-?)?question)[ \t]*)?\(?\d{1,2}[.):\uff1a\u3001])[ \t*]*(\S.*)$",
+    re.IGNORECASE | re.MULTILINE,
 )
 """An item of a list."""
+_PROGRAM_NODE = re.compile(r"add_node\([^)]*?node_content\s*=\s*([\"'])(.*?)\1", re.DOTALL)
+"""A sub-question in a program of MindSearch's planner."""
+_KEYS = {
+    "sufficient": "sufficient", "issufficient": "sufficient", "enough": "sufficient",
+    "questions": "questions", "subquestions": "questions", "queries": "questions",
+}  # fmt: skip
+"""Our names of the keys of an update."""
 _ENOUGH = re.compile(
     r"\W*(?:yes\b|true\b|enough\b|sufficient\b|the knowledge (?:is sufficient|suffices))", re.IGNORECASE
 )
@@ -77,7 +85,7 @@ class VisionSearchAssistant:
             await self._respond(run)
         messages = [system(prompts.SUB_QUESTIONS), await question_message(run, self._known())]
         reply = await run.ask("sub-questions", messages, max_tokens=512, schema=prompts.GRAPH_UPDATE)
-        update = _read_update(reply.text)
+        update = read_update(reply.text)
         questions = [] if update is None else self._new(update.get("questions"))
         if is_true((update or {}).get("sufficient")) or (update is not None and not questions and self._nodes):
             return answered(await self._answer(run), "The knowledge suffices.")
@@ -169,7 +177,7 @@ class VisionSearchAssistant:
         asked = {node.question.casefold() for node in self._nodes}
         nodes: list[_Node] = []
         for row in rows if isinstance(rows, list) else []:
-            question = row.get("question") if isinstance(row, dict) else row
+            question = row.get("question", row.get("query")) if isinstance(row, dict) else row
             region = row.get("region") if isinstance(row, dict) else 1
             if isinstance(question, str) and question.strip() and question.strip().casefold() not in asked:
                 asked.add(question.strip().casefold())
@@ -185,14 +193,37 @@ def _element(nodes: Sequence[_Node], number: object) -> _Node | None:
     return nodes[number - 1] if isinstance(number, int) and 1 <= number <= len(nodes) else None
 
 
-def _read_update(text: str) -> dict[str, Any] | None:
-    """Returns an update of the graph as JSON, or made of a list of questions or of a verdict in words; else `None`."""
-    update = json_object(text)
-    if update is not None and {"sufficient", "questions"} & update.keys():
-        return update
+def read_update(text: str) -> dict[str, Any] | None:
+    r"""Returns an update of the graph as JSON, whichever form the model wrote; `None` if it is none.
+
+    Besides JSON: a list of questions, a verdict in words, and the program that MindSearch's planner writes, which is
+    read and not run.
+
+    Example:
+        >>> read_update('graph.add_node(node_name="a", node_content="What is it?")\ngraph.node("a")')
+        {'questions': ['What is it?']}
+        >>> read_update("graph.add_response_node(node_name='response')")
+        {'sufficient': True}
+    """
     plain = without_thoughts(text)
+    if "add_node(" in plain or "add_response_node(" in plain:
+        questions = [found[2].strip() for found in _PROGRAM_NODE.finditer(plain)]
+        return {"questions": questions} if questions else {"sufficient": True}
+    for value in json_values(plain, "{["):
+        if isinstance(value, list) and value:
+            return {"questions": value}
+        if isinstance(value, dict):
+            known = {_KEYS[plain_key]: one for key, one in value.items() if (plain_key := _plain(key)) in _KEYS}
+            if known:
+                return known
+    if questions := [question for question in tagged(plain, "sub-?_?question") if question]:
+        return {"questions": questions}
     if _ENOUGH.match(plain):
         return {"sufficient": True}
-    items = [item.strip() for item in _ITEM.findall(plain)]
+    items = [item.strip(" *") for item in _ITEM.findall(plain)]
     questions = items or [line.strip() for line in plain.splitlines() if line.strip().endswith(("?", "\uff1f"))]
     return {"questions": questions} if questions else None
+
+
+def _plain(key: str) -> str:
+    return re.sub(r"[\s_-]", "", key.lower())

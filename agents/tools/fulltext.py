@@ -5,16 +5,29 @@ from __future__ import annotations
 import re
 import sqlite3
 import threading
-from collections.abc import Iterator
-from itertools import count
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 
+from indexes.live.reading import VersionedIndex
 from retriever.protocols import EntityIndex
+from retriever.types import Entity
 
 TITLE_WEIGHT, SECTION_WEIGHT, TEXT_WEIGHT = 6.0, 2.0, 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A section: the row of its entity, the entity, and the section's position in it."""
+
+    row: int
+    entity: Entity
+    position: int
+
+
 class FullText:
-    """Sections and titles of an index, read once at the first search and kept in memory.
+    """Sections and titles of an index, kept in memory: read at the first search, then what has changed before each.
 
     Meant for up to some 100,000 articles; it needs about as much memory as their text.
 
@@ -25,55 +38,104 @@ class FullText:
     def __init__(self, index: EntityIndex) -> None:
         self._index = index
         self._lock = threading.Lock()
+        # Weak references, because a version keeps the files of its generation.
+        self._seen: weakref.ref[object] | None = None
+        self._read: weakref.ref[object] | None = None
+        self._changes = 0
         self._tables: sqlite3.Connection | None = None
+        self._rows: set[int] = set()
 
-    def search(self, query: str, k: int) -> list[tuple[int, int]]:
-        """Finds the sections that fit a query, best first: rows of entities with positions in `Entity.sections`."""
+    @property
+    def changes(self) -> int:
+        """How many changes of the index were noticed; results of before each are stale."""
+        with self._pinned() as version:
+            if self._seen is None or version is not self._seen():
+                self._changes += self._seen is not None
+                self._seen = weakref.ref(version)
+        return self._changes
+
+    def search(self, query: str, k: int) -> list[Place]:
+        """Finds the sections that fit a query, best first."""
         words = re.findall(r"\w+", query)[:64]
         if not words:
             return []
         matching = " OR ".join(f'"{word}"' for word in words)
-        with self._lock:
-            return self._opened().execute(
+        with self._lock, self._pinned() as version:
+            found = self._current(version).execute(
                 "SELECT entity, position FROM sections JOIN places ON places.id = sections.rowid "
                 "WHERE sections MATCH ? ORDER BY bm25(sections, ?, ?, ?), places.id LIMIT ?",
                 (matching, TITLE_WEIGHT, SECTION_WEIGHT, TEXT_WEIGHT, k),
             ).fetchall()  # fmt: skip
+            return [Place(row, self._index.entity(row), position) for row, position in found]
 
     def row_of_name(self, name: str) -> int | None:
         """Returns the row of the entity with a title or URL, in any case; `None` without one."""
-        with self._lock:
-            found = self._opened().execute("SELECT entity FROM names WHERE name = ?", (_plain(name),)).fetchone()
-        return None if found is None else int(found[0])
+        with self._lock, self._pinned() as version:
+            query = "SELECT MIN(entity) FROM names WHERE name = ?"
+            [found] = self._current(version).execute(query, (_plain(name),)).fetchone()
+        return None if found is None else int(found)
 
-    def _opened(self) -> sqlite3.Connection:
-        if self._tables is None:
-            tables = sqlite3.connect(":memory:", check_same_thread=False)
-            tables.execute(
-                "CREATE VIRTUAL TABLE sections USING fts5"
-                "(title, section, text, content='', tokenize='porter unicode61 remove_diacritics 2')"
-            )
-            tables.execute("CREATE TABLE places (id INTEGER PRIMARY KEY, entity INTEGER, position INTEGER)")
-            tables.execute("CREATE TABLE names (name TEXT PRIMARY KEY, entity INTEGER) WITHOUT ROWID")
-            numbers = count(1)
-            for row in range(len(self._index)):
-                entity = self._index.entity(row)
-                names = dict.fromkeys(map(_plain, (entity.title, entity.url, *entity.names)))
-                names.pop("", None)
-                tables.executemany("INSERT OR IGNORE INTO names VALUES (?, ?)", [(name, row) for name in names])
-                for number, (position, section) in zip(numbers, enumerate(entity.sections), strict=False):
-                    tables.execute("INSERT INTO places VALUES (?, ?, ?)", (number, row, position))
-                    tables.execute(
-                        "INSERT INTO sections (rowid, title, section, text) VALUES (?, ?, ?, ?)",
-                        (number, entity.title, section.title, section.text),
-                    )
-            self._tables = tables
+    def entity_of(self, name: str) -> Entity | None:
+        """Returns the entity with an id, a title or a URL; `None` without one."""
+        with self._pinned():
+            row = self._index.row_of(name)
+            row = self.row_of_name(name) if row is None else row
+            return None if row is None else self._index.entity(row)
+
+    @contextmanager
+    def _pinned(self) -> Iterator[object]:
+        """Yields the version of the index that this thread sees until the end of the block."""
+        with self._index.pinned() if isinstance(self._index, VersionedIndex) else nullcontext(self._index) as version:
+            yield version
+
+    def _current(self, version: object) -> sqlite3.Connection:
+        """Returns the tables, with the changes up to a version, which this thread has pinned."""
+        if self._tables is not None and self._read is not None and version is self._read():
+            return self._tables
+        index = self._index
+        rows = set(index.rows() if isinstance(index, VersionedIndex) else range(len(index)))
+        gone = self._rows - rows
+        if self._tables is None or len(gone) > len(rows) // 2:  # a compaction gives all entities other rows
+            self._tables, self._rows, gone = _tables(), set(), set()
+        self._tables.executemany("DELETE FROM places WHERE entity = ?", ((row,) for row in gone))
+        self._tables.executemany("DELETE FROM names WHERE entity = ?", ((row,) for row in gone))
+        self._add(self._tables, sorted(rows - self._rows))
+        self._rows, self._read = rows, weakref.ref(version)
         return self._tables
 
+    def _add(self, tables: sqlite3.Connection, rows: Iterable[int]) -> None:
+        [number] = tables.execute("SELECT COALESCE(MAX(rowid), 0) FROM sections").fetchone()
+        for row in rows:
+            entity = self._index.entity(row)
+            names = dict.fromkeys(map(_plain, (entity.title, entity.url, *entity.names)))
+            names.pop("", None)
+            tables.executemany("INSERT INTO names VALUES (?, ?)", [(name, row) for name in names])
+            for position, section in enumerate(entity.sections):
+                number += 1
+                tables.execute("INSERT INTO places VALUES (?, ?, ?)", (number, row, position))
+                tables.execute(
+                    "INSERT INTO sections (rowid, title, section, text) VALUES (?, ?, ?, ?)",
+                    (number, entity.title, section.title, section.text),
+                )
 
-def entities_of(places: list[tuple[int, int]]) -> Iterator[int]:
-    """Yields the rows of entities in the order in which they first occur."""
-    yield from dict.fromkeys(row for row, _ in places)
+
+def _tables() -> sqlite3.Connection:
+    """Returns empty tables. Sections are not deleted from the index of words, whose texts are not stored."""
+    tables = sqlite3.connect(":memory:", check_same_thread=False)
+    tables.execute(
+        "CREATE VIRTUAL TABLE sections USING fts5"
+        "(title, section, text, content='', tokenize='porter unicode61 remove_diacritics 2')"
+    )
+    tables.execute("CREATE TABLE places (id INTEGER PRIMARY KEY, entity INTEGER, position INTEGER)")
+    tables.execute("CREATE INDEX entities ON places (entity)")
+    tables.execute("CREATE TABLE names (name TEXT, entity INTEGER, PRIMARY KEY (name, entity)) WITHOUT ROWID")
+    tables.execute("CREATE INDEX owners ON names (entity)")
+    return tables
+
+
+def entities_of(places: Iterable[Place]) -> Iterator[tuple[int, Entity]]:
+    """Yields the rows of entities with the entities in the order in which they first occur."""
+    yield from {place.row: place.entity for place in places}.items()
 
 
 def _plain(name: str) -> str:

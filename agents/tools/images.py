@@ -17,6 +17,7 @@ SHARP_SIDE = 1024
 
 ImageName = Annotated[
     str,
+    BeforeValidator(lambda value: IMAGE if value in (None, "") else value),
     Field(
         default=IMAGE,
         validation_alias=AliasChoices("image", "image_name"),
@@ -32,8 +33,23 @@ RegionNumber = Annotated[
         description=f'Number of a region drawn on the overlay of "{IMAGE}"',
     ),
 ]
+
+
+def _corners(value: object) -> object:
+    """Returns corners that may be two points as one list."""
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(point, list) for point in value):
+        return [*value[0], *value[1]]
+    return None if value in ("", []) else value
+
+
 Corners = Annotated[
-    list[float] | None, Field(default=None, description="Instead of a region: x1, y1, x2, y2 in pixels of the image")
+    list[float] | None,
+    BeforeValidator(_corners),
+    Field(
+        default=None,
+        validation_alias=AliasChoices("box", "bbox", "bbox_2d", "bounding_box"),
+        description="Instead of a region: x1, y1, x2, y2 in pixels of the image",
+    ),
 ]
 
 

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Annotated
 
 from PIL import Image
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
 from agents.chunks import CHUNK_CHARACTERS, Chunk, best_chunks, chunks_of
+from agents.parsing import json_values
 from agents.state import IMAGE, AgentRun, Observation, Source
 from agents.tool import Tool
 from agents.tools.fulltext import FullText, entities_of
@@ -29,10 +30,25 @@ ENTITIES, SECTIONS, PER_QUERY, IMAGES, CHUNKS = 5, 3, 5, 5, 4
 """Entities and sections of an image search, results of a text search, images of one, chunks of a page."""
 
 SearchQuery = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+def _queries(value: object) -> object:
+    """Returns queries as a list: of one query, or of a list that is written as text; empty ones are left out."""
+    if isinstance(value, str):
+        listed = next(json_values(value, "["), None) if value.lstrip().startswith("[") else None
+        value = listed if isinstance(listed, list) else [value]
+    return [one for one in value if one not in ("", None)] if isinstance(value, list) else value
+
+
 Queries = Annotated[
     list[SearchQuery],
-    BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
-    Field(min_length=1, max_length=5, description="1 to 5 queries, each a keyword, a phrase or a sentence"),
+    BeforeValidator(_queries),
+    Field(
+        min_length=1,
+        max_length=5,
+        validation_alias=AliasChoices("queries", "query", "search_query"),
+        description="1 to 5 queries, each a keyword, a phrase or a sentence",
+    ),
 ]
 
 
@@ -82,21 +98,21 @@ class IndexTools:
                 "fit the question. Called again for the same image, it returns the next candidates.",
                 ImageSearchArguments,
                 self._image_search,
-                lambda arguments, run: [self._index.name, part_digest(arguments, run), *self._excluded(arguments, run)],
+                lambda arguments, run: [*self._key(), part_digest(arguments, run), *self._excluded(arguments, run)],
             ),
             Tool(
                 "text_search",
                 "Searches the encyclopedia's sections by text.",
                 TextSearchArguments,
                 self._text_search,
-                lambda arguments, run: self._index.name,
+                lambda arguments, run: self._text_key(),
             ),
             Tool(
                 "find_images",
                 "Finds images of the encyclopedia by text.",
                 FindImagesArguments,
                 self._find_images,
-                lambda arguments, run: self._index.name,
+                lambda arguments, run: self._text_key(),
             ),
         ]
         if self._answer is not None:
@@ -107,7 +123,7 @@ class IndexTools:
                     description,
                     NoArguments,
                     self._ask,
-                    lambda arguments, run: [self._index.name, run.digest(IMAGE), run.question],
+                    lambda arguments, run: [*self._key(), run.digest(IMAGE), run.question],
                 )
             )
         return tools
@@ -126,20 +142,20 @@ class IndexTools:
     async def _text_search(self, arguments: TextSearchArguments, run: AgentRun) -> Observation:
         sources: dict[Source, None] = {}
         for query in arguments.queries:
-            for row, position in await asyncio.to_thread(self._texts.search, query, arguments.limit):
-                sources[self._source(self._index.entity(row), position, query)] = None
+            for place in await asyncio.to_thread(self._texts.search, query, arguments.limit):
+                sources[self._source(place.entity, place.position, query)] = None
         return Observation(tuple(sources))
 
     async def _find_images(self, arguments: FindImagesArguments, run: AgentRun) -> Observation:
         places = await asyncio.to_thread(self._texts.search, arguments.query, 20 * IMAGES)
         images: dict[str, Image.Image] = {}
         titles = []
-        for row in entities_of(places):
+        for row, entity in entities_of(places):
             path = self._index.image_path(row)
             if path is not None and len(images) < IMAGES:
                 with Image.open(path) as image:
                     images[f"found_{row}"] = image.convert("RGB")
-                titles.append(f"found_{row} shows {self._index.entity(row).title}")
+                titles.append(f"found_{row} shows {entity.title}")
         return Observation(text="\n".join(titles), images=images)
 
     async def _ask(self, arguments: NoArguments, run: AgentRun) -> Observation:
@@ -149,13 +165,20 @@ class IndexTools:
         return Observation(seen.sources, "" if answer is None else f"Proposed answer: {answer}", {}, seen.found, answer)
 
     async def _open(self, page: str, question: str) -> Observation | None:
-        row = self._index.row_of(page)
-        if row is None:
-            row = await asyncio.to_thread(self._texts.row_of_name, page)
-        if row is None:
-            return None
-        entity = self._index.entity(row)
-        return await asyncio.to_thread(_article, entity, question)
+        entity = await asyncio.to_thread(self._texts.entity_of, page)
+        return None if entity is None else await asyncio.to_thread(_article, entity, question)
+
+    def changes(self) -> list[int]:
+        """Returns how often the index has changed while it was open; empty if it has not."""
+        return [changes] if (changes := self._texts.changes) else []
+
+    def _key(self) -> list[object]:
+        """Returns what of the index decides a result."""
+        return [self._index.name, *self.changes()]
+
+    def _text_key(self) -> object:
+        key = self._key()
+        return key if len(key) > 1 else self._index.name  # as in corpora recorded so far
 
     def _excluded(self, arguments: ImageSearchArguments, run: AgentRun) -> list[str]:
         return sorted({*arguments.exclude, *run.found.get(part_digest(arguments, run), ())})

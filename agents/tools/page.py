@@ -6,10 +6,10 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 from PIL import Image
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
 from agents.browsing.chromium import View
 from agents.browsing.slimming import slices, slim
@@ -25,7 +25,7 @@ Screenshot = Callable[[str, View], Awaitable[Image.Image]]
 class PageArguments(BaseModel):
     """A page and what to look for on it."""
 
-    page: str = Field(
+    page: Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int) else value)] = Field(
         min_length=1,
         max_length=2000,
         validation_alias=AliasChoices("page", "url", "title"),
@@ -42,12 +42,15 @@ class PageViewArguments(PageArguments):
     )
 
 
-def open_page(openers: Sequence[Opener], screenshot: Screenshot | None = None) -> Tool:
+def open_page(
+    openers: Sequence[Opener], screenshot: Screenshot | None = None, changes: Callable[[], list[int]] = list
+) -> Tool:
     """Returns the tool; the first opener that knows a page opens it.
 
     Args:
         openers: Open pages as text.
         screenshot: Shows web pages as images; without it, calls cannot ask for any.
+        changes: Returns something else when pages that were opened before have changed.
     """
 
     async def run(arguments: PageArguments, run: AgentRun) -> Observation:
@@ -73,7 +76,7 @@ def open_page(openers: Sequence[Opener], screenshot: Screenshot | None = None) -
         "Opens an article or a web page and returns the parts that fit the question.",
         PageArguments if screenshot is None else PageViewArguments,
         run,
-        lambda arguments, run: [_target(arguments.page, run), arguments.question or run.question],
+        lambda arguments, run: [_target(arguments.page, run), arguments.question or run.question, *changes()],
     )
 
 

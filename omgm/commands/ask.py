@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omgm.commands.common import add_json, add_profile, existing, print_json, profile_of
-from omgm.commands.web import add_web, web_settings
+from omgm.commands.web import add_web, agent_settings
 
 if TYPE_CHECKING:
     from omgm.profile import Profile
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
 def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) -> None:
     from agents.corpus import Corpus
     from agents.model import ChatPlanner
-    from omgm.agent import Agent, budget_of
+    from omgm.agent import Agent, access_of, budget_of
     from omgm.api import OMGM
     from omgm.parts import build_planner, build_proposer
 
@@ -87,18 +87,15 @@ def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) 
     given = {"base_url": args.planner_url, "model": args.model}
     generator = profile.generator.model_copy(update={key: value for key, value in given.items() if value})
     planner = ChatPlanner(build_planner(profile.model_copy(update={"generator": generator})))
-    args.contact = args.contact or profile.agents.contact
-    args.searxng = args.searxng or ("" if args.search_engine else profile.agents.searxng_url)
     corpus = None if args.corpus is None else Corpus(args.corpus, record=args.record)
-    web = web_settings(args, None if args.web_corpus is None else Corpus(args.web_corpus))
-    propose = build_proposer(profile) if args.propose_regions else None
+    settings = agent_settings(args, profile.agents)
+    propose = build_proposer(profile) if args.propose_regions or settings.propose_regions else None
     boxes = [_corners(text) for text in args.region]
-    context = profile.agents.context_tokens
     with (
         OMGM.open(args.index, profile) as omgm,
-        Agent(omgm, planner, context_tokens=context, web=web, propose=propose, corpus=corpus) as agent,
+        Agent(omgm, planner, propose=propose, corpus=corpus, **access_of(settings)) as agent,
     ):
-        answer = agent.ask(image, args.question, args.mode, boxes=boxes, budget=budget_of(profile.agents))
+        answer = agent.ask(image, args.question, args.mode, boxes=boxes, budget=budget_of(settings))
     if args.trail is not None:
         answer.write(args.trail)
     trail = answer.as_dict()
@@ -126,7 +123,8 @@ def _print_trail(trail: dict[str, Any]) -> None:
         if one["problem"]:
             print(f"  malformed: {one['problem']}")
     spent = trail["spent"]
-    print(f"\n{spent['tokens']} tokens  {spent['ms']:.0f} ms" + (f"  stopped by {stopped}" if stopped else ""))
+    money = f"  costs {spent['money']:g}" if spent["money"] else ""
+    print(f"\n{spent['tokens']} tokens  {spent['ms']:.0f} ms{money}" + (f"  stopped by {stopped}" if stopped else ""))
 
 
 def _arguments(call: dict[str, Any]) -> str:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omgm.commands.common import describe, existing, positive, print_json, profile_of
-from omgm.commands.web import add_web, web_settings
+from omgm.commands.web import add_web, agent_settings
 
 if TYPE_CHECKING:
     from PIL import Image
 
+    from agents.budget import Budget
     from agents.corpus import Corpus
     from agents.engine import Policy
     from evaluation.datasets import Question
@@ -66,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.search.run import SearchRun, evaluate_search
     from evaluation.search.tasks import read_tasks
     from llm.background import BackgroundLoop
-    from omgm.agent import Agent
+    from omgm.agent import Agent, access_of, budget_of
     from omgm.api import OMGM
     from omgm.parts import build_planner
 
@@ -80,11 +81,11 @@ def run(args: argparse.Namespace) -> None:
     read = read_tasks(args.dataset, queries, images, canary=args.canary or "")
     corpus = Corpus(args.out / "corpus", record=True) if args.corpus is None else Corpus(args.corpus)
     planner_profile = _model_of(profile, args.planner_url, args.model)
-    web = web_settings(args, None if args.web_corpus is None else Corpus(args.web_corpus))
+    settings = agent_settings(args, profile.agents)
     with ExitStack() as stack:
         omgm = stack.enter_context(OMGM.open(args.index, profile))
         planner = ChatPlanner(build_planner(planner_profile))
-        agent = stack.enter_context(Agent(omgm, planner, web=web, corpus=corpus))
+        agent = stack.enter_context(Agent(omgm, planner, corpus=corpus, **access_of(settings)))
         models = {"planner": planner.name}
         verdict = None
         if args.judge_url or args.judge_model:
@@ -99,7 +100,7 @@ def run(args: argparse.Namespace) -> None:
                 dataset=args.dataset,
                 mode=mode,
                 read=partial(_selected, read, args.only_split, args.limit),
-                ask=partial(_ask, agent, None if golden else policies[mode]),
+                ask=partial(_ask, agent, None if golden else policies[mode], budget_of(settings)),
                 steps=_steps(args.dataset, mode, queries, agent),
                 verdict=verdict,
                 header={
@@ -125,7 +126,7 @@ def _selected(
     return islice(tasks, limit)
 
 
-def _ask(agent: Agent, make: Callable[[], Policy] | None, task: SearchTask) -> dict[str, Any]:
+def _ask(agent: Agent, make: Callable[[], Policy] | None, budget: Budget, task: SearchTask) -> dict[str, Any]:
     from agents.policies.baselines import GoldenBaseline
 
     question = task.question
@@ -135,7 +136,7 @@ def _ask(agent: Agent, make: Callable[[], Policy] | None, task: SearchTask) -> d
         policy: Policy = GoldenBaseline(question.golden_query)
     else:
         policy = make()
-    return agent.run(policy, question.question, _loaded(task.images)).as_dict()
+    return agent.run(policy, question.question, _loaded(task.images), budget=budget).as_dict()
 
 
 def _steps(dataset: str, mode: str, queries: Path, agent: Agent) -> dict[str, Step]:

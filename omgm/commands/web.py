@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omgm.commands.common import add_json, existing, positive, print_json
 
 if TYPE_CHECKING:
-    from agents.corpus import Corpus
+    from omgm.profile import AgentSettings
     from omgm.web_access import WebSettings
 
 
@@ -55,34 +55,36 @@ def add_web(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def web_settings(args: argparse.Namespace, corpus: Corpus | None) -> WebSettings:
-    """Returns what the arguments of `add_web` say.
+def agent_settings(args: argparse.Namespace, settings: AgentSettings) -> AgentSettings:
+    """Returns a profile's settings of agents with what the arguments of `add_web` say.
 
     Raises:
         ValueError: They contradict each other, or something is missing.
     """
-    from omgm.downloads.images.settings import DownloadSettings, user_agent
-    from omgm.web_access import WebSettings
-
     if args.searxng and args.search_engine:
         raise ValueError("--searxng and --search-engine are two engines; name one")
     if args.publish_images and args.search_engine != "serpapi":
         raise ValueError("--publish-images needs --search-engine serpapi")
-    replays = corpus is not None and not corpus.record
-    if args.screenshots and not args.contact and not replays:
+    given: dict[str, Any] = {
+        "searxng_url": args.searxng,
+        "search_engine": args.search_engine or ("searxng" if args.searxng else ""),
+        "contact": args.contact,
+        "screenshots": args.screenshots,
+        "allow_private": tuple(args.allow_private),
+    }
+    if args.search_engine:
+        settings = settings.model_copy(update={"searxng_url": ""})
+    if args.publish_images:
+        given |= dict(zip(("publish_dir", "publish_url"), args.publish_images, strict=True))
+    if args.search_price:
+        given["prices"] = settings.prices | dict.fromkeys(("web_search", "web_image_search"), args.search_price)
+    corpus: Path | None = getattr(args, "web_corpus", None)
+    if corpus is not None:
+        given["web_corpus"] = str(corpus)
+    settings = settings.model_copy(update={name: value for name, value in given.items() if value})
+    if args.screenshots and not settings.contact and not settings.web_corpus:
         raise ValueError("--screenshots needs --contact MAIL")
-    hosts = frozenset(host.lower() for host in args.allow_private)
-    agent = user_agent(args.contact) if args.contact else ""
-    published = args.publish_images
-    return WebSettings(
-        engine=args.search_engine or ("searxng" if args.searxng else ""),
-        searxng_url=args.searxng,
-        price=args.search_price,
-        published=(Path(published[0]), published[1]) if published else None,
-        pages=DownloadSettings(user_agent=agent, allow_private=hosts) if agent else None,
-        screenshots=args.screenshots,
-        corpus=corpus,
-    )
+    return settings
 
 
 def run(args: argparse.Namespace) -> None:
@@ -97,8 +99,10 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError("--contact MAIL is needed: hosts refuse software without a contact")
 
     from agents.corpus import Corpus
+    from omgm.profile import AgentSettings
+    from omgm.web_access import web_of
 
-    settings = web_settings(args, Corpus(args.out, record=True))
+    settings = web_of(agent_settings(args, AgentSettings()), Corpus(args.out, record=True))
     report = asyncio.run(_record(settings, queries, args.pages))
     if args.json:
         print_json(report)

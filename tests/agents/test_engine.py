@@ -450,16 +450,3 @@ def test_a_damaged_corpus_is_named(tmp_path: Path) -> None:
         path.write_text('{"result": {}')
     with pytest.raises(ValueError, match=r"\.json: not a recorded result"):
         run([], corpus=Corpus(tmp_path))
-
-
-def test_the_trail_as_image(tmp_path: Path) -> None:
-    import xml.etree.ElementTree as ElementTree
-
-    answer, _ = run([searches("a <b> & \x00c"), calling("nothing"), "<answer>x [1]</answer>"])
-    answer.write(tmp_path / "trail.svg")
-    drawing = ElementTree.parse(tmp_path / "trail.svg").getroot()
-    texts = [text for element in drawing.iter() if (text := element.text) and text.strip()]
-    assert any(text.startswith("[1] a <b> & ") for text in texts)
-    assert "Answer (mmsearch-plus): x" in texts
-    with pytest.raises(ValueError, match=r"trail\.txt must end in \.json or \.svg"):
-        answer.write(tmp_path / "trail.txt")

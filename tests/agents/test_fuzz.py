@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from agents.budget import Budget
+from agents.calls import calls_of
 from agents.engine import Engine, Policy
-from agents.parsing import calls_of, is_abstention, json_object, plain_answer, without_thoughts
+from agents.parsing import is_abstention, json_object, plain_answer, without_thoughts
 from agents.policies import POLICIES
 from agents.regions import Box
 from agents.state import Observation, Source

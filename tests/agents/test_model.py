@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from agents import prompts
-from agents.model import ChatPlanner, fitted, tokens_of
+from agents.context import fitted, tokens_of
+from agents.engine import Engine
+from agents.model import ChatPlanner
+from agents.policies import POLICIES
+from agents.trail import AgentAnswer
 from llm.chat import ChatClient, ChatError, Message
 from llm.replies import ChatReply, ToolCall, read_reply
 from tests.fakes.chat_server import FakeChatServer
@@ -19,12 +24,18 @@ HELLO = [{"role": "user", "content": "hello"}]
 TOOLS = [fake_tool("text_search").schema()]
 
 
-def ask(server: FakeChatServer, times: int = 1, model: str = "scripted", **fields: Any) -> ChatReply:
+def ask(
+    server: FakeChatServer,
+    times: int = 1,
+    model: str = "scripted",
+    messages: Sequence[Message] = HELLO,
+    **fields: Any,
+) -> ChatReply:
     async def run() -> ChatReply:
         async with ChatClient(server.url, model, backoff=0.01) as client:
             planner = ChatPlanner(client)
             for _ in range(times):
-                reply = await planner.reply(HELLO, 16, fields.get("tools", []), fields.get("schema"))
+                reply = await planner.reply(messages, 16, fields.get("tools", []), fields.get("schema"))
             return reply
 
     return asyncio.run(run())
@@ -46,6 +57,67 @@ def test_a_server_without_tools_is_asked_without_them_from_then_on() -> None:
     assert ["tools" in body for body in server.bodies] == [True, False, False, False]
 
 
+SYSTEM = [{"role": "system", "content": "rules"}, *HELLO]
+SEEN = [
+    {
+        "role": "user",
+        "content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "data:"}}],
+    }
+]
+
+
+def test_a_schema_that_is_refused_does_not_cost_the_tools() -> None:
+    with ScriptedServer(["plain"], refuses=["response_format"]) as server:
+        ask(server, times=2, tools=TOOLS, schema=prompts.INSPECTION)
+    fields = [("tools" in body, "response_format" in body) for body in server.bodies]
+    assert fields == [(True, True), (True, False), (True, False)]
+
+
+def test_tools_that_are_refused_are_described_in_the_text() -> None:
+    with ScriptedServer(["plain"], refuses=["tools"]) as server:
+        ask(server, messages=SYSTEM, tools=TOOLS)
+    system, user = server.bodies[-1]["messages"]
+    assert system["content"].startswith("rules\n\nThe tools:\n{") and user == HELLO[0]
+    assert '"name": "text_search"' in system["content"] and '"queries"' in system["content"]
+
+
+def test_a_server_that_takes_no_images_gets_the_text() -> None:
+    with ScriptedServer(["plain"], refuses=["image_url"]) as server:
+        assert ask(server, times=2, messages=SEEN, tools=TOOLS).text == "plain"
+    assert [body["messages"][0]["content"] for body in server.bodies[1:]] == ["look", "look"]
+    assert ["tools" in body for body in server.bodies] == [True, True, True]
+
+
+def test_a_conversation_too_long_for_the_server_is_shortened() -> None:
+    long: list[Message] = [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "question"},
+        {"role": "assistant", "content": "a" * 4_000},
+        {"role": "user", "content": "r" * 20_000},
+    ]
+    with ScriptedServer(["plain"], longest=10_000) as server:
+        assert ask(server, messages=long, tools=TOOLS).text == "plain"
+    sizes = [sum(len(message["content"]) for message in body["messages"]) for body in server.bodies]
+    assert sizes == sorted(sizes, reverse=True) and sizes[-1] <= 10_000 < sizes[-2]
+    assert [message["content"] for message in server.bodies[-1]["messages"][:2]] == ["s", "question"]
+    assert all("tools" in body for body in server.bodies)
+
+
+def test_a_model_that_reasons_for_long_is_given_more_room() -> None:
+    def play(body: dict[str, Any]) -> ChatReply:
+        return ChatReply("", cut=True) if body["max_tokens"] < 1_000 else ChatReply("<Website 1>")
+
+    async def run(url: str) -> AgentAnswer:
+        async with ChatClient(url, "scripted") as client:
+            engine = Engine(ChatPlanner(client), [fake_tool("text_search")])
+            return await engine.run(POLICIES["mmsearch"](), "Who?", None)
+
+    with ScriptedServer(play, whole=True) as server:
+        answer = asyncio.run(run(server.url))
+    assert answer.answer == "<Website 1>"
+    assert [body["max_tokens"] for body in server.bodies] == [128, 4096, 4096, 4096]
+
+
 def test_other_errors_are_raised() -> None:
     with FakeChatServer() as server, pytest.raises(ChatError, match="not a chat completion"):
         ask(server, model="empty")
@@ -61,6 +133,13 @@ def test_other_errors_are_raised() -> None:
             ChatReply("", (ToolCall("f", '{"a": 1}'),)),
         ),
         ({"tool_calls": [{"function": {"name": "f"}}]}, ChatReply("", (ToolCall("f", "{}"),))),
+        (
+            {"tool_calls": [{"function": {"arguments": "{}"}}, {}]},
+            ChatReply("", (ToolCall("", "{}"), ToolCall("", "{}"))),
+        ),
+        ({"content": None, "function_call": {"name": "f", "arguments": "{}"}}, ChatReply("", (ToolCall("f", "{}"),))),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, ChatReply("ab")),
+        ({"content": None, "reasoning_content": "<answer>no</answer>"}, ChatReply("")),
     ],
 )
 def test_replies_in_the_shapes_that_servers_send(message: dict[str, Any], reply: ChatReply) -> None:

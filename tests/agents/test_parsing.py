@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agents.parsing import answer_of, calls_of, json_object, plain_answer
+from agents.calls import calls_of
+from agents.parsing import answer_of, is_abstention, json_object, plain_answer
 from agents.state import Call
 from llm.replies import ChatReply
 
@@ -53,7 +54,7 @@ def test_what_has_the_form_of_a_call_is_told(text: str) -> None:
 
 def test_python_is_read_but_not_run() -> None:
     assert json_object("{'a': __import__('os').abort()}") is None
-    assert json_object("{'a': (1, 'b}'), \"c\": true}") == {"a": (1, "b}"), "c": True}
+    assert json_object("{'a': (1, 'b}'), \"c\": true}") == {"a": [1, "b}"], "c": True}
     assert json_object("{1} {'a': {}}") == {"a": {}}
 
 
@@ -66,8 +67,51 @@ def test_python_is_read_but_not_run() -> None:
         ("**Final Answer:** x", "x"),
         ("```\nAnswer: x\n```", "x"),
         ("Answer\uff1ax", "x"),
+        ('<answer type="final">x</answer>', "x"),
+        ("<final_answer>x</final_answer>", "x"),
+        ("It follows from the results.\n\n### Final Answer: **x**", "x"),
+        ("The answer is: x", "x"),
+        ('{"answer": "x [1]"}', "x [1]"),
+        ('```json\n{"final_answer": "x", "citations": [2, 1]}\n```', "x [2] [1]"),
     ],
 )
 def test_answers(text: str, answer: str) -> None:
     assert plain_answer(text) == answer
     assert answer_of(text) == (answer if "<" in text else None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Unknown.",
+        "unknown [3]",
+        "I don\u2019t know.",
+        "I'm unable to determine this.",
+        "I'm sorry, but I could not find the answer.",
+        "It cannot be determined from the results.",
+        "The results do not contain enough information to answer the question.",
+        "There is not enough information.",
+        "No relevant information was found.",
+        "Unable to determine.",
+    ],
+)
+def test_abstentions(text: str) -> None:
+    assert is_abstention(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It does not contain caffeine.",
+        "It is not found in Africa.",
+        "No",
+        "None",
+        "No evidence of water",
+        "The Unknown Soldier",
+        "I Know What You Did",
+        "Not Without My Daughter",
+        "The information age",
+    ],
+)
+def test_answers_that_only_sound_like_abstentions(text: str) -> None:
+    assert not is_abstention(text)

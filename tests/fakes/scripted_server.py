@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,11 +21,20 @@ class ScriptedServer(FakeChatServer):
 
     Args:
         play: The script: replies one after the other, or a function.
-        refuses: Fields of requests that the server does not know and answers with status 400.
+        refuses: Fields of requests that the server does not know and answers with status 400, or `image_url`.
+        longest: Characters of a conversation, beyond which it is refused.
+        whole: Whether `play` takes the whole request in place of its messages.
     """
 
-    def __init__(self, play: Play | Sequence[str | ChatReply], refuses: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        play: Play | Callable[[dict[str, Any]], ChatReply] | Sequence[str | ChatReply],
+        refuses: Sequence[str] = (),
+        longest: int | None = None,
+        whole: bool = False,
+    ) -> None:
         self._play, self._refuses, self._next = play, refuses, 0
+        self._longest, self._whole = longest, whole
         super().__init__()
 
     async def models(self) -> dict[str, Any]:
@@ -33,10 +43,13 @@ class ScriptedServer(FakeChatServer):
     async def answer(self, request: Request) -> Response:
         body = await request.json()
         self.bodies.append(body)
-        if refused := [name for name in self._refuses if name in body]:
+        said = json.dumps(body["messages"])
+        if refused := [name for name in self._refuses if name in body or (name == "image_url" and name in said)]:
             return JSONResponse({"error": {"message": f"unknown field {refused[0]}"}}, 400)
+        if self._longest is not None and len(said) > self._longest + 500:
+            return JSONResponse({"error": {"message": "This model's maximum context length is 2500 tokens."}}, 400)
         if callable(self._play):
-            reply = self._play(body["messages"])
+            reply = self._play(body if self._whole else body["messages"])
         else:
             reply = self._play[min(self._next, len(self._play) - 1)]
             self._next += 1
@@ -47,7 +60,8 @@ class ScriptedServer(FakeChatServer):
                 {"id": f"call_{n}", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
                 for n, call in enumerate(reply.calls)
             ]
-        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if reply.calls else "stop"}
+        finish = "tool_calls" if reply.calls else "length" if reply.cut else "stop"
+        choice = {"index": 0, "message": message, "finish_reason": finish}
         usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
         return JSONResponse(
             {"id": "1", "object": "chat.completion", "model": "scripted", "choices": [choice], "usage": usage}

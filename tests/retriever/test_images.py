@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from retriever import images
-from retriever.images import FORMATS, ImageError, load_image, open_image, prepare_image
+from retriever.images import FORMATS, ImageError, load_image, open_image, original_size, prepare_image
 from retriever.models.pixels import PixelPreparation
 from tests.fakes.ghostscript import EPS, install_trap
 
@@ -135,6 +135,14 @@ def test_an_image_in_memory_is_left_as_it_was() -> None:
     image = Image.new("RGBA", (400, 200), (255, 0, 0, 255))
     assert load_image(image, max_side=100).size == (100, 50)
     assert (image.mode, image.size) == ("RGBA", (400, 200))
+
+
+@pytest.mark.parametrize(("format", "exif", "size"), [("PNG", False, (640, 320)), ("JPEG", True, (320, 640))])
+def test_the_size_before_shrinking_is_kept(format: str, exif: bool, size: tuple[int, int]) -> None:
+    data = encoded(half_red().resize((640, 320)), format, **({"exif": turned().tobytes()} if exif else {}))
+    assert original_size(load_image(data)) == load_image(data).size == size
+    shrunk = load_image(data, max_side=64)
+    assert original_size(shrunk) == size and max(shrunk.size) == 64
 
 
 def test_a_palette_is_shrunk_by_averaging() -> None:

@@ -178,11 +178,50 @@ def test_a_request_may_lower_the_budget(client: httpx.Client) -> None:
     }  # fmt: skip
 
 
+def zoomed(response: httpx.Response) -> dict[str, Any]:
+    """Returns the first call of an answer."""
+    call: dict[str, Any] = response.json()["trail"]["rounds"][0]["calls"][0]
+    return call
+
+
+def test_boxes_are_regions_that_the_agent_may_name(tmp_path: Path) -> None:
+    planner = ScriptedPlanner([calling("zoom_in", '{"region": 2}'), f"<answer>{ANSWER}</answer>"])
+    with asking(tmp_path, agents(planner), max_image_side=100) as (_, client):
+        image = data_uri(image_bytes("red", size=(400, 300)))
+        boxes = [[0, 0, 10, 10], [380, 30, 40.4, 900]]
+        call = zoomed(ask(client, image=image, mode="mmsearch-plus", boxes=boxes))
+        assert call["images"] == ["image_crop_10_7_95_75"] and call["error"] == ""  # the image is shrunk to 100 x 75
+        shown = planner.asked[0][1]["content"]
+        assert [part["type"] for part in shown] == ["image_url", "image_url", "text"]  # with the numbered overlay
+        options = json.dumps({"mode": "mmsearch-plus", "boxes": boxes})
+        form = {"question": QUESTION, "options": options}
+        sent = client.post("/answer", files={"image": image_bytes("red", size=(400, 300))}, data=form)
+        assert sent.json()["trail"]["answer"] == "It is 530 nm."
+
+
+@pytest.mark.parametrize(
+    ("boxes", "code", "message"),
+    [
+        ([[400, 300, 500, 400]], "out_of_range", "has no pixel of the image, which is"),
+        ([[1, 2, 3]], "out_of_range", "a box needs four finite numbers, x1 y1 x2 y2; got [1.0, 2.0, 3.0]"),
+        ([[1, 2, 3, "4"]], "wrong_type", "boxes.0.3"),
+        ([1, 2, 3, 4], "wrong_type", "boxes.0"),
+        ({"x1": 1}, "wrong_type", "boxes"),
+        ([[0, 0, 9, 9]] * 51, "wrong_type", "at most 50"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_boxes_that_are_wrong(client: httpx.Client, boxes: Any, code: str, message: str, stream: bool) -> None:
+    response = ask(client, mode="mmsearch-plus", boxes=boxes, stream=stream)
+    assert fault(response) == (422, code, "boxes") and message in response.json()["error"]["message"]
+
+
 def test_what_does_not_go_together(client: httpx.Client) -> None:
     assert fault(ask(client, mode="magic")) == (422, "out_of_range", "mode")
     assert "retrieve, auto, mmsearch-plus" in ask(client, mode="magic").json()["error"]["message"]
     assert fault(ask(client, mode="auto", k=5)) == (422, "unsupported_parameter", "k")
     assert fault(ask(client, budget={"rounds": 1})) == (422, "unsupported_parameter", "budget")
+    assert fault(ask(client, boxes=[[0, 0, 9, 9]])) == (422, "unsupported_parameter", "boxes")
     assert fault(ask(client, mode="auto", budget={"rounds": 0})) == (422, "out_of_range", "budget")
     assert fault(ask(client, mode="auto", budget={"steps": 1})) == (422, "wrong_type", "budget")
     assert fault(ask(client, mode=3)) == (422, "wrong_type", "mode")

@@ -87,6 +87,10 @@ def test_an_unknown_answer_is_an_abstention() -> None:
         ("```\nNiger capital\n```", "Niger capital"),
         ("<think>Query: no</think>\n1. Search query\uff1a Niger capital\nThis helps.", "Niger capital"),
         (" ".join(["word"] * 150), " ".join(["word"] * 100)),
+        ("To answer this, I look for the club first.\nQuery: Niger capital", "Niger capital"),
+        ('Here is the query: "Niger capital"', "Niger capital"),
+        ('{"query": "Niger capital"}', "Niger capital"),
+        ('```json\n{"search_query": "Niger capital"}\n```', "Niger capital"),
     ],
 )
 def test_queries_as_models_write_them(reply: str, query: str) -> None:
@@ -120,3 +124,22 @@ def test_websites_are_shown_where_pages_can_be() -> None:
     assert answer.rounds[2].calls[0].call.arguments == {"page": "https://web/7", "screenshot": "full"}
     shown = [sum(part["type"] == "image_url" for part in asked[1]["content"]) for asked in planner.asked[1:]]
     assert shown == [8, 3] and answer.answer == "Niamey"
+
+
+@pytest.mark.parametrize(
+    ("choice", "opened", "malformed"),
+    [
+        ("<Website 2 >", 2, 0),
+        ("**<Website: 2>**", 2, 0),
+        ("<website_2>", 2, 0),
+        ("<Website Index 2>", 2, 0),
+        ("Website 2 helps most.", 2, 1),
+        ("2", 2, 1),
+        ("Website 2 or Website 3", 1, 1),
+        ("Website 12", 1, 1),
+    ],
+)
+def test_choices_as_models_write_them(choice: str, opened: int, malformed: int) -> None:
+    answer, _ = run("Niger capital", choice, "Niamey")
+    assert answer.rounds[2].calls[0].call.arguments == {"page": f"https://web/{opened}"}
+    assert answer.malformed == malformed

@@ -13,7 +13,8 @@ from agents.state import AgentRun, Observation, Source
 from agents.tool import Tool
 from agents.tools.images import PartArguments, part_of, zoom_in
 from agents.trail import AgentAnswer
-from tests.fakes.planner import ScriptedPlanner, image, last_text
+from llm.replies import ChatReply
+from tests.fakes.planner import ScriptedPlanner, calling, image, last_text
 
 ZOOM = """Tool Call: image_zoom_in_tool
 
@@ -26,7 +27,7 @@ ZOOM = """Tool Call: image_zoom_in_tool
 ```"""
 
 
-def run(*replies: str) -> tuple[AgentAnswer, ScriptedPlanner]:
+def run(*replies: str | ChatReply) -> tuple[AgentAnswer, ScriptedPlanner]:
     async def search(arguments: PartArguments, state: AgentRun) -> Observation:
         size = part_of(arguments, state).size
         return Observation(
@@ -57,7 +58,7 @@ def test_zoom_then_image_search(name: str) -> None:
     assert answer.claims[0].sources == (1,)
 
 
-@pytest.mark.parametrize("name", ["other.png", "he5murslfz_round_1_crop_2.png", "x_round_9_crop_1.png", ""])
+@pytest.mark.parametrize("name", ["other.png", "he5murslfz_round_1_crop_2.png", "x_round_9_crop_1.png"])
 def test_an_unknown_image_is_counted_and_told(name: str) -> None:
     answer, planner = run(ZOOM, f'Tool Call: image_search {{"image_name": "{name}"}}', "<answer>x</answer>")
     assert answer.malformed == 1
@@ -67,3 +68,52 @@ def test_an_unknown_image_is_counted_and_told(name: str) -> None:
 def test_an_unknown_region_is_counted_and_told() -> None:
     answer, planner = run(ZOOM.replace("2", "7"), "<answer>x</answer>")
     assert answer.malformed == 1 and "there is no region 7; there are 1 to 2" in last_text(planner.asked[1])
+
+
+SEARCH = "Tool Call: image_search"
+
+
+@pytest.mark.parametrize("name", ["image_1", "IMG_1.jpg", "query_image", "the image", ""])
+def test_names_of_the_only_image(name: str) -> None:
+    answer, _ = run(f'{SEARCH} {{"image_name": "{name}"}}', "<answer>x [1]</answer>")
+    assert answer.malformed == 0 and answer.sources[0].title == "a flag of 400 x 300"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"bbox_2d": [0, 0, 120, 60]}', '{"bbox": [[0, 0], [120, 60]]}', '{"image_name": null, "bbox_index": 2}'],
+)
+def test_parts_as_models_write_them(arguments: str) -> None:
+    answer, _ = run(f"{SEARCH} {arguments}", "<answer>x [1]</answer>")
+    assert answer.malformed == 0 and answer.sources[0].title == "a flag of 120 x 60"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "answer: Sochi [1]",
+        "So it is Sochi.\n\n**Final Answer:** Sochi [1]",
+        '{"answer": "Sochi", "citations": [1]}',
+        '<tool_call>{"name": "final_answer", "arguments": {"answer": "Sochi [1]"}}</tool_call>',
+        calling("answer", '{"answer": "Sochi [1]"}'),
+        "<answer>Sochi ['1']</answer>",
+        "<answer>Sochi [Result 1]</answer>",
+        "<answer>Sochi \u30101\u2020source\u3011</answer>",
+    ],
+)
+def test_answers_as_models_write_them(reply: str | ChatReply) -> None:
+    answer, _ = run(SEARCH, reply)
+    assert (answer.answer, answer.malformed) == ("Sochi", 0)
+    assert answer.claims[0].sources == (1,)
+
+
+def test_an_answer_in_plain_words_counts_once_the_model_was_told_the_form() -> None:
+    answer, planner = run(SEARCH, "I think that it is Sochi [1].")
+    assert (answer.answer, answer.malformed, len(planner.asked)) == ("I think that it is Sochi.", 1, 3)
+    answer, planner = run(SEARCH, "I look at it again.", "I look at it again.", "<answer>Sochi [1]</answer>")
+    assert (answer.answer, answer.malformed, len(planner.asked)) == ("Sochi", 2, 4)
+
+
+def test_a_reply_that_was_cut_is_told_so() -> None:
+    _, planner = run(ChatReply("I think about", cut=True), "<answer>x</answer>")
+    assert "reached its longest length" in last_text(planner.asked[1])

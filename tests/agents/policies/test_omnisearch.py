@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -12,7 +13,7 @@ from agents.policies.omnisearch import OmniSearch, read_step
 from agents.state import Observation
 from agents.trail import AgentAnswer
 from llm.replies import ChatReply
-from tests.fakes.planner import ScriptedPlanner, Words, fake_tool, image, last_text, text_of
+from tests.fakes.planner import ScriptedPlanner, Words, calling, fake_tool, image, last_text, text_of
 
 THOUGHT = "<thought> Which country is it? <sub-question> Which country has this flag? </sub-question></thought>\n"
 FINAL = "<thought> done </thought><end> Final Answer: Niamey [1] </end>"
@@ -158,10 +159,21 @@ def test_steps() -> None:
         ("文本检索\uff1a尼日尔首都。", "text_search", "尼日尔首都"),
         ("文本查询进行图像检索\uff1a国旗", "find_images", "国旗"),
         ("输入图片进行图片检索", "image_search", None),
+        ("Text Retrieval[capital of Niger]", "text_search", "capital of Niger"),
+        ('Text Retrieval("capital of Niger")', "text_search", "capital of Niger"),
+        ("text_retrieval with the query 'capital of Niger'", "text_search", "capital of Niger"),
     ],
 )
 @pytest.mark.parametrize(
-    "tags", [("<search>", "</search>"), ("< Search >\n", ""), ("<搜索>\n", "\n</搜索>"), ("Search: ", "")]
+    "tags",
+    [
+        ("<search>", "</search>"),
+        ("< Search >\n", ""),
+        ("<搜索>\n", "\n</搜索>"),
+        ("Search: ", ""),
+        ("**Action:** ", ""),
+        ("### Search\n", ""),
+    ],
 )
 def test_actions_as_models_write_them(search: str, tool: str, query: str | None, tags: tuple[str, str]) -> None:
     answer, _ = run(f"{tags[0]}{search}{tags[1]}", "Niger", FINAL)
@@ -182,6 +194,11 @@ def test_actions_as_models_write_them(search: str, tool: str, query: str | None,
         ("Thought: Final Answer is near\nSearch: No Retrieval", None),
         ("<thought> a <sub-question> q </sub-question>\nFinal Answer: no </thought>", None),
         ("<search> No Retrieval </search>\nFinal Answer: no", None),
+        ("<thought> Final Answer: no", None),
+        ("<thought> a </thought><answer>yes</answer>", "yes"),
+        ("The final answer is: yes", "yes"),
+        ("### Thought\nIt is known.\n### Final Answer\nyes", "yes"),
+        ('{"thought": "Final Answer: no", "final answer": "yes"}', "yes"),
     ],
 )
 def test_final_answers_as_models_write_them(reply: str, final: str | None) -> None:
@@ -191,3 +208,43 @@ def test_final_answers_as_models_write_them(reply: str, final: str | None) -> No
 def test_an_empty_final_answer_is_asked_again() -> None:
     answer, _ = run("<end> Final Answer: </end>", FINAL)
     assert (answer.answer, answer.malformed) == ("Niamey", 1)
+
+
+def test_a_step_in_json() -> None:
+    step = {"Thought": "t", "Sub-Question": "Which?", "Search": "Text Retrieval: Niger"}
+    assert read_step(json.dumps(step)) == ("t", "Which?", "Text Retrieval: Niger", None)
+    assert read_step(f"```json\n{json.dumps(step, indent=1)}\n```") == ("t", "Which?", "Text Retrieval: Niger", None)
+
+
+def test_without_a_query_the_sub_question_is_searched_for() -> None:
+    answer, _ = run("<sub-question>Which?</sub-question><search>Text Retrieval</search>", "Niger", FINAL)
+    assert answer.rounds[0].calls[0].call.arguments == {"queries": ["Which?"]} and answer.malformed == 0
+
+
+def test_a_solver_that_writes_the_next_step() -> None:
+    """One model plays both; a script of the published code has no solver for images."""
+    answer, planner = run(step("Image Retrieval with Input Image"), step("Text Retrieval: Niger"), "Niamey", FINAL)
+    assert [[record.call.tool for record in one.calls] for one in answer.rounds] == [
+        ["image_search"], ["text_search"], [],
+    ]  # fmt: skip
+    assert answer.answer == "Niamey" and answer.malformed == 0 and len(planner.asked) == 4
+    told = [text_of(message) for message in planner.asked[-1]]
+    assert any(text.startswith("Results for the sub-question:\nimage_search:") for text in told)
+    assert told[-1] == "Answer to the sub-question: Niamey"
+
+
+def test_a_final_answer_of_the_solver_is_that_of_the_sub_question() -> None:
+    answer, planner = run(step("Text Retrieval: Niger"), "<end> Final Answer: a country </end>", FINAL)
+    assert answer.answer == "Niamey"
+    assert last_text(planner.asked[-1]) == "Answer to the sub-question: a country"
+
+
+def test_calls_in_the_form_of_tools() -> None:
+    planner = ScriptedPlanner([calling("text_search", '{"queries": ["a"]}'), "solved", FINAL])
+    answer = asyncio.run(Engine(planner, [fake_tool("text_search")]).run(OmniSearch(), "What?", image()))
+    assert (answer.answer, answer.malformed, len(answer.sources)) == ("Niamey", 0, 1)
+
+
+def test_a_last_answer_that_never_leaves_its_thought() -> None:
+    answer, _ = run(*[step("No Retrieval"), "a"] * 5, "<thought> a", "<thought> I know.\nFinal Answer: Niamey")
+    assert (answer.answer, answer.stopped) == ("Niamey", "rounds")

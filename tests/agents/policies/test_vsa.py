@@ -129,3 +129,31 @@ def test_plans_in_words(update: str, verdict: str) -> None:
     answer, _ = run(update, verdict)
     assert [len(one.calls) for one in answer.rounds] == [2, 0] and answer.malformed == 0
     assert answer.answer == "Niamey"
+
+
+QUESTION = "What is the capital of Niger?"
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        f'["{QUESTION}"]',
+        f'```json\n["{QUESTION}"]\n```',
+        json.dumps({"sub_questions": [QUESTION]}),
+        json.dumps({"Sub-Questions": [{"question": QUESTION}], "Sufficient": "no"}),
+        f"<sub-question>{QUESTION}</sub-question>",
+        f"**Sub-question 1:** {QUESTION}",
+        f'graph.add_root_node(node_content="q", node_name="root")\n'
+        f'graph.add_node(node_name="a", node_content="{QUESTION}")',
+    ],
+)
+def test_updates_as_models_write_them(update: str) -> None:
+    answer, _ = run(update, {"sufficient": True, "questions": []})
+    [record] = answer.rounds[0].calls
+    assert isinstance(record.call.arguments, dict) and record.call.arguments["queries"][0] == QUESTION
+    assert (answer.answer, answer.malformed) == ("Niamey", 0)
+
+
+def test_the_end_of_a_program_of_the_published_code() -> None:
+    answer, _ = run(ask((1, "What is it?")), "```python\ngraph.add_response_node(node_name='response')\n```")
+    assert (answer.answer, answer.malformed, len(answer.rounds)) == ("Niamey", 0, 2)

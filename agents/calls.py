@@ -1,0 +1,193 @@
+"""Tool calls in the forms that models write them. Nothing here raises on any text, and nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from agents.parsing import json_object, json_values, literal, tagged, without_thoughts
+from agents.state import Call
+from llm.replies import ChatReply
+
+_FORM = 'a tool call must be <tool_call>{"name": ..., "arguments": {...}}</tool_call>'
+_LONGEST_CALL = 5_000
+"""Characters of a call in Python's form."""
+_FENCED = re.compile(r"```[\w-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
+_MARK = re.compile(r"<\|[\w ]{1,40}\|>|\[/?TOOL_CALLS?\]")
+"""Special tokens of chat templates."""
+_SPOKEN = re.compile(r"^\W*tool[ _]call\W*[:\uff1a][\s\"'`*]*([\w.-]+)[\"'`*]*", re.IGNORECASE | re.MULTILINE)
+"""`Tool Call: name` with a JSON object below it, as in the transcripts of MMSearch-Plus."""
+_ACTION = re.compile(r"^[ \t*]*action[ \t*]*:[ \t*`\"]*([\w.-]+)[`\"*]*(?:\s*action input[\s*]*:)?", re.I | re.M)
+"""`Action: name` with `Action Input: {...}` below it."""
+_ELEMENT = re.compile(
+    r"<\s*(?:function\s*=\s*|invoke\s+name\s*=\s*|function\s+name\s*=\s*)[\"']?([\w.-]+)[\"']?\s*>(.*?)"
+    r"(?=<\s*/\s*(?:function|invoke)\s*>|<\s*(?:function|invoke)[\s=]|\Z)",
+    re.DOTALL | re.IGNORECASE,
+)
+"""`<function=name>` and `<invoke name="name">`, with parameters as elements or as a JSON object."""
+_PARAMETER = re.compile(
+    r"<\s*parameter\s*(?:=|\s+name\s*=)\s*[\"']?([\w.-]+)[\"']?[^<>]*>(.*?)<\s*/\s*parameter\s*>", re.DOTALL | re.I
+)
+_KEY = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL | re.IGNORECASE)
+_NAME_KEYS = ("name", "tool", "tool_name", "function", "action")
+_ARGUMENT_KEYS = ("arguments", "parameters", "args", "action_input", "input")
+
+
+def calls_of(reply: ChatReply, names: Collection[str] = ()) -> tuple[tuple[Call, ...], str]:
+    """Returns the tool calls of a reply, and what is malformed about one that has the form of a call.
+
+    Accepted are the API's own calls, `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, `Tool Call: name` or
+    `Action: name` with the arguments below it, elements (`<function=name>`, `<invoke name="name">`), and, in a fenced
+    block or as the whole reply, such objects, lists of them, and calls in Python's form.
+
+    Args:
+        reply: The reply.
+        names: Names of tools, for the forms that could be something else: `name(query="…")` and `<name>`.
+    """
+    if reply.calls:
+        return tuple(Call(call.name, call.arguments) for call in reply.calls), ""
+    text = _MARK.sub(" ", without_thoughts(reply.text)).strip()
+    if written := _tool_calls(text):
+        return _all(written, names)
+    if elements := _ELEMENT.findall(text):
+        return tuple(Call(name, _arguments(content)) for name, content in elements), ""
+    for form in (_SPOKEN, _ACTION):
+        if spoken := list(form.finditer(text)):
+            ends = [one.start() for one in spoken[1:]] + [len(text)]
+            return tuple(_spoken(one, text[one.end() : end]) for one, end in zip(spoken, ends, strict=True)), ""
+    if tagged(text, "answer"):
+        return (), ""
+    named = [(name, content) for name in names for content in tagged(text, re.escape(name))]
+    if named:
+        return tuple(Call(name, _arguments(content, "queries")) for name, content in named), ""
+    blocks = [text] if _is_json(text) else _FENCED.findall(text)
+    found, problem = _all([block for block in blocks if _has_calls(block)], names)
+    if found or problem:
+        return found, problem
+    return tuple(call for block in dict.fromkeys([text, *blocks]) for call in _python(block, names)), ""
+
+
+def _tool_calls(text: str) -> list[str]:
+    """Returns the contents of the elements `<tool_call>`; a name in the tag itself is put before them."""
+    written = tagged(text, "tool_call")
+    attributes = re.findall(r"<\s*tool_call(?:\s+name\s*=\s*[\"']?([\w.-]+)[\"']?)?[^<>]*>", text, re.IGNORECASE)
+    pairs = zip(attributes, written, strict=False)
+    return [f"<function={name}>{content}" if name else content for name, content in pairs]
+
+
+def _all(written: list[str], names: Collection[str]) -> tuple[tuple[Call, ...], str]:
+    calls, problem = [], ""
+    for text in written:
+        found = list(_read(text, names))
+        calls += [call for call in found if call is not None]
+        if not found or None in found:
+            problem = _FORM
+    return tuple(calls), problem
+
+
+def _read(text: str, names: Collection[str]) -> Iterator[Call | None]:
+    """Yields the calls of a text that should have nothing else; `None` for what is none."""
+    if elements := _ELEMENT.findall(text):
+        yield from (Call(name, _arguments(content)) for name, content in elements)
+    elif pairs := _KEY.findall(text):
+        name = re.match(r"\s*([\w.-]+)", text)
+        yield None if name is None else Call(name[1], {key.strip(): _value(value) for key, value in pairs})
+    elif python := _python(text, names):
+        yield from python
+    elif re.match(r"\s*[\w.-]+\s*\{", text):  # name{"queries": …}
+        name_, _, rest = text.partition("{")
+        yield Call(name_.strip(), _arguments("{" + rest))
+    else:
+        yield from (_call(value, names) for value in _flat(json_values(text, "{[")))
+
+
+def _is_json(text: str) -> bool:
+    return re.match(r"\s*(?:\{|\[\s*(?:[\[{\"\'\]]|\Z))", text) is not None
+
+
+def _has_calls(block: str) -> bool:
+    """Returns whether a block is JSON with a call in it, or JSON that cannot be read."""
+    if not _is_json(block):
+        return False
+    values = list(_flat(json_values(block, "{[")))
+    return not values or any(isinstance(value, dict) and set(_NAME_KEYS) & value.keys() for value in values[:1])
+
+
+def _flat(values: Iterator[Any]) -> Iterator[Any]:
+    for value in values:
+        inner = value.get("tool_calls") if isinstance(value, dict) else value
+        if isinstance(inner, list):
+            yield from inner
+        else:
+            yield value
+
+
+def _call(value: Any, names: Collection[str]) -> Call | None:
+    if not isinstance(value, dict):
+        return None
+    if isinstance(value.get("function"), dict):
+        value = value["function"]
+    name = next((value[key] for key in _NAME_KEYS if key in value), None)
+    if name is None and len(value) == 1 and (only := next(iter(value))) in names:
+        return Call(only, value[only]) if isinstance(value[only], dict) else None
+    arguments = next((value[key] for key in _ARGUMENT_KEYS if key in value), None)
+    if arguments is None:
+        arguments = {key: value[key] for key in value if key not in (*_NAME_KEYS, *_ARGUMENT_KEYS, "id", "type")}
+    if not isinstance(name, str) or not isinstance(arguments, dict | str):
+        return None
+    return Call(name, arguments)
+
+
+def _spoken(name: re.Match[str], below: str) -> Call:
+    arguments = json_object(below)
+    return Call(name[1], below.strip() if arguments is None and "{" in below else arguments or {})
+
+
+def _arguments(content: str, only: str = "") -> dict[str, Any] | str:
+    """Returns the arguments in an element: parameters, a JSON object, or a plain text for the argument `only`."""
+    if parameters := _PARAMETER.findall(content):
+        return {key: _value(value) for key, value in parameters}
+    found = json_object(content)
+    if found is not None or "{" in content:
+        return found or content.strip()
+    return {only: _value(content)} if only and content.strip() else {}
+
+
+def _value(text: str) -> Any:
+    """Returns the JSON value that a text is, or the text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text.strip()
+
+
+def _python(text: str, names: Collection[str]) -> list[Call]:
+    """Returns the calls of a text that is nothing but calls of known tools, such as `[text_search(queries=["a"])]`."""
+    if not names or len(text) > _LONGEST_CALL or not re.search(rf"\b(?:{'|'.join(map(re.escape, names))})\s*\(", text):
+        return []
+    try:
+        body = ast.parse(text.strip()).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    nodes = [node.value for node in body if isinstance(node, ast.Expr | ast.Assign)]
+    nodes = [one for node in nodes for one in (node.elts if isinstance(node, ast.List | ast.Tuple) else [node])]
+    return [call for node in nodes if (call := _python_call(node, names)) is not None]
+
+
+def _python_call(node: ast.expr, names: Collection[str]) -> Call | None:
+    if not isinstance(node, ast.Call):
+        return None
+    if isinstance(node.func, ast.Name) and node.func.id == "print" and len(node.args) == 1:
+        return _python_call(node.args[0], names)
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name not in names:
+        return None
+    try:
+        values = {one.arg: literal(one.value) for one in node.keywords if one.arg is not None}
+        given = [literal(one) for one in node.args]
+    except ValueError:
+        return None
+    return Call(name, json.dumps(given) if given and not values else values)

@@ -1,0 +1,40 @@
+"""Citations of numbered sources, `[3]`, in the forms that models write them."""
+
+from __future__ import annotations
+
+import re
+
+_NUMBER = r"[\"'^#]?(?:(?:result|source|web|page|ref|quote)s?(?:[_ ]?id)?\s*[#:]?\s*)?\d{1,9}(?:\u2020\w+)?[\"']?"
+_SEPARATOR = r"\s*(?:[,;\u3001\uff0c]|and|&|-|\u2013|to)\s*"
+_CITATION = re.compile(rf"[\[\u3010]+\s*({_NUMBER}(?:{_SEPARATOR}{_NUMBER})*)\s*[\]\u3011]+", re.IGNORECASE)
+_RANGE = re.compile(r"(\d{1,9})[\"']?\s*(?:-|\u2013|to)\s*[\"']?(?:\w+\s+)?(\d{1,9})", re.IGNORECASE)
+_LONGEST = 50
+"""Sources of a range; a longer one is only its ends."""
+
+
+def cited(text: str) -> set[int]:
+    """Returns the numbers that a text cites.
+
+    Example:
+        >>> sorted(cited("Niamey [1, 9]. Not Lagos ['3'][Result 4]. Nor Abuja [5-7]."))
+        [1, 3, 4, 5, 6, 7, 9]
+    """
+    numbers: set[int] = set()
+    for group in _CITATION.findall(text):
+        group = re.sub(r"\u2020\w+", "", group)
+        for first, last in _RANGE.findall(group):
+            if int(first) <= int(last) < int(first) + _LONGEST:
+                numbers |= set(range(int(first), int(last) + 1))
+        numbers |= {int(number) for number in re.findall(r"\d+", group)}
+    return numbers
+
+
+def without_citations(text: str) -> str:
+    """Returns a text without its citations.
+
+    Example:
+        >>> without_citations("Niamey [1, 9] .")
+        'Niamey.'
+    """
+    text = re.sub(r"\s+([.,;:!?])", r"\1", _CITATION.sub("", text))
+    return re.sub(r"[ \t]{2,}", " ", text).strip()

@@ -1,0 +1,88 @@
+"""Estimates of tokens, and conversations cut to a model's context."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from llm.chat import Message
+from llm.context import CHARACTERS_PER_TOKEN
+
+IMAGE_TOKENS = 1000
+"""Assumed tokens of an image."""
+_LEFT_OUT = "(left out to save space)"
+
+
+def tokens_of(messages: Sequence[Message]) -> int:
+    """Estimates the tokens of messages."""
+    return sum(_message_tokens(message) for message in messages)
+
+
+def fitted(messages: Sequence[Message], max_tokens: int) -> list[Message]:
+    """Returns messages that fit a context: the oldest between the question and the last message lose their text first.
+
+    The system message and the question are kept whole as long as anything else can go; at last the end of the last
+    message is cut, then images from the end, then the end of the question.
+    """
+    fitting = list(messages)
+    over = tokens_of(fitting) - max_tokens
+    first = next((at for at, message in enumerate(fitting) if message["role"] != "system"), 0)
+    for at in range(first + 1, len(fitting) - 1):
+        if over <= 0:
+            break
+        over -= _message_tokens(fitting[at])
+        fitting[at] = {**fitting[at], "content": _LEFT_OUT}
+        over += _message_tokens(fitting[at])
+    for at in dict.fromkeys((len(fitting) - 1, first)):
+        if over > 0:
+            before = _message_tokens(fitting[at])
+            fitting[at] = _cut(fitting[at], before - over)
+            over -= before - _message_tokens(fitting[at])
+    return fitting
+
+
+def without_images(message: Message) -> Message:
+    """Returns a message with the texts of its parts alone."""
+    content = message["content"]
+    if isinstance(content, str):
+        return message
+    return {**message, "content": "\n".join(part["text"] for part in content if part["type"] == "text")}
+
+
+def _cut(message: Message, limit: int) -> Message:
+    """Cuts a message to so many tokens: the end of its longest text, then images from the end, all but the first."""
+    content = message["content"]
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    texts = [at for at, part in enumerate(parts) if part["type"] == "text"]
+    if texts:
+        longest = max(texts, key=lambda at: len(parts[at]["text"]))
+        text = parts[longest]["text"]
+        left = limit - sum(_part_tokens(part) for at, part in enumerate(parts) if at != longest)
+        parts[longest] = {**parts[longest], "text": _beginning(text, left - text_tokens(_LEFT_OUT)) + _LEFT_OUT}
+    images = [at for at, part in enumerate(parts) if part["type"] != "text"]
+    while len(images) > 1 and sum(map(_part_tokens, parts)) > limit:
+        del parts[images.pop()]
+    return {**message, "content": parts[0]["text"] if isinstance(content, str) else parts}
+
+
+def _beginning(text: str, tokens: int) -> str:
+    """Returns the longest beginning of a text within so many tokens."""
+    length = bisect_right(range(1, len(text) + 1), tokens, key=lambda end: text_tokens(text[:end]))
+    return text[:length]
+
+
+def _message_tokens(message: Message) -> int:
+    content = message["content"]
+    calls = sum(text_tokens(json.dumps(call)) for call in message.get("tool_calls", ()))
+    return calls + (text_tokens(content) if isinstance(content, str) else sum(map(_part_tokens, content)))
+
+
+def _part_tokens(part: Message) -> int:
+    return text_tokens(part["text"]) if part["type"] == "text" else IMAGE_TOKENS
+
+
+def text_tokens(text: str) -> int:
+    """Estimates the tokens of a text: one for four ASCII characters, and one for any other, such as a Chinese one."""
+    ascii_ = len(text.encode("ascii", "ignore"))
+    return len(text) - ascii_ + ascii_ // CHARACTERS_PER_TOKEN + 1

@@ -1,0 +1,110 @@
+"""Tool calls in the forms that models of the papers and of other families write."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.calls import calls_of
+from agents.state import Call
+from agents.tool import CallError, check_call
+from llm.replies import ChatReply
+from tests.fakes.planner import fake_tool
+
+NAMES = ["text_search", "image_search"]
+SEARCH = Call("text_search", {"queries": ["a"]})
+ARGUMENTS = '{"queries": ["a"]}'
+WRITTEN = f'{{"name": "text_search", "arguments": {ARGUMENTS}}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>text_search(queries=["a"])</tool_call>',
+        '```python\ntext_search(queries=["a"])\n```',
+        'I search.\n```tool_code\nprint(text_search(queries=["a"]))\n```',
+        'text_search(queries=["a"])',
+        'results = tools.text_search(queries=["a"])',
+        '[text_search(queries=["a"])]',
+        f"Thought: I search.\nAction: text_search\nAction Input: {ARGUMENTS}",
+        f"**Action:** `text_search`\n**Action Input:** {ARGUMENTS}",
+        f"Action: text_search({ARGUMENTS})",
+        '<tool_call>\n<function=text_search>\n<parameter=queries>\n["a"]\n</parameter>\n</function>\n</tool_call>',
+        f"<function=text_search>{ARGUMENTS}</function>",
+        '<calls><invoke name="text_search">\n<parameter name="queries">["a"]</parameter>\n</invoke></calls>',
+        '<tool_call>text_search\n<arg_key>queries</arg_key>\n<arg_value>["a"]</arg_value>\n</tool_call>',
+        f'<tool_call name="text_search">{ARGUMENTS}</tool_call>',
+        f"<tool_call>text_search{ARGUMENTS}</tool_call>",
+        f"[TOOL_CALLS][{WRITTEN}]",
+        f"<|python_tag|>{WRITTEN}<|eom_id|>",
+        f"<text_search>{ARGUMENTS}</text_search>",
+        f'<tool_call>{{"name": "text_search", "parameters": {ARGUMENTS}}}</tool_call>',
+        '{"name": "text_search", "queries": ["a"]}',
+        f'<tool_call>{{"text_search": {ARGUMENTS}}}</tool_call>',
+        f'```json\n{{"action": "text_search", "action_input": {ARGUMENTS}}}\n```',
+        f"<tool_call>{WRITTEN[:-1]}</tool_call>",
+        f"<tool_call>{WRITTEN}}}</tool_call>",
+        '<tool_call>{"name": "text_search", // the name\n "arguments": {"queries": ["a"]}}</tool_call>',
+        f"<tool_call>{WRITTEN}</tool_call>".replace('"', "\u201d"),
+    ],
+)
+def test_a_call(text: str) -> None:
+    assert calls_of(ChatReply(text), NAMES) == ((SEARCH,), "")
+
+
+def test_a_query_may_have_a_line_break() -> None:
+    text = '<tool_call>{"name": "text_search", "arguments": {"queries": ["a\nb"]}}</tool_call>'
+    assert calls_of(ChatReply(text)) == ((Call("text_search", {"queries": ["a\nb"]}),), "")
+
+
+def test_a_query_alone_in_the_tag_of_a_tool() -> None:
+    """As MMSearch-R1 writes it."""
+    assert calls_of(ChatReply("<reason>I search.</reason><text_search>the  capital</text_search>"), NAMES)[0] == (
+        Call("text_search", {"queries": "the  capital"}),
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I would call text_search(queries=['a']) now.",
+        "f(x) = text_search(x)",
+        "other(queries=['a'])",
+        "text_search(queries=open('/etc/passwd').read())",
+        "text_search(queries=['a'].__class__)",
+        "The tool text_search is of no use here.",
+        "My action is to wait.",
+    ],
+)
+def test_what_is_no_call(text: str) -> None:
+    assert calls_of(ChatReply(text), NAMES) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("call", "queries"),
+    [
+        (Call("functions.text_search", ARGUMENTS), ["a"]),
+        (Call(" Text-Search ", ARGUMENTS), ["a"]),
+        (Call("textSearch", ARGUMENTS), ["a"]),
+        (Call("text_search_tool", ARGUMENTS), ["a"]),
+        (Call("text_search", "{'queries': ['a',],}"), ["a"]),
+        (Call("text_search", '"{\\"queries\\": [\\"a\\"]}"'), ["a"]),
+        (Call("text_search", '[["a", "b"]]'), ["a", "b"]),
+        (Call("text_search", ""), ["anything"]),
+        (Call("text_search", "null"), ["anything"]),
+    ],
+)
+def test_names_and_arguments_that_are_nearly_right(call: Call, queries: list[str]) -> None:
+    _, arguments = check_call(call, {"text_search": fake_tool("text_search")})
+    assert arguments.model_dump() == {"queries": queries}
+
+
+@pytest.mark.parametrize("arguments", ['{"queries": ["a"', '{"queries": ["a', "queries", "[1", '"a"', "3"])
+def test_cut_arguments_are_not_completed(arguments: str) -> None:
+    with pytest.raises(CallError, match="text_search"):
+        check_call(Call("text_search", arguments), {"text_search": fake_tool("text_search")})
+
+
+def test_values_of_python_become_those_of_json() -> None:
+    text = "<tool_call>{'name': 'text_search', 'arguments': {'queries': ('a', 'b'), 3: None}}</tool_call>"
+    assert calls_of(ChatReply(text))[0] == (Call("text_search", {"queries": ["a", "b"], "3": None}),)
+    assert calls_of(ChatReply("<tool_call>{'name': 'a', 'arguments': {'b': {1, 2}}}</tool_call>"))[0] == ()
