@@ -12,12 +12,12 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
+from indexes.formats.fields import IMAGE_SUFFIXES
 from indexes.formats.images import SMALLEST
 
 Link = tuple[str, str]
 """The target of an image, and its caption."""
 
-_IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".heif", ".jxl", ".svg")
 _WIKI_LINK = re.compile(r"(!?)\[\[([^\[\]|\n]+)(?:\\?\|([^\[\]\n]*))?\]\]")
 _COMMENT = re.compile(r"%%.*?%%", re.DOTALL)
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]+\](:?)")
@@ -108,6 +108,12 @@ def _words(tokens: Iterable[Token]) -> str:
     return "".join("\n" if token.type.endswith("break") else token.content for token in tokens)
 
 
+def plain_html(content: str) -> str:
+    """Returns the text of HTML: a line per paragraph, and `== heading ==` for a heading."""
+    pieces = _html(content)
+    return "\n".join(f"== {one.text} ==" if isinstance(one, Heading) else one.text for one in pieces if one.text)
+
+
 def _html(content: str) -> list[Piece | Heading]:
     html = _Html()
     html.feed(content)
@@ -190,7 +196,7 @@ def _obsidian(state: StateInline, silent: bool) -> bool:
         target, words = found[2].strip(), (found[3] or "").strip()
         if not found[1]:
             state.push("text", "", 0).content = words or target.split("#")[0].strip() or target.lstrip("#")
-        elif target.split("#")[0].strip().lower().endswith(_IMAGES) and not _is_icon(words):
+        elif target.split("#")[0].strip().lower().endswith(IMAGE_SUFFIXES) and not _is_icon(words):
             token = state.push("embed", "", 0)
             token.content = target.split("#")[0].strip()
             token.info = "" if _SIZE.fullmatch(words) else words
