@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -82,6 +83,25 @@ def field_of(row: Mapping[str, Any], field: str, names: Names) -> tuple[str, Any
     return field, None
 
 
+def images_of(row: Mapping[str, Any], where: str, names: Names) -> tuple[str, list[str]]:
+    """Returns the field that names a row's images, and what it names; ("", []) if there is none.
+
+    Of the usual names, the first counts whose value is an image's name or URL: a `logo` may be a word.
+
+    Raises:
+        ValueError: The value of the field that `names` names is of another type.
+    """
+    if "image" in names:
+        name, value = field_of(row, "image", names)
+        return name, images_in(value, where, name)
+    for name in _usual_names("image", tuple(row)):
+        with suppress(ValueError):  # it is something else, such as a number
+            found = [one for one in images_in(row.get(name), where, name) if re.search(r"[./]", one)]
+            if found:
+                return name, found
+    return "", []
+
+
 @lru_cache(maxsize=1024)
 def _usual_names(field: str, keys: tuple[str, ...]) -> tuple[str, ...]:
     """Returns the keys of a row that may be a field, the likeliest one first."""
@@ -125,7 +145,9 @@ def images_in(value: object, where: str, field: str) -> list[str]:
     if isinstance(value, Mapping):
         keys = [key for key in _SIZES if value.get(key)]
         usual = [value[key] for key in keys if isinstance(value[key], str | Mapping)]
-        value = next(iter(usual), None) or next((v for v in value.values() if isinstance(v, str) and "/" in v), None)
+        value = next(iter(usual), None) or next(
+            (v for v in value.values() if isinstance(v, str) and looks_like_image(v)), None
+        )
         if isinstance(value, Mapping):
             return images_in(value, where, field)
     name = "" if value is None else check_text(value, where, field).strip()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
-from indexes.formats.fields import GUESSES, Names, check_text, field_of, folded, images_in, kind, looks_like_image
+from indexes.formats.fields import GUESSES, Names, check_text, field_of, folded, images_of, kind, looks_like_image
 from indexes.formats.html import FACTS
 from indexes.formats.markdown_text import plain_html
 from indexes.formats.skipped import Entry, SeenHashes, attempt
@@ -97,7 +97,7 @@ def entity_of(row: Any, where: str, names: Names) -> Entity:
     for name, value in row.items():
         if name in used or name.startswith("_"):
             continue
-        for label, line in _facts(_label(name), value):
+        for label, line in facts_of(name, value):
             if len(line) > _SECTION or "\n" in line:
                 sections += [(label, plain(line))]
             else:
@@ -163,10 +163,9 @@ def _is_name(value: str) -> bool:
 
 def _images(row: Row, where: str, names: Names) -> tuple[str, list[str]]:
     """Returns the field of a row's images, and what it names; without a usual one, the first that names an image."""
-    name, value = field_of(row, "image", names)
-    found = [image for one in images_in(_parsed(value), where, name) for image in _split(one)]
-    if found and ("image" in names or any("/" in image or "." in image for image in found)):
-        return name, found
+    name, found = images_of({name: _parsed(value) for name, value in row.items()}, where, names)
+    if found:
+        return name, [image for one in found for image in _split(one)]
     for name, value in row.items() if "image" not in names else ():
         if isinstance(value, str) and looks_like_image(value):
             return name, _split(value)
@@ -255,6 +254,11 @@ def _parsed(value: Any) -> Any:
         except (ValueError, SyntaxError, RecursionError, MemoryError):
             continue
     return value
+
+
+def facts_of(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yields (label, value) of what a field says."""
+    yield from _facts(_label(name), value)
 
 
 @lru_cache(maxsize=4096)
