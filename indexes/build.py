@@ -45,7 +45,7 @@ from indexes.reindex import change_search
 from indexes.report import log_problems, read_skipped, write_report, write_skipped
 from indexes.search_kinds import SearchChoice, choose_kind, write_search
 from indexes.self_retrieval import measure_self_retrieval
-from indexes.sources import ImageSource, open_images
+from indexes.sources import ImageSource, open_images, with_images_called
 from indexes.stages import ARTICLE_FILES, MainImages, readable_rows, write_articles
 from indexes.store import Index
 from indexes.summarizers import Summarizer
@@ -178,6 +178,7 @@ def build_index(
         if not (parts / MANIFEST).exists():  # else it was killed while it was published
             skipped = SkippedEntries(max_bad)
             entities = read_knowledge_base(kb, kb_format, drop_sections, names=names, skipped=skipped)
+            entities = with_images_called(entities, source)
             entities = labels.attach(entities) if labels else entities
             articles = _read_articles(_with_report(entities, skipped, parts), kb, parts, search)
             inputs = with_images(inputs, articles, source)

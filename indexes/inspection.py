@@ -18,7 +18,7 @@ from indexes.formats.skipped import SeenHashes, SkippedEntries
 from indexes.ids import hash_id
 from indexes.images import thumbnail
 from indexes.progress import progress_bar
-from indexes.sources import ImageSource, find_main, images_beside, main_candidates, open_images
+from indexes.sources import ImageSource, find_main, images_beside, main_candidates, open_images, with_images_called
 from retriever.images import ImageError
 from retriever.types import Entity
 
@@ -102,7 +102,7 @@ def inspect_knowledge_base(
     draw = random.Random(seed)
     chosen: list[tuple[int, Entity]] = []
     titles = SeenHashes()
-    entities = read_knowledge_base(path, format, names=names, skipped=result.skipped)
+    entities = with_images_called(read_knowledge_base(path, format, names=names, skipped=result.skipped), source)
     for entity in progress_bar(entities, desc="read", unit="entity", shown=progress):
         result.entities += 1
         result.sections += len(entity.sections)

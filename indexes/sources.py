@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
@@ -10,6 +14,7 @@ from typing import Protocol
 from PIL import Image
 
 from indexes.formats import OWN_IMAGES
+from indexes.formats.fields import IMAGE_SUFFIXES
 from indexes.formats.huggingface import open_dataset
 from indexes.formats.zim import is_zim, open_zim
 from indexes.images import find_image
@@ -44,12 +49,32 @@ class FolderImages:
 
     Args:
         folder: The folder.
+        by_name: Whether an entity that names no image has the one whose file is called like its id or its title.
     """
 
     missing = "no file in the folder at any suffix of the URL's path"
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, by_name: bool = False) -> None:
+        self._folder, self._by_name = folder, by_name
+
+    def called(self, entity: Entity) -> str | None:
+        """Returns the image that is called like an entity, if such images count."""
+        if not self._by_name:
+            return None
+        keys = (_stem(entity.id.rsplit("/", 1)[-1]), _stem(entity.title))
+        return next((self._stems[key] for key in keys if key and key in self._stems), None)
+
+    @cached_property
+    def _stems(self) -> dict[str, str]:
+        """The images in the folder by their names, those nearest to its top first; empty if there are too many."""
+        files = (file for file in self._folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
+        names = [file.relative_to(self._folder).as_posix() for file in islice(files, _MOST_FILES + 1)]
+        if len(names) > _MOST_FILES:
+            return {}
+        found: dict[str, str] = {}
+        for name in sorted(names, key=lambda name: (name.count("/"), name)):
+            found.setdefault(_stem(Path(name).stem), name)
+        return found
 
     def find(self, url: str) -> str | None:
         """Returns the path under the folder."""
@@ -183,6 +208,9 @@ class OwnAndOtherImages:
 
 
 _OTHER = "images:"
+_ROWS = frozenset({"csv", "jsonl", "parquet", "sql"})
+"""Formats whose images may be called like their rows."""
+_MOST_FILES = 200_000
 
 
 def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | None:
@@ -196,7 +224,7 @@ def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | 
     Raises:
         ValueError: `images` is neither a folder nor a ZIM file.
     """
-    other = None if images is None else _source(images)
+    other = None if images is None else _source(images, by_name=kb_format in _ROWS)
     if kb_format not in OWN_IMAGES:
         return other
     own = DatasetImages(kb) if kb_format == "huggingface" else _source(kb)
@@ -205,25 +233,43 @@ def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | 
     return OwnAndOtherImages(own, other)
 
 
-def _source(images: Path) -> ImageSource:
+def _source(images: Path, by_name: bool = False) -> ImageSource:
     if images.is_dir():
-        return FolderImages(images)
+        return FolderImages(images, by_name)
     if is_zim(images):
         return ZimImages(images)
     raise ValueError(f"images: {images} is neither a folder nor a ZIM file")
 
 
 def images_beside(kb: Path, kb_format: str) -> Path | None:
-    """Returns the folder that a knowledge base is in, where its images may be; `None` if it holds them itself."""
-    return None if kb_format in OWN_IMAGES else kb.resolve().parent
+    """Returns the folder that a knowledge base is or is in, where its images may be; `None` if it holds them itself."""
+    kb = kb.resolve()
+    return None if kb_format in OWN_IMAGES else kb if kb.is_dir() else kb.parent
 
 
 def find_main(source: ImageSource, entity: Entity) -> str | None:
-    """Returns the name of an entity's main image: `Entity.image`, or else the first of `Entity.images` found."""
+    """Returns the name of an entity's main image: `Entity.image`, or else the first of `Entity.images` found.
+
+    Of an entity that names none, it is the image that is called like it, if such images count.
+    """
+    named = False
     for url in main_candidates(entity):
+        named = True
         if (name := source.find(url)) is not None:
             return name
-    return None
+    return source.called(entity) if not named and isinstance(source, FolderImages) else None
+
+
+def with_images_called(entities: Iterable[Entity], source: ImageSource | None) -> Iterator[Entity]:
+    """Yields entities; those that name no image have the one that is called like them, if there is one."""
+    for entity in entities:
+        name = find_main(source, entity) if source is not None and not any(main_candidates(entity)) else None
+        yield entity if name is None else replace(entity, image=name)
+
+
+def _stem(name: str) -> str:
+    """Returns the name of an image or an entity without what is written in different ways."""
+    return re.sub(r"[\W_]+", "", name.casefold()).lstrip("0")
 
 
 def main_candidates(entity: Entity) -> Iterable[str]:

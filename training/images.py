@@ -50,7 +50,7 @@ def main_images(
         ValueError: `images` is neither a folder nor a ZIM file, or no image was found.
     """
     source = image_source(images, kb, kb_format)
-    named = {key: find_main(source, entity) for key, entity in entities.items() if entity.image is not None}
+    named = {key: find_main(source, entity) for key, entity in entities.items()}
     loaders: dict[Key, ImageLoader] = {
         key: partial(source.load, name) for key, name in named.items() if name is not None
     }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from indexes.formats.evqa import read_evqa
+from indexes.formats.evqa import is_evqa, read_evqa
 from indexes.formats.fields import Names
 from indexes.formats.huggingface import hash_huggingface, read_huggingface
+from indexes.formats.json_rows import first_row, json_files
 from indexes.formats.jsonl import read_jsonl
 from indexes.formats.markdown import article_files, read_markdown
 from indexes.formats.mediawiki import read_mediawiki
@@ -17,7 +17,7 @@ from indexes.formats.parquet import read_parquet
 from indexes.formats.skipped import Entry, SeenHashes, SkippedEntries
 from indexes.formats.source_file import HELP, format_of
 from indexes.formats.sql import hash_sql, read_sql
-from indexes.formats.streams import inner_name, opened, starts_with
+from indexes.formats.streams import inner_name, is_pointer
 from indexes.formats.table import read_table
 from indexes.formats.website import page_files, read_website
 from indexes.formats.wiki6m import read_wiki6m
@@ -133,11 +133,15 @@ def guess_format(path: Path) -> str:
             return "zim"
         known = ", ".join(f"{extension} ({name})" for extension, name in _EXTENSIONS.items())
         raise ValueError(f"{path}: unknown extension; known are {known}; name the format with --kb-format")
-    if found not in ("evqa", "jsonl") or not path.is_file():
+    if not path.is_file():
         return found
-    row = _first_row(path)
+    if is_pointer(path):
+        raise ValueError(f"{path}: a pointer of Git LFS in place of the file; fetch it with: git lfs pull")
+    if found not in ("evqa", "jsonl"):
+        return found
     if found == "evqa":
-        return "jsonl" if row is not None or starts_with(path, "[") else "evqa"
+        return "evqa" if is_evqa(path) else "jsonl"
+    row = first_row(path)
     return "wiki6m" if row is not None and "wikidata_id" in row else "jsonl"
 
 
@@ -146,7 +150,10 @@ def _guess_folder(path: Path) -> str:
         return "markdown"
     if page_files(path):
         return "website"
-    files = sorted(file for file in path.iterdir() if file.suffix.lower() in (*_EXTENSIONS, ".toml"))
+    known = {*_EXTENSIONS, ".toml"} - {".json", ".jsonl", ".ndjson"}
+    files = sorted(file for file in path.iterdir() if file.suffix.lower() in known)
+    if not files and json_files(path):
+        return "jsonl"
     if files:  # such as a table that describes the images in its folder
         raise ValueError(f"{path}: a folder without Markdown or pages; name the file in it: {files[0]}")
     return "markdown"
@@ -168,6 +175,8 @@ def hash_knowledge_base(path: Path, format: str, names: Names | None = None) -> 
         files = page_files(path)
     elif format == "zim":
         files = zim_parts(path)
+    elif path.is_dir():
+        files = json_files(path)
     else:
         files = [path]
     rows = {"sql": hash_sql, "huggingface": hash_huggingface}.get(format)
@@ -179,18 +188,3 @@ def hash_knowledge_base(path: Path, format: str, names: Names | None = None) -> 
     if names:
         digest.update(as_line(dict(sorted(names.items()))))
     return digest.hexdigest()
-
-
-def _first_row(path: Path) -> dict[str, object] | None:
-    """Returns the object that the first line of a file is; `None` if it is none, or may be E-VQA's whole file."""
-    with opened(path) as file:
-        try:
-            row = json.loads(file.readline(_LONGEST_ROW).decode("utf-8-sig"))
-        except ValueError:  # the reader will say what is wrong with the file
-            return None
-    entries = isinstance(row, dict) and all(isinstance(value, dict) for value in row.values())
-    return row if isinstance(row, dict) and not entries else None
-
-
-_LONGEST_ROW = 1 << 24
-"""Bytes of a first line that are read to guess the format: E-VQA's file is a single line of gigabytes."""

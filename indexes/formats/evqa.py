@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from indexes.formats.fields import Names, check_position, check_text, images_in, items, text, texts
+from indexes.formats.json_rows import first_row
 from indexes.formats.skipped import Entry, attempt
-from indexes.formats.streams import read_members
+from indexes.formats.streams import read_members, starts_with
 from indexes.sections import split_article
 from retriever.types import ArticleImage, Entity
+
+_FIELDS = frozenset({"section_texts", "section_titles", "image_urls"})
 
 
 def read_evqa(path: Path, names: Names) -> Iterator[Entry]:
@@ -23,6 +26,17 @@ def read_evqa(path: Path, names: Names) -> Iterator[Entry]:
     for number, url, entry in read_members(path):
         where = f"{path}: entry {number} ({url!r})"
         yield attempt(where, partial(_entity, url, entry, where, names))
+
+
+def is_evqa(path: Path) -> bool:
+    """Returns whether JSON is an object whose first member has an article's sections, or is none that can be read."""
+    if starts_with(path, "["):
+        return False
+    try:
+        first = next(iter(read_members(path)), None)
+    except ValueError:  # the reader will say what is wrong with the file
+        return first_row(path) is None
+    return first is None or (isinstance(first[2], dict) and not _FIELDS.isdisjoint(first[2]))
 
 
 def _entity(key: str, entry: Any, where: str, names: Names) -> Entity:

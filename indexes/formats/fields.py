@@ -3,17 +3,48 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 GUESSES: dict[str, tuple[str, ...]] = {
-    "id": ("id",),
-    "title": ("title", "name", "display_name", "label"),
-    "url": ("url",),
-    "image": ("image", "image_url", "logo", "cover", "thumbnail", "photo", "file_name", "filename"),
-    "text": ("text", "content", "body", "description"),
+    "id": ("id", "_id", "object_id", "uuid", "guid", "slug", "accession_number", "object_number"),
+    "title": (
+        *("title", "name", "display_name", "label", "full_name", "common_name", "headline", "heading", "term", "word"),
+        *("titel", "titre", "título", "titulo", "titolo", "nombre", "nom", "nome", "naam", "bezeichnung"),
+        *("название", "имя", "заголовок", "タイトル", "名前", "名称", "标题", "標題", "العنوان", "الاسم"),
+    ),
+    "url": ("url", "link", "permalink", "page_url", "web_url", "source_url", "wikipedia_url", "wikipedia"),
+    "image": (
+        *("image", "image_url", "img", "img_url", "image_link", "image_path", "images", "primary_image", "main_image"),
+        *("photo", "photo_url", "photos", "picture", "picture_url", "pictures", "logo", "cover", "cover_image"),
+        *("hero_image", "featured_image", "og_image", "poster", "poster_url", "poster_path", "banner", "thumbnail"),
+        *("thumbnail_url", "thumb", "sprite", "sprites", "artwork", "file_name", "file", "media"),
+        *("bild", "foto", "imagen", "imagem", "immagine", "afbeelding", "изображение", "фото", "画像", "写真", "图片"),
+        *("圖片", "الصورة", "صورة"),
+    ),
+    "text": (
+        *("text", "content", "body", "description", "abstract", "summary", "extract", "overview", "biography", "bio"),
+        *("desc", "long_description", "short_description", "definition", "about", "plot", "synopsis"),
+        *("beschreibung", "inhalt", "texte", "texto", "testo", "contenu", "contenido", "descripción", "descripcion"),
+        *("descrição", "descrizione", "beschrijving", "описание", "текст", "содержание", "説明", "本文"),
+        *("描述", "简介", "正文", "الوصف", "النص"),
+    ),
 }
-"""Names under which a field of an entity is looked up, in any case, unless `--map` names another."""
+"""Names under which a field of an entity is looked up unless `--map` names another; case, spaces, `_` and `-` do not
+count (`folded`). The first one that has a value is taken."""
+_SIZES = (
+    *("url", "src", "href", "path", "image", "file", "original", "full", "hires", "large", "big", "official-artwork"),
+    *("front_default", "default", "regular", "medium", "small", "thumbnail", "value"),
+)
+"""Keys of an object that describes an image, or has it in several sizes, the preferred ones first."""
+IMAGE_SUFFIXES = (
+    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".heif", ".jxl"),
+    ".svg",
+)
+_IMAGE_NAME = re.compile(rf"[^<>\"\n]+(?:{'|'.join(map(re.escape, IMAGE_SUFFIXES))})(?:[?#]\S*)?", re.IGNORECASE)
 
 Names = Mapping[str, str]
 """The name that each field of an entity has in a knowledge base, as far as they are given; dots lead into objects."""
@@ -46,12 +77,48 @@ def field_of(row: Mapping[str, Any], field: str, names: Names) -> tuple[str, Any
         for part in names[field].split(".") if names[field] not in row else [names[field]]:
             value = value.get(part) if isinstance(value, Mapping) else None
         return names[field], value
-    folded = {key.lower(): key for key in row}
-    for guess in GUESSES[field]:
-        name = guess if guess in row else folded.get(guess, guess)
-        if row.get(name) not in (None, "", []):
+    for name in _usual_names(field, tuple(row)):
+        if row.get(name) not in (None, "", [], {}):
             return name, row[name]
     return field, None
+
+
+def images_of(row: Mapping[str, Any], where: str, names: Names) -> tuple[str, list[str]]:
+    """Returns the field that names a row's images, and what it names; ("", []) if there is none.
+
+    Of the usual names, the first counts whose value is an image's name or URL: a `logo` may be a word.
+
+    Raises:
+        ValueError: The value of the field that `names` names is of another type.
+    """
+    if "image" in names:
+        name, value = field_of(row, "image", names)
+        return name, images_in(value, where, name)
+    for name in _usual_names("image", tuple(row)):
+        with suppress(ValueError):  # it is something else, such as a number
+            found = [one for one in images_in(row.get(name), where, name) if re.search(r"[./]", one)]
+            if found:
+                return name, found
+    return "", []
+
+
+@lru_cache(maxsize=1024)
+def _usual_names(field: str, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the keys of a row that may be a field, the likeliest one first."""
+    found = {folded(key): key for key in reversed(keys)}
+    names = (guess if guess in keys else found.get(folded(guess)) for guess in GUESSES[field])
+    return tuple(dict.fromkeys(name for name in names if name is not None))
+
+
+@lru_cache(maxsize=4096)
+def folded(name: str) -> str:
+    """Returns the name of a field without what is written in different ways: case, spaces, `_` and `-`."""
+    return re.sub(r"[\s_-]+", "", name).casefold()
+
+
+def looks_like_image(value: str) -> bool:
+    """Returns whether a text is the name or the URL of an image."""
+    return len(value) < 2048 and _IMAGE_NAME.fullmatch(value.strip()) is not None
 
 
 def string_of(value: object, where: str, field: str) -> str:
@@ -76,7 +143,13 @@ def images_in(value: object, where: str, field: str) -> list[str]:
     if isinstance(value, list | tuple):
         return [name for one in value for name in images_in(one, where, field)]
     if isinstance(value, Mapping):
-        value = next((value[key] for key in ("url", "src", "path", "image") if isinstance(value.get(key), str)), None)
+        keys = [key for key in _SIZES if value.get(key)]
+        usual = [value[key] for key in keys if isinstance(value[key], str | Mapping)]
+        value = next(iter(usual), None) or next(
+            (v for v in value.values() if isinstance(v, str) and looks_like_image(v)), None
+        )
+        if isinstance(value, Mapping):
+            return images_in(value, where, field)
     name = "" if value is None else check_text(value, where, field).strip()
     return [name] if name else []
 

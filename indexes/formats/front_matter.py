@@ -4,13 +4,101 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
+from indexes.formats.fields import GUESSES, Names, field_of, folded, looks_like_image
+from indexes.formats.rows import facts_of
+
 _YAML = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _TOML = re.compile(r"\+\+\+[ \t]*\r?\n(.*?)^\+\+\+[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _PAIR = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:[ \t]+(\S.*?)[ \t]*")
+_SETTINGS = frozenset(
+    {
+        "layout",
+        "template",
+        "type",
+        "kind",
+        "weight",
+        "order",
+        "draft",
+        "date",
+        "lastmod",
+        "lastupdated",
+        "updated",
+        "created",
+    }
+    | {
+        "modified",
+        "publishdate",
+        "expirydate",
+        "published",
+        "publish",
+        "tags",
+        "tag",
+        "categories",
+        "category",
+        "keywords",
+    }
+    | {
+        "permalink",
+        "slug",
+        "aliases",
+        "alias",
+        "redirectfrom",
+        "redirectto",
+        "parent",
+        "navorder",
+        "haschildren",
+        "nav",
+    }
+    | {
+        "sidebar",
+        "sidebarposition",
+        "sidebarlabel",
+        "toc",
+        "hide",
+        "search",
+        "comments",
+        "math",
+        "lang",
+        "locale",
+        "status",
+    }
+    | {"cssclass", "cssclasses", "outputs", "resources", "menu", "menus", "header", "footer", "head", "hero", "params"}
+    | {
+        "i18nready",
+        "tableofcontents",
+        "banner",
+        "excerpt",
+        "subtitle",
+        "subject",
+        "theme",
+        "version",
+        "author",
+        "authors",
+    }
+    | {
+        "cascade",
+        "topic",
+        "related",
+        "sources",
+        "source",
+        "icon",
+        "share",
+        "featured",
+        "series",
+        "summary",
+        "description",
+    }
+)
+"""Settings of site generators, which are no facts of an article."""
+_SWITCHES = ("true", "false", "yes", "no")
+_LONGEST_FACT = 300
+_WIKI_LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]]*)\]\]")
+_PATH = re.compile(r"/\S*|\S+\.md|\d{4}-\d\d-\d\d[T ].*|<%.*")
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 """Takes every scalar as text, so that a title `1984` or an id `007` stays what it is."""
 
@@ -37,3 +125,16 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     if isinstance(settings, dict):
         return {str(key): value for key, value in settings.items()}, text[found.end() :]
     return ({}, text) if found[1].strip() else ({}, text[found.end() :])
+
+
+def facts_in(settings: dict[str, Any], names: Names) -> Iterator[str]:
+    """Yields lines `label: value` of what the settings of a file say of its subject, and not to a program."""
+    used = {field_of(settings, field, names)[0] for field in GUESSES}
+    for name, value in settings.items():
+        if name in used or folded(name) in _SETTINGS or isinstance(value, dict) or name.startswith(("_", "dg-")):
+            continue
+        for label, fact in facts_of(name, value):
+            words = " ".join(_WIKI_LINK.sub(r"\1", fact).split())
+            is_setting = words.lower() in _SWITCHES or looks_like_image(words) or _PATH.fullmatch(words)
+            if not is_setting and len(words) <= _LONGEST_FACT:
+                yield f"{label}: {words}"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from indexes.formats.fields import Names, optional
-from indexes.formats.jsonl import entry_of
-from indexes.formats.skipped import Entry, attempt
+from indexes.formats.jsonl import entries_of
+from indexes.formats.skipped import Entry
 from indexes.formats.source_file import names_in, read_source_file
-from indexes.formats.table import entity_of
 from retriever.files import as_line
 
 
@@ -27,14 +26,8 @@ def read_huggingface(path: Path, names: Names) -> Iterator[Entry]:
     """
     names = names_in(read_source_file(path), names)
     data = open_dataset(path)
-    for number in range(len(data)):
-        where = f"{path}: row {number + 1}"
-        row = data.row(number)
-        if row.get("sections") is not None:
-            yield entry_of(row, where, names)
-        else:
-            plain = {name: _text(value) for name, value in row.items()}
-            yield attempt(where, partial(entity_of, plain, where, names))
+    rows = ((f"{path}: row {number + 1}", data.row(number)) for number in range(len(data)))
+    yield from entries_of(rows, names, str(path))
 
 
 def hash_huggingface(path: Path) -> str:
@@ -116,7 +109,3 @@ def open_dataset(path: Path) -> DatasetRows:
 @lru_cache(maxsize=1)
 def _opened(path: Path, content: bytes) -> DatasetRows:
     return DatasetRows(path)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None or isinstance(value, list | dict) else str(value)

@@ -16,6 +16,11 @@ ICON = re.compile(
     re.IGNORECASE,
 )
 """Names of files that are icons."""
+BADGE = re.compile(
+    r"\b(?:shields\.io|badgen\.net|badges?|travis-ci|codecov|contrib\.rocks|star-history|buymeacoffee)\b|actions/workflows/",
+    re.IGNORECASE,
+)
+"""URLs of images that say how a project is doing."""
 
 
 def source_of(attributes: dict[str, str | None]) -> str:

@@ -2,62 +2,39 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from indexes.formats.fields import (
-    Names,
-    check_position,
-    field_of,
-    images_in,
-    items,
-    kind,
-    string_of,
-    text,
-    unique_keys,
-)
+from indexes.formats import rows
+from indexes.formats.fields import Names, check_position, field_of, images_in, items, kind, string_of, text
+from indexes.formats.json_rows import read_rows
 from indexes.formats.skipped import Entry, attempt
-from indexes.formats.streams import opened, read_items, starts_with
 from indexes.sections import split_article, split_text
 from retriever.types import ArticleImage, Entity
 
 
 def read_jsonl(path: Path, names: Names) -> Iterator[Entry]:
-    """Yields the articles of a `.jsonl` file, or of a JSON array, also compressed, with their places.
+    """Yields the articles of a `.jsonl` file, of JSON that is or holds a list, or of a folder of such files.
 
     Raises:
-        ValueError: The file is damaged as a whole.
+        ValueError: The file is damaged as a whole, or no entry has a field that `names` names.
     """
-    for where, row in read_rows(path):
-        if isinstance(row, ValueError):
-            yield where, row
-        else:
-            yield entry_of(row, where, names)
+    yield from entries_of(read_rows(path), names, str(path))
 
 
-def read_rows(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yields the values of JSON lines, or of a JSON array, with their places; blank lines are skipped.
-
-    A line that is not JSON in UTF-8 yields a `ValueError`.
+def entries_of(found: Iterable[tuple[str, Any]], names: Names, what: str) -> Iterator[Entry]:
+    """Yields the entities of rows with their places: those with `sections` are in the project's own format.
 
     Raises:
-        ValueError: The file is damaged as a whole.
+        ValueError: No row has a field that `names` names.
     """
-    if starts_with(path, "["):
-        for number, value in read_items(path):
-            yield f"{path}: item {number}", value
-        return
-    with opened(path) as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            where = f"{path}: line {number}"
-            try:
-                yield where, json.loads(line.decode("utf-8-sig"), object_pairs_hook=unique_keys)
-            except (ValueError, RecursionError) as error:
-                yield where, ValueError(f"{where}: {error}")
+    yield from rows.entities_of(found, names, what, _either)
+
+
+def _either(row: Any, where: str, names: Names) -> Entity:
+    own = isinstance(row, Mapping) and isinstance(row.get("sections"), list)
+    return _entity(row, where, names) if own else rows.entity_of(row, where, names)
 
 
 def entry_of(row: Any, where: str, names: Names) -> Entry:
@@ -65,9 +42,7 @@ def entry_of(row: Any, where: str, names: Names) -> Entry:
 
     Its sections are those of `sections`, or else the parts of `text`.
     """
-    found = field_of(row, "id", names)[1] if isinstance(row, dict) else None
-    if isinstance(found, str | int) and not isinstance(found, bool):
-        where = f"{where} ({str(found)!r})"
+    where = rows.place_of(row, where, names)
     return attempt(where, lambda: _entity(row, where, names))
 
 
@@ -75,6 +50,8 @@ def _entity(row: Any, where: str, names: Names) -> Entity:
     if not isinstance(row, dict):
         raise ValueError(f"{where}: expected an object, but found {kind(row)}")
     id, title = _required(row, "id", where, names), _required(row, "title", where, names)
+    if not id:
+        raise ValueError(f"{where}: field 'id' is empty")
     pairs = list(_sections(row, title, where, names))
     images = []
     for number, image in enumerate(items(row, "images", where, required=False)):
@@ -87,7 +64,7 @@ def _entity(row: Any, where: str, names: Names) -> Entity:
         url, caption = text(image, "url", place), text(image, "caption", place, required=False)
         images.append(ArticleImage(url, section_number, caption))
     name, value = field_of(row, "image", names)
-    given = images_in(value, where, name)
+    given = [] if name == "images" and "image" not in names else images_in(value, where, name)  # read above
     images += map(ArticleImage, given[1:])
     name, url = field_of(row, "url", names)
     others = row.get("names")  # what else it may be in a file of another's

@@ -4,21 +4,46 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from indexes.formats.fields import Names, field_of, images_in, string_of
-from indexes.formats.front_matter import split_front_matter
-from indexes.formats.images import photos_first
+from indexes.formats.fields import Names, field_of, images_of, looks_like_image, string_of
+from indexes.formats.front_matter import facts_in, split_front_matter
+from indexes.formats.html import FACTS
+from indexes.formats.images import BADGE, photos_first
 from indexes.formats.markdown_text import Heading, Piece, parse
-from indexes.formats.skipped import Entry, attempt
+from indexes.formats.rows import plain
+from indexes.formats.site_markup import without_site_markup
+from indexes.formats.skipped import Entry, SeenHashes, attempt
+from indexes.ids import hash_id
 from indexes.sections import split_article
 from retriever.types import ArticleImage, Entity
 
-_SUFFIXES = (".md", ".markdown")
+_SUFFIXES = (".md", ".markdown", ".mdx")
+_PROJECT_FILES = frozenset(
+    {
+        "LICENSE",
+        "LICENCE",
+        "CONTRIBUTING",
+        "CODE_OF_CONDUCT",
+        "CHANGELOG",
+        "SECURITY",
+        "SUPPORT",
+        "GOVERNANCE",
+        "SUMMARY",
+    }
+    | {"PULL_REQUEST_TEMPLATE", "ISSUE_TEMPLATE", "AUTHORS", "CONTRIBUTORS", "AGENTS", "CLAUDE"}
+)
+"""Files about a repository, by their names in capitals, that are not of its content."""
+_PACKAGES = frozenset({"node_modules", "bower_components", "vendor", "__pycache__", "venv"})
+"""Folders of what a repository uses."""
+_SAMPLE, _FEWEST, _SHORTEST = 60, 6, 12
 _UNNAMED = ("index", "_index", "readme")
 """Names of files that say nothing of what is in them: the folder's name does."""
 
@@ -36,9 +61,20 @@ def read_markdown(path: Path, names: Names) -> Iterator[Entry]:
     files, images = _listed(path)
     if not files:
         raise ValueError(f"{path}: no Markdown file (*.md) in this folder")
-    found = _Images(images)
+    notes = _Notes(path, names, _Images(images), (path / ".obsidian").is_dir())
+    shared = notes.shared_by(files[:: max(len(files) // _SAMPLE, 1)])
+    ids, unseen = SeenHashes(), set(names)
     for file in files:
-        yield attempt(str(file), partial(_read, path, file, names, found))
+        where, entry = attempt(str(file), partial(notes.read, file, shared))
+        if isinstance(entry, Entity):
+            unseen -= {field for field in unseen if notes.has(field)}
+            if not entry.sections and entry.image is None:
+                continue  # nothing but settings
+            if not ids.add(hash_id(entry.id)):
+                entry = replace(entry, id=posixpath.splitext(file.relative_to(path).as_posix())[0])
+        yield where, entry
+    for field in sorted(unseen):
+        raise ValueError(f"{path}: --map {field}={names[field]}: no front matter has it")
 
 
 def article_files(path: Path) -> list[Path]:
@@ -54,7 +90,8 @@ def _listed(path: Path) -> tuple[list[Path], list[str]]:
     others: list[str] = []
     for file in path.rglob("*"):
         name = file.relative_to(path)
-        if not any(part.startswith(".") for part in name.parts) and file.is_file():
+        hidden = any(part.startswith(".") or part in _PACKAGES for part in name.parts)
+        if not hidden and file.stem not in _PROJECT_FILES and file.is_file():
             (articles if file.suffix.lower() in _SUFFIXES else others).append(name.as_posix())
     return [path / name for name in sorted(articles)], sorted(others)
 
@@ -98,48 +135,89 @@ class _Images:
         return posixpath.normpath(posixpath.join(start, unquote(re.split(r"[?#]", written)[0])))
 
 
-def _read(folder: Path, file: Path, names: Names, images: _Images) -> Entity:
+class _Notes:
+    """The notes in a folder.
+
+    Args:
+        folder: The folder.
+        names: The names that fields have in front matter, where they are not the usual ones.
+        images: Finds images.
+        is_vault: Whether it is a vault of Obsidian, in which a note is called as its file.
+    """
+
+    def __init__(self, folder: Path, names: Names, images: _Images, is_vault: bool) -> None:
+        self._folder, self._names, self._images, self._is_vault = folder, names, images, is_vault
+        self._settings: dict[str, Any] = {}
+
+    def has(self, field: str) -> bool:
+        """Returns whether the note read last has a field in its front matter."""
+        return field_of(self._settings, field, self._names)[1] is not None
+
+    def shared_by(self, files: list[Path]) -> frozenset[str]:
+        """Returns the lines and images that at least half of some notes have; none of fewer than six notes."""
+        counts: Counter[str] = Counter()
+        for file in files if len(files) >= _FEWEST else ():
+            with suppress(ValueError):  # reported when it is read
+                entity = self.read(file, frozenset())
+                lines = {line for one in entity.sections for line in one.text.split("\n") if len(line) >= _SHORTEST}
+                counts.update(lines | {image.url for image in entity.images})
+        return frozenset(one for one, count in counts.items() if count >= max(len(files) / 2, 3))
+
+    def read(self, file: Path, shared: frozenset[str]) -> Entity:
+        """Returns the article in a file, without what notes share.
+
+        Raises:
+            ValueError: It cannot be read, or is not UTF-8.
+        """
+        name = file.relative_to(self._folder).as_posix()
+        settings, body = split_front_matter(_text_of(file))
+        self._settings = settings
+        pieces = parse(without_site_markup(body, components=file.suffix.lower() == ".mdx"))
+        title, first = plain(_setting(settings, "title", str(file), self._names)), _title_heading(pieces)
+        called = _name(name, self._folder.resolve().name)
+        if not title and self._is_vault and any(map(str.isalpha, called)):
+            title = called
+            first = first if first is not None and pieces[first].text == called else None
+        elif not title:
+            title = called if first is None else pieces[first].text
+        sections: list[tuple[str, list[str]]] = [(title, [])]
+        found: list[ArticleImage] = []
+        for number, piece in enumerate(pieces):
+            if isinstance(piece, Heading):
+                if number != first:
+                    sections.append((piece.text, []))
+                continue
+            if lines := [line for line in piece.text.split("\n") if line not in shared] if piece.text else []:
+                sections[-1][1].append("\n".join(lines))
+            for target, caption in piece.images:
+                url = self._images.resolve(target, name)
+                if url and url not in shared and not ("//" in url and BADGE.search(url)):
+                    found.append(ArticleImage(url, len(sections) - 1, caption))
+        texts = [(heading, "\n".join(lines)) for heading, lines in sections]
+        if not any(text.strip() for _, text in texts):  # a page that is only described
+            texts[0] = title, plain(_setting(settings, "text", str(file), self._names))
+        named = (one.strip("![]").partition("|")[0] for one in images_of(settings, str(file), self._names)[1])
+        given = [self._images.resolve(one, name) for one in named if looks_like_image(one) or "://" in one]
+        mains = [*given, *(image.url for image in found)]
+        return Entity(
+            id=_setting(settings, "id", str(file), {"id": "id"} | dict(self._names)) or posixpath.splitext(name)[0],
+            title=title,
+            sections=split_article([*texts, (FACTS, "\n".join(facts_in(settings, self._names)))]),
+            image=next(iter(photos_first(mains)), None),
+            url=_setting(settings, "url", str(file), self._names),
+            images=tuple(found),
+            names=tuple(_aliases(settings.get("aliases"))),
+        )
+
+
+def _text_of(file: Path) -> str:
     try:
         content = file.read_bytes()
-        text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+        return content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{file}: byte {error.start}: not UTF-8 ({error.reason}); convert the file") from error
     except OSError as error:
         raise ValueError(f"{file}: cannot be read: {error.strerror}") from error
-    return _article(file, file.relative_to(folder).as_posix(), folder.resolve().name, text, names, images)
-
-
-def _article(file: Path, name: str, folder: str, text: str, names: Names, images: _Images) -> Entity:
-    settings, body = split_front_matter(text)
-    pieces = parse(body)
-    title, first = _setting(settings, "title", str(file), names), _title_heading(pieces)
-    if first is not None:
-        title = title or pieces[first].text
-    title = title or _name(name, folder)
-    sections: list[tuple[str, list[str]]] = [(title, [])]
-    found: list[ArticleImage] = []
-    for number, piece in enumerate(pieces):
-        if isinstance(piece, Heading):
-            if number != first:
-                sections.append((piece.text, []))
-            continue
-        if piece.text:
-            sections[-1][1].append(piece.text)
-        for target, caption in piece.images:
-            if url := images.resolve(target, name):
-                found.append(ArticleImage(url, len(sections) - 1, caption))
-    field, value = field_of(settings, "image", names)
-    given = filter(None, (images.resolve(one, name) for one in images_in(value, str(file), field)))
-    mains = [*given, *(image.url for image in found)]
-    return Entity(
-        id=_setting(settings, "id", str(file), names) or posixpath.splitext(name)[0],
-        title=title,
-        sections=split_article((heading, "\n".join(lines)) for heading, lines in sections),
-        image=next(iter(photos_first(mains)), None),
-        url=_setting(settings, "url", str(file), names),
-        images=tuple(found),
-        names=tuple(_aliases(settings.get("aliases"))),
-    )
 
 
 def _setting(settings: dict[str, Any], field: str, where: str, names: Names) -> str:

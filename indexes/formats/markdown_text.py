@@ -12,13 +12,13 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
+from indexes.formats.fields import IMAGE_SUFFIXES
 from indexes.formats.images import SMALLEST
 
 Link = tuple[str, str]
 """The target of an image, and its caption."""
 
-_IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".heif", ".jxl", ".svg")
-_WIKI_LINK = re.compile(r"(!?)\[\[([^\[\]|\n]+)(?:\\?\|([^\[\]\n]*))?\]\]")
+_WIKI_LINK = re.compile(r"(!?)\[\[([^\[\]|\n]*)(?:\\?\|([^\[\]\n]*))?\]\]")
 _COMMENT = re.compile(r"%%.*?%%", re.DOTALL)
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]+\](:?)")
 _SIZE = re.compile(r"\d+(?:x\d+)?")
@@ -26,8 +26,15 @@ _SPACED = re.compile(r"!\[([^\]\n]*)\]\(([^()\n]* [^()\n]*\.\w{3,4})\)")
 """An image whose file name has spaces, which CommonMark does not allow but notes contain."""
 _MARKED = re.compile(r"==(\S(?:[^=\n]*\S)?)==")
 _CALLOUT = re.compile(r"^\[!\w+\][-+]?[ \t]*")
-_TEMPLATE = re.compile(r"\{%.*?%\}|\{\{[<%].*?[>%]\}\}", re.DOTALL)
-_ATTRIBUTES = re.compile(r"\{:?\s*[#.][^{}\n]*\}|\{:[^{}\n]*\}")
+_ATTRIBUTES = re.compile(r"\{:?\s*(?:[#.][^{}\n]*|[\w-]+=\"[^{}\n]*\"\s*)\}|\{:[^{}\n]*\}")
+_CHECKBOX = re.compile(r"^\[[ xX/-]\](?=\s)", re.MULTILINE)
+_BLOCK_ID = re.compile(r"(?:^|(?<=\s))\^[A-Za-z0-9-]+$", re.MULTILINE)
+_TAGS = re.compile(r"\W*(?:tags?\s*:+\s*)?(?:#[\w/-]+[\s,;]*)+", re.IGNORECASE)
+"""A line of nothing but tags."""
+_EMOJI = re.compile(r"(?<![\w:/]):[a-z+][a-z0-9_+-]*:(?![\w:])")
+_BOLD = re.compile(r"\*\*(?=\S)([^*\n]+)(?<=\S)\*\*")
+"""Emphasis that CommonMark does not see, because no space is beside it, as in Chinese and Japanese."""
+_IN_HTML = re.compile(r"\]\(|\*\*\w|`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,11 @@ def parse(text: str) -> list[Piece | Heading]:
         elif token.type in ("fence", "code_block"):
             pieces.append(Piece(token.content.strip("\n")))
         elif token.type == "html_block":
-            pieces += _html(token.content)
+            for piece in _html(token.content):  # in HTML, site generators read Markdown too
+                again = isinstance(piece, Piece) and _IN_HTML.search(piece.text)
+                pieces += (
+                    [*parse(piece.text), Piece("", piece.images)] if again and isinstance(piece, Piece) else [piece]
+                )
         elif token.type == "tr_open":
             cells, row = [], len(pieces)
         elif token.type == "tr_close":
@@ -90,6 +101,8 @@ def _inline(tokens: Iterable[Token]) -> tuple[str, tuple[Link, ...]]:
             html.feed(token.content)
         elif token.type in ("softbreak", "hardbreak"):
             html.handle_data("\n" if token.type == "hardbreak" else " ")
+        elif token.type == "text":
+            html.handle_data(_BOLD.sub(r"\1", _EMOJI.sub("", token.content)))
         else:
             html.handle_data(token.content)
     html.end_piece()
@@ -98,14 +111,20 @@ def _inline(tokens: Iterable[Token]) -> tuple[str, tuple[Link, ...]]:
     if (note := _FOOTNOTE.match(text)) and note[1]:  # the footnote itself
         return "", tuple(images)
     images += [(target.strip(), caption) for caption, target in _SPACED.findall(text)]
-    for pattern in (_SPACED, _FOOTNOTE, _TEMPLATE, _ATTRIBUTES, _CALLOUT):
+    for pattern in (_SPACED, _FOOTNOTE, _ATTRIBUTES, _CALLOUT, _CHECKBOX, _BLOCK_ID):
         text = pattern.sub("", text)
     lines = (" ".join(line.split()) for line in _MARKED.sub(r"\1", text).splitlines())
-    return "\n".join(filter(None, lines)), tuple(images)
+    return "\n".join(line for line in lines if line and not _TAGS.fullmatch(line)), tuple(images)
 
 
 def _words(tokens: Iterable[Token]) -> str:
     return "".join("\n" if token.type.endswith("break") else token.content for token in tokens)
+
+
+def plain_html(content: str) -> str:
+    """Returns the text of HTML: a line per paragraph, and `== heading ==` for a heading."""
+    pieces = _html(content)
+    return "\n".join(f"== {one.text} ==" if isinstance(one, Heading) else one.text for one in pieces if one.text)
 
 
 def _html(content: str) -> list[Piece | Heading]:
@@ -190,7 +209,7 @@ def _obsidian(state: StateInline, silent: bool) -> bool:
         target, words = found[2].strip(), (found[3] or "").strip()
         if not found[1]:
             state.push("text", "", 0).content = words or target.split("#")[0].strip() or target.lstrip("#")
-        elif target.split("#")[0].strip().lower().endswith(_IMAGES) and not _is_icon(words):
+        elif target.split("#")[0].strip().lower().endswith(IMAGE_SUFFIXES) and not _is_icon(words):
             token = state.push("embed", "", 0)
             token.content = target.split("#")[0].strip()
             token.info = "" if _SIZE.fullmatch(words) else words

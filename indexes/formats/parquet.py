@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from indexes.formats.fields import Names, optional
-from indexes.formats.jsonl import entry_of
+from indexes.formats.jsonl import entries_of
 from indexes.formats.skipped import Entry
 
 _BATCH = 256
@@ -19,13 +20,17 @@ def read_parquet(path: Path, names: Names) -> Iterator[Entry]:
         ValueError: pyarrow is not installed, the file is damaged.
     """
     pyarrow, parquet = optional("pyarrow", "parquet"), optional("pyarrow.parquet", "parquet")
+    yield from entries_of(_rows(path, pyarrow, parquet), names, str(path))
+
+
+def _rows(path: Path, pyarrow: Any, parquet: Any) -> Iterator[tuple[str, Any]]:
     number = 0
     try:
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=_BATCH):
                 for row in batch.to_pylist():
                     number += 1
-                    yield entry_of(row, f"{path}: row {number}", names)
+                    yield f"{path}: row {number}", row
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: after row {number}: not UTF-8 ({error.reason})") from error
     except (pyarrow.ArrowInvalid, pyarrow.ArrowException, OSError) as error:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from indexes.formats.fields import Names, optional
-from indexes.formats.skipped import Entry, attempt
+from indexes.formats.rows import entities_of
+from indexes.formats.skipped import Entry
 from indexes.formats.source_file import names_in, read_source_file
-from indexes.formats.table import entity_of
 from retriever.files import as_line
-from retriever.types import Entity
 
 _BATCH = 256
 
@@ -29,9 +27,8 @@ def read_sql(path: Path, names: Names) -> Iterator[Entry]:
     """
     names = names_in(read_source_file(path), names)
     with _rows(path) as rows:
-        for number, row in enumerate(rows, start=1):
-            where = f"{path}: row {number}"
-            yield attempt(where, partial(_entity, row, where, names))
+        numbered = ((f"{path}: row {number}", row) for number, row in enumerate(rows, start=1))
+        yield from entities_of(((where, _plain(row, where)) for where, row in numbered), names, str(path))
 
 
 def hash_sql(path: Path) -> str:
@@ -43,11 +40,14 @@ def hash_sql(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _entity(row: dict[str, Any], where: str, names: Names) -> Entity:
+def _plain(row: dict[str, Any], where: str) -> dict[str, Any] | ValueError:
+    """Returns a row with dates and decimal numbers as text; bytes are an error."""
     for column, value in row.items():
         if isinstance(value, bytes | memoryview):
-            raise ValueError(f"{where}: column {column!r} holds bytes; leave it out of the query, and name files")
-    return entity_of({name: "" if value is None else str(value) for name, value in row.items()}, where, names)
+            reason = f"column {column!r} holds bytes; leave it out of the query, and name files"
+            return ValueError(f"{where}: {reason}")
+    known = str, int, float, list, dict, type(None)
+    return {name: value if isinstance(value, known) else str(value) for name, value in row.items()}
 
 
 @contextmanager

@@ -22,6 +22,7 @@ CHUNK = 1 << 20
 """Bytes read at a time; a larger member is read in doubling steps."""
 _MARGIN = 16
 """Characters before the end of what is read in which an error may only mean that more follows ("\\u12", "fals")."""
+_POINTER = b"version https://git-lfs.github.com/spec/"
 _SPACE = " \t\n\r"
 
 
@@ -121,6 +122,12 @@ def starts_with(path: Path, character: str) -> bool:
     with opened(path) as file:
         start = file.read(256).removeprefix(codecs.BOM_UTF8).decode("utf-8", errors="replace")
     return start.lstrip(_SPACE).startswith(character)
+
+
+def is_pointer(path: Path) -> bool:
+    """Returns whether a file is what Git LFS leaves in the place of one that was not fetched."""
+    with path.open("rb") as file:
+        return file.read(len(_POINTER)) == _POINTER
 
 
 class _Window:

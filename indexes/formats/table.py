@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
-from indexes.formats.fields import GUESSES, Names, field_of
-from indexes.formats.html import FACTS
-from indexes.formats.skipped import Entry, attempt
+from indexes.formats.fields import Names
+from indexes.formats.rows import entities_of
+from indexes.formats.skipped import Entry
 from indexes.formats.streams import opened
-from indexes.sections import split_article, split_text
-from retriever.types import ArticleImage, Entity
 
 _DELIMITERS = ",;\t|"
 _LONGEST = 1 << 27
@@ -27,54 +25,39 @@ def read_table(path: Path, names: Names) -> Iterator[Entry]:
     other columns become lines `column: value` of a section "Facts".
 
     Raises:
-        ValueError: The file has no header, is not UTF-8, or is damaged.
+        ValueError: The file has no header, is not UTF-8, or is damaged; or it has no column that `names` names.
     """
+    yield from entities_of(_rows(path, names), names, str(path))
+
+
+def _rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
     csv.field_size_limit(_LONGEST)  # Python's own limit is 128 KB
     with opened(path) as file:
         try:
-            lines = io.TextIOWrapper(cast(io.BufferedReader, file), encoding="utf-8-sig", newline="")
+            start = file.read(2)
+            file.seek(0)
+            encoding = "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
+            lines = io.TextIOWrapper(cast(io.BufferedReader, file), encoding=encoding, newline="")
             header = lines.readline()
             delimiter = max(_DELIMITERS, key=header.count)
             columns = next(csv.reader([header], delimiter=delimiter), [])
             if not any(columns):
                 raise ValueError(f"{path}: has no header; its first line must name the columns")
+            for field, name in names.items():
+                if name not in columns:
+                    raise ValueError(f"{path}: --map {field}={name}: no such column; columns are {', '.join(columns)}")
             rows = csv.reader(lines, delimiter=delimiter, strict=True)
             for row in rows:
-                if row:
+                if any(row):
                     where = f"{path}: line {rows.line_num + 1}"
-                    yield attempt(where, partial(_entity, columns, row, where, names))
+                    yield where, _row(columns, row, where)
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: not UTF-8 ({error.reason}); convert the file") from error
+            raise ValueError(f"{path}: not UTF-8 ({error.reason}); convert the file, as with iconv") from error
         except csv.Error as error:
             raise ValueError(f"{path}: after line {rows.line_num}: {error}") from error
 
 
-def _entity(columns: list[str], values: list[str], where: str, names: Names) -> Entity:
-    if len(values) > len(columns):
-        raise ValueError(f"{where}: {len(values)} values, but the header has {len(columns)} columns")
-    return entity_of(dict(zip(columns, values, strict=False)), where, names)
-
-
-def entity_of(row: dict[str, str], where: str, names: Names) -> Entity:
-    """Returns the entity in a row of a table.
-
-    Raises:
-        ValueError: It has no title.
-    """
-    row = {column: value.strip() for column, value in row.items()}
-    found = {field: field_of(row, field, names) for field in GUESSES}
-    fields = {field: str(value or "") for field, (_, value) in found.items()}
-    title = fields["title"]
-    if not title:
-        raise ValueError(f"{where}: no title; if its column has another name, pass --map title=NAME")
-    used = {name for name, _ in found.values()}
-    facts = "\n".join(f"{column}: {value}" for column, value in row.items() if value and column not in used)
-    images = [image.strip() for image in fields["image"].split("|") if image.strip()]
-    return Entity(
-        id=fields["id"] or title,
-        title=title,
-        sections=split_article([*split_text(title, fields["text"]), (FACTS, facts)]),
-        image=images[0] if images else None,
-        url=fields["url"],
-        images=tuple(map(ArticleImage, images[1:])),
-    )
+def _row(columns: list[str], values: list[str], where: str) -> dict[str, str] | ValueError:
+    if len(values) > len(columns) and any(values[len(columns) :]):
+        return ValueError(f"{where}: {len(values)} values, but the header has {len(columns)} columns")
+    return dict(zip(columns, values, strict=False))

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from indexes.formats.fields import Names, text
-from indexes.formats.jsonl import read_rows
+from indexes.formats.json_rows import read_rows
 from indexes.formats.skipped import Entry, attempt
 from indexes.sections import split_article, split_text
 from retriever.types import ArticleImage, Entity

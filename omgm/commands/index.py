@@ -67,7 +67,7 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from indexes.formats import guess_format, read_knowledge_base
     from indexes.live.editor import article_of
     from indexes.progress import progress_bar
-    from indexes.sources import open_images
+    from indexes.sources import open_images, with_images_called
     from omgm.parts import build_encoder, build_fusion, open_editor
 
     reading = reading_of(args)
@@ -78,7 +78,7 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     try:
         dropped, use = editor.index.manifest.inputs.drop_sections, editor.index.manifest.inputs.image_use
         entities = read_knowledge_base(kb, kb_format, dropped, names=reading["names"])
-        articles = iter(progress_bar(entities, desc="add", unit="entity"))
+        articles = iter(progress_bar(with_images_called(entities, source), desc="add", unit="entity"))
         while batch := [article_of(entity, source, use) for entity in islice(articles, args.batch_size)]:
             new = [article for article in batch if not editor.holds(article)]
             replaced = sum(editor.index.row_of(article.entity.id) is not None for article in new)

@@ -51,10 +51,11 @@ def test_names_of_ones_own(tmp_path: Path) -> None:
     path = lines(tmp_path / "kb.jsonl", row)
     (fox,) = read(path, id="key", title="names.en", image="pics", text="about")
     assert (fox.id, fox.title, fox.image) == ("3", "Fox", "a.png")
-    assert fox.images == (ArticleImage("b.png"),) and fox.sections == (Section("Diet", "Mice.", 0),)
-    with pytest.raises(ValueError, match=r"line 1: field 'id' is missing; if it has another name, pass --map id=NAME"):
-        read(path)
-    with pytest.raises(ValueError, match=r"line 1 \('3'\): field 'nme' is missing"):
+    assert fox.images == (ArticleImage("b.png"),)
+    assert fox.sections == (Section("Diet", "Mice.", 0), Section("Facts", "Title: wrong", 1))
+    with pytest.raises(ValueError, match=r"kb\.jsonl: --map image=pix: no entry has it; fields are key, title, "):
+        read(path, image="pix")
+    with pytest.raises(ValueError, match=r"line 1 \('3'\): field 'nme' is missing; .*; it has key, title"):
         read(path, id="key", title="nme")
 
 
@@ -73,7 +74,7 @@ def test_json_arrays_and_json_lines_under_the_name_json(tmp_path: Path) -> None:
     path.write_text("\ufeff" + json.dumps([WIKIPEDIA, WIKIPEDIA | {"id": 13}], indent=1), encoding="utf-8")
     assert guess_format(path) == "jsonl" and [entity.id for entity in read(path)] == ["12", "13"]
     path.write_text(json.dumps([WIKIPEDIA, {"id": 13}]))
-    with pytest.raises(ValueError, match=r"kb\.json: item 2 \('13'\): field 'title' is missing"):
+    with pytest.raises(ValueError, match=r"kb\.json: item 2 \('13'\): no title; .* pass --map title=NAME; it has id$"):
         read(path)
     path.write_text(json.dumps([WIKIPEDIA])[:-9])
     with pytest.raises(ValueError, match=r"kb\.json: item 1: byte \d+: .*cut short"):

@@ -49,7 +49,7 @@ def test_rows_of_a_database(database: Path) -> None:
     assert guess_format(database) == "sql"
     fox, hen = read(database)
     assert (fox.id, fox.title, fox.image) == ("1", "Fox", "fox.png")
-    assert fox.sections == (Section("Fox", "It runs.", 0), Section("Facts", "height: 40.5", 1))
+    assert fox.sections == (Section("Fox", "It runs.", 0), Section("Facts", "Height: 40.5", 1))
     assert (hen.id, hen.image, hen.sections) == ("2", None, ())
     assert read(database, id="art")[0].id == "Fox"  # what is given counts more than the file
     before = hash_knowledge_base(database, "sql")
@@ -74,7 +74,7 @@ def test_a_query_changes_nothing(database: Path) -> None:
 def test_rows_and_settings_that_are_wrong(database: Path, tmp_path: Path) -> None:
     text = database.read_text()
     database.write_text(text.replace("WHERE nr < 3", ""))
-    with pytest.raises(ValueError, match=r"animals\.toml: row 3: no title"):
+    with pytest.raises(ValueError, match=r"animals\.toml: row 3 \('3'\): field 'art' is missing"):
         read(database)
     database.write_text(text.replace("height", "data"))
     with pytest.raises(ValueError, match=r"row 1: column 'data' holds bytes; leave it out of the query"):
@@ -125,7 +125,7 @@ def test_a_data_set_with_images(tmp_path: Path) -> None:
     assert guess_format(path) == "huggingface"
     fox, hen = read(path)
     assert (fox.id, fox.image) == ("Fox", "picture/0")
-    assert fox.sections == (Section("Facts", "kind: mammal\nlegs: 4", 0),)
+    assert fox.sections == (Section("Facts", "Kind: mammal\nLegs: 4", 0),)
     source = open_images(None, path, "huggingface")
     assert source is not None and find_main(source, fox) == "picture/0" and find_main(source, hen) is None
     assert source.size("picture/0") == len(png("red"))

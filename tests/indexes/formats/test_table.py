@@ -55,7 +55,7 @@ def test_other_separators_and_names(tmp_path: Path) -> None:
         ("", r"a\.csv: has no header"),
         ("title,x\nFox,1\n,2\n", r"a\.csv: line 3: no title; .* --map title=NAME"),
         ("title,x\nFox,1,2\n", r"a\.csv: line 2: 3 values, but the header has 2 columns"),
-        ("title,x\nFox,1\nFox,2\n", r"a\.csv: line 3: field 'id': 'Fox' occurs a second time"),
+        ("id,title\nFox,1\nFox,2\n", r"a\.csv: line 3 \('Fox'\): field 'id': 'Fox' occurs a second time"),
         ('title,x\nFox,"1\n', r"a\.csv: after line 1: unexpected end of data"),
     ],
 )

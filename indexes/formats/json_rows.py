@@ -1,0 +1,151 @@
+"""The rows of JSON: lines, the items of a list, what an object holds, or the files of a folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from indexes.formats.fields import field_of, unique_keys
+from indexes.formats.streams import opened, read_items, read_members, starts_with
+
+LONGEST_LINE = 1 << 24
+"""Bytes of a first line that are read to tell JSON lines from one object: E-VQA's is a single line of gigabytes."""
+_LINES = (".jsonl", ".ndjson")
+_SUFFIXES = (".json", *_LINES)
+_DEEPEST = 3
+
+
+def read_rows(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yields the values of JSON lines, of a list, of what an object holds, or of a folder's files, with their places.
+
+    Of an object, these are its members if they are objects, or else the longest list of objects in it, or else itself;
+    a member has its key as its id, and as its title if it has none. In place of a line or a file that is not JSON in
+    UTF-8, the reason is yielded.
+
+    Raises:
+        ValueError: The file is damaged as a whole, or holds no objects.
+    """
+    if path.is_dir():
+        yield from _in_folder(path)
+    elif starts_with(path, "["):
+        yield from ((f"{path}: item {number}", row) for number, row in read_items(path))
+    elif _is_lines(path):
+        yield from _in_lines(path)
+    else:
+        yield from _in_object(path)
+
+
+def json_files(path: Path) -> list[Path]:
+    """Returns the files of JSON under a folder in order; hidden files and folders are left out."""
+    files = (file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
+    visible = (file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts))
+    return sorted(visible, key=lambda file: file.relative_to(path).as_posix())
+
+
+def first_row(path: Path) -> dict[str, Any] | None:
+    """Returns the object that the first line of a file is, `None` if it is none."""
+    with opened(path) as file:
+        try:
+            row = json.loads(file.readline(LONGEST_LINE).decode("utf-8-sig"))
+        except ValueError:  # the reader will say what is wrong with the file
+            return None
+    return row if isinstance(row, dict) else None
+
+
+def _is_lines(path: Path) -> bool:
+    """Returns whether a file has one value per line, by its name, or because its first line is a whole value."""
+    if any(suffix.lower() in _LINES for suffix in path.suffixes[-2:]):
+        return True
+    with opened(path) as file:
+        first = file.readline(LONGEST_LINE)
+        if not file.read(4096).strip():
+            return False
+    try:
+        json.loads(first.decode("utf-8-sig"))
+    except ValueError:
+        return False
+    return True
+
+
+def _in_lines(path: Path) -> Iterator[tuple[str, Any]]:
+    with opened(path) as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            where = f"{path}: line {number}"
+            try:
+                yield where, json.loads(line.decode("utf-8-sig"), object_pairs_hook=unique_keys)
+            except (ValueError, RecursionError) as error:
+                yield where, ValueError(f"{where}: {error}")
+
+
+def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yields the rows of an object, as a stream if its first two members are objects."""
+    members = ((key, value) for _, key, value in read_members(path))
+    first = list(islice(members, 2))
+    if len(first) == 2 and all(isinstance(value, Mapping) for _, value in first):
+        for key, value in chain(first, members):
+            yield f"{path}: entry {key!r}", _keyed(key, value)
+    else:
+        yield from _of_object(dict(chain(first, members)), str(path), itself=False)
+
+
+def _in_folder(path: Path) -> Iterator[tuple[str, Any]]:
+    files = json_files(path)
+    if not files:
+        raise ValueError(f"{path}: no JSON (*.json, *.jsonl) in this folder")
+    for file in files:
+        if file.suffix.lower() in _LINES:
+            yield from _in_lines(file)
+            continue
+        try:
+            value = json.loads(file.read_text(encoding="utf-8-sig"), object_pairs_hook=unique_keys)
+            if isinstance(value, Mapping):
+                found = list(_of_object(value, str(file), itself=True))
+            else:
+                found = _numbered(str(file), [one for one in value if isinstance(one, Mapping)])
+        except (ValueError, TypeError, RecursionError) as error:
+            yield str(file), ValueError(f"{file}: {str(error).removeprefix(f'{file}: ')}")
+            continue
+        if len(found) == 1 and field_of(found[0][1], "id", {})[1] is None:
+            found = [(str(file), {"id": file.relative_to(path).with_suffix("").as_posix(), **found[0][1]})]
+        yield from found
+
+
+def _of_object(value: Mapping[str, Any], where: str, itself: bool) -> Iterator[tuple[str, Any]]:
+    """Yields the rows in an object; it is a row `itself`, if it has a title, or only if it holds no list of objects."""
+    titled = field_of(value, "title", {})[1] is not None
+    lists = [] if itself and titled else list(_lists(value))
+    if lists:
+        lists.sort(key=len)
+        yield from _numbered(where, lists[-1])
+    elif titled:
+        yield where, value
+    elif value and all(isinstance(one, Mapping) for one in value.values()):
+        yield from ((f"{where}: entry {key!r}", _keyed(key, one)) for key, one in value.items())
+    else:
+        raise ValueError(f"{where}: holds no list of objects, nor an object with a title")
+
+
+def _lists(value: Any, depth: int = 0) -> Iterator[list[Mapping[str, Any]]]:
+    """Yields the lists of objects in an object, those in objects in it too."""
+    if isinstance(value, Mapping) and depth < _DEEPEST:
+        for one in value.values():
+            yield from _lists(one, depth + 1)
+    elif isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
+        yield value
+
+
+def _keyed(key: str, value: Any) -> Any:
+    """Returns the member of an object as a row, with its key as id and title if it has none."""
+    if not isinstance(value, Mapping):
+        return value
+    missing = {field: key for field in ("id", "title") if field_of(value, field, {})[1] is None}
+    return {**missing, **value}
+
+
+def _numbered(where: str, rows: Iterable[Mapping[str, Any]]) -> list[tuple[str, Any]]:
+    return [(f"{where}: item {number}", row) for number, row in enumerate(rows, start=1)]

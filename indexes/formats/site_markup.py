@@ -1,0 +1,94 @@
+"""What site generators add to Markdown, taken out before parsing: template tags, admonitions, tabs, MDX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from indexes.formats.fields import IMAGE_SUFFIXES, looks_like_image
+
+_PARTS = {
+    "code": r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?s:.*?)(?:^[ \t]*(?P=fence)[`~]*[ \t]*$|\Z)"
+    r"|(?P<ticks>`+)(?!`)(?s:(?:(?!\n[ \t]*\n).)+?)(?<!`)(?P=ticks)(?!`)",
+    # tags of Liquid and Jinja, shortcodes of Hugo, and ERB
+    "tag": r"\{%(?s:.*?)%\}|\{\{[<%](?s:.*?)[>%]\}\}|<%(?s:.*?)%>",
+    # what Liquid and its likes write: a text, or a variable that is unknown here
+    "output": r"\{\{-?\s*(?:(?P<quote>[\"'])(?P<words>[^\n]*?)(?P=quote)|(?<=\s)[A-Za-z_]\w*|[A-Za-z_]\w*\.[\w.]+)"
+    r"(?:\s*\|[^{}]*)?\s*-?\}\}",
+    # an admonition, whose title stays
+    "container": r"^[ \t]*:{3,}[ \t]*(?:\{?[\w-]+\}?(?:\[(?P<label>[^\]\n]*)\])?"
+    r"(?:\{[^{}\n]*\})?[ \t]*(?P<title>[^\n{}]*))?$",
+    "abbreviation": r"^[ \t]*\*\[[^\]\n]+\]:[^\n]*$|^[ \t]*--8<--[^\n]*$",
+}
+_MDX = {
+    "module": r"^(?:import\s[^\n]*?['\"][^'\"\n]+['\"];?|export\s+(?:const|let|default|function)\b[^\n]*)$",
+    "comment": r"\{/\*(?s:.*?)\*/\}",
+    "component": r"</?[A-Z][\w.]*(?:[^<>{}\"']|\"[^\"]*\"|'[^']*'|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*>",
+}
+_MARKUP, _MARKUP_OF_MDX = (
+    re.compile("|".join(f"(?P<{name}>{part})" for name, part in parts.items()), re.MULTILINE)
+    for parts in (_PARTS, _PARTS | _MDX)
+)
+_IMPORTED = re.compile(r"^import\s+(\w+)\s+from\s+['\"]([^'\"\n]+)['\"]", re.MULTILINE)
+_VALUE = re.compile(r"(?:[\w-]+\s*[=:]\s*)?(?:\"([^\"\n]*)\"|'([^'\n]*)'|\{(\w+)\})|[\w-]+=([^\s\"'>%{}]+)")
+_CAPTION = re.compile(r"\b(?:caption|alt|title)\s*[=:]\s*(?:%Q\{([^{}]*)\}|\"([^\"]*)\"|'([^']*)')")
+_BLOCK = re.compile(r"(?:!!!|\?\?\?\+?|===\+?)[ \t]+(?:[\w -]*?)(?:\"(.*)\")?[ \t]*$")
+_WIDTH = 4
+
+
+def without_site_markup(text: str, components: bool = False) -> str:
+    """Returns Markdown as CommonMark has it; code stays as it is.
+
+    A tag that names an image becomes this image: `{{< figure src="fox.jpg" caption="A fox" >}}` is `![A fox](fox.jpg)`.
+
+    Args:
+        text: The text, without front matter.
+        components: Whether it is MDX, in which names of tags that begin with a capital are components.
+    """
+    imported = {}
+    if components:
+        imported = {name: path for name, path in _IMPORTED.findall(text) if path.lower().endswith(IMAGE_SUFFIXES)}
+    if any(mark in text for mark in ("!!! ", "??? ", "???+ ", '=== "')):
+        text = "\n".join(_opened(text.split("\n")))
+    return (_MARKUP_OF_MDX if components else _MARKUP).sub(partial(_plain, imported=imported), text)
+
+
+def _plain(found: re.Match[str], imported: Mapping[str, str]) -> str:
+    """Returns what stays of a piece of markup: code as it is, the title of an admonition, the image of a tag."""
+    if found["code"] is not None:
+        return found[0]
+    if found["output"] is not None:
+        return found["words"] or ""
+    if found["container"] is not None:
+        return f"\n{found['label'] or found['title'] or ''}\n"
+    return _image(found[0], imported) if found.groupdict().get("module") is None else ""
+
+
+def _image(tag: str, imported: Mapping[str, str]) -> str:
+    """Returns the image that a tag names, "" if it names none."""
+    for values in _VALUE.findall(tag):
+        value = imported.get(values[2]) or values[0] or values[1] or values[3]
+        if looks_like_image(value):
+            caption = _CAPTION.search(tag)
+            words = " ".join(next(filter(None, caption.groups()), "").split()) if caption else ""
+            return f"![{re.sub(r'[][]', '', words)}](<{value}>)"
+    return ""
+
+
+def _opened(lines: list[str]) -> Iterator[str]:
+    """Yields lines with the contents of admonitions and tabs, which are indented, as text of their own."""
+    open_at: list[int] = []
+    fenced = False
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        while open_at and line.strip() and indent < open_at[-1] + _WIDTH:
+            open_at.pop()
+        line = line[min(indent, _WIDTH * len(open_at)) :]
+        fenced ^= line.lstrip().startswith(("```", "~~~"))
+        found = None if fenced else _BLOCK.match(line.lstrip())
+        if found is None:
+            yield line
+            continue
+        open_at.append(indent)
+        yield from ("", found[1] or "", "")

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
+from indexes.formats.skipped import SkippedEntries
+from indexes.inspection import inspect_knowledge_base
+from retriever.types import ArticleImage, Entity, Section
+
+
+def read(path: Path, **names: str) -> list[Entity]:
+    return list(read_knowledge_base(path, names=names, skipped=SkippedEntries(0)))
+
+
+def written(path: Path, value: Any) -> Path:
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=1), encoding="utf-8")
+    return path
+
+
+def save_png(path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    Image.new("RGB", (80, 80)).save(path)
+
+
+def facts(entity: Entity) -> list[str]:
+    (found,) = [section.text for section in entity.sections if section.title == "Facts"]
+    return found.split("\n")
+
+
+def test_objects_of_a_list_with_names_in_several_languages_and_no_text(tmp_path: Path) -> None:
+    row = {
+        "id": 1,
+        "name": {"japanese": "キツネ", "english": "Fox", "french": "Renard"},
+        "kinds": ["Land", "Red"],
+        "base": {"HP": 45, "Attack": 4.0},
+        "isWild": True,
+        "homepage": "https://a.example/fox",
+        "empty": None,
+        "none": "N/A",
+    }
+    (fox,) = read(written(tmp_path / "kb.json", [row]))
+    assert (fox.id, fox.title, fox.names) == ("1", "Fox", ("キツネ", "Renard"))
+    assert facts(fox) == ["Kinds: Land, Red", "Base, HP: 45", "Base, attack: 4", "Is wild: yes"]
+
+
+def test_long_values_and_lists_of_described_things_are_sections(tmp_path: Path) -> None:
+    row = {
+        "name": "Fox",
+        "desc": "<p>It is <b>red</b>.</p><h2>Den</h2><p>A hole.</p>",
+        "how_it_hunts": "word " * 60,
+        "calls": [{"name": "Bark", "desc": "At night."}, {"name": "Scream", "desc": "In winter."}],
+        "words": {"de": {"name": "Fuchs"}, "fr": {"name": "Renard"}},
+        "kin": [{"id": 3, "name": "Wolf"}, {"id": 4, "name": "Dog"}],
+    }
+    (fox,) = read(written(tmp_path / "kb.json", [row]))
+    assert fox.sections == (
+        Section("Fox", "It is red.", 0),
+        Section("Den", "A hole.", 1),
+        Section("How it hunts", ("word " * 60).strip(), 2),
+        Section("Calls", "Bark: At night.\nScream: In winter.", 3),
+        Section("Facts", "Words: Fuchs, Renard\nKin: Wolf, Dog", 4),
+    )
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"about": "Animals.", "version": 3, "animals": [{"name": "Fox", "img": "f.png"}, {"name": "Hen"}]},
+        {"data": {"results": [{"name": "Fox", "img": "f.png"}, {"name": "Hen"}]}},
+        {"Fox": {"img": "f.png", "legs": 4}, "Hen": {"legs": 2}},
+        {"type": "FeatureCollection", "features": [
+            {"type": "Feature", "properties": {"name": "Fox", "img": "f.png"}, "geometry": {"coordinates": [1, 2]}},
+            {"type": "Feature", "properties": {"name": "Hen"}, "geometry": None}]},
+    ],
+    ids=["list", "nested", "mapping", "geojson"],
+)  # fmt: skip
+def test_an_object_that_holds_the_rows(tmp_path: Path, value: Any) -> None:
+    path = written(tmp_path / "kb.json", value)
+    assert guess_format(path) == "jsonl"
+    fox, hen = read(path)
+    assert (fox.id, fox.title, fox.image) == ("Fox", "Fox", "f.png") and hen.title == "Hen"
+
+
+def test_a_folder_with_an_object_per_file(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    work = {"title": "Fox", "thumbnailUrl": "http://a.example/f.jpg", "makers": [{"name": "Ann"}, {"name": "Bob"}]}
+    written(tmp_path / "a" / "1.json", work)
+    written(tmp_path / "a" / "2.json", [{"id": 7, "title": "Hen"}, {"id": 8, "title": "Elk"}])
+    assert guess_format(tmp_path) == "jsonl"
+    fox, hen, elk = read(tmp_path)
+    assert (fox.id, fox.image, hen.id, elk.id) == ("a/1", "http://a.example/f.jpg", "7", "8")
+    assert facts(fox) == ["Makers: Ann, Bob"]
+    before = hash_knowledge_base(tmp_path, "jsonl")
+    (tmp_path / "a" / "3.json").write_text("{")
+    assert hash_knowledge_base(tmp_path, "jsonl") != before
+    with pytest.raises(ValueError, match=r"3\.json: Expecting property name"):
+        read(tmp_path)
+
+
+def test_a_title_of_another_name_is_that_of_the_first_row(tmp_path: Path) -> None:
+    path = tmp_path / "kb.csv"
+    path.write_text("code,Airport name,City\nA1,Adak,Adak Island\nB2,,Bend\n")
+    with pytest.raises(ValueError, match=r"line 3: field 'Airport name' is missing; .*; it has code, Airport name"):
+        read(path)
+    path.write_text("Art,Länge\nFuchs,70\n")
+    assert [entity.title for entity in read(path)] == ["Fuchs"]
+    path.write_text("Länge,Breite\n70,20\n")
+    with pytest.raises(ValueError, match=r"line 2: no title; .*, pass --map title=NAME; it has Länge"):
+        read(path)
+
+
+def test_rows_without_ids_may_have_the_same_title(tmp_path: Path) -> None:
+    path = tmp_path / "kb.csv"
+    path.write_text("Title,Artist\nUntitled,Ann\nUntitled,Bob\n")
+    first, second = read(path)
+    assert (first.id, second.id, second.title) == ("Untitled", "Untitled (2)", "Untitled")
+
+
+def test_images_in_columns_of_any_name_and_in_lists(tmp_path: Path) -> None:
+    path = tmp_path / "kb.csv"
+    path.write_text(
+        'name,view,tags\nFox,a/fox.JPG?v=1,"[\'red\', \'wild\']"\nHen,"hen 1.png, hen 2.png","[""white""]"\n'
+    )
+    fox, hen = read(path)
+    assert (fox.image, hen.image, hen.images) == ("a/fox.JPG?v=1", "hen 1.png", (ArticleImage("hen 2.png"),))
+    assert facts(fox) == ["Tags: red, wild"] and facts(hen) == ["Tags: white"]
+    sizes = {"small": "s.png", "large": "https://a.example/l.png"}
+    (elk,) = read(written(tmp_path / "kb.json", [{"name": "Elk", "image": sizes, "cover": "Hardcover"}]))
+    assert elk.image == "https://a.example/l.png" and facts(elk) == ["Cover: Hardcover"]
+
+
+def test_images_called_like_the_rows(tmp_path: Path) -> None:
+    save_png(tmp_path / "images" / "001.png")
+    save_png(tmp_path / "thumbs" / "001.png")
+    save_png(tmp_path / "images" / "Red_Fox.png")
+    rows = [{"id": 1, "name": "Hen"}, {"id": 2, "name": "Red fox"}, {"id": 3, "name": "Elk"}]
+    found = inspect_knowledge_base(written(tmp_path / "kb.json", rows), progress=False)
+    assert [one.image for one in found.specimens] == ["images/001.png", "images/Red_Fox.png", None]
+    assert (found.named, found.found) == (2, 2)
+
+
+def test_a_pointer_of_git_lfs(tmp_path: Path) -> None:
+    path = tmp_path / "kb.csv"
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    with pytest.raises(ValueError, match=r"kb\.csv: a pointer of Git LFS .* git lfs pull"):
+        guess_format(path)
+
+
+def test_a_table_as_excel_writes_unicode(tmp_path: Path) -> None:
+    path = tmp_path / "kb.csv"
+    path.write_bytes("Titel\tFoto\n狐\ta.png\n".encode("utf-16"))
+    (fox,) = read(path)
+    assert (fox.title, fox.image) == ("狐", "a.png")
