@@ -29,7 +29,7 @@ from training.config import TrainingConfig
 from training.images import ImageLoader, load_images, main_images
 from training.loop import train
 from training.questions import is_held_out
-from training.record import Origin, TrainingRecord
+from training.record import Provenance, TrainingRecord
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def train_encoder(
     out: Path,
     config: TrainingConfig = TrainingConfig(),  # noqa: B008  frozen
     *,
-    origin: Origin = Origin(),  # noqa: B008  frozen
+    provenance: Provenance = Provenance(),  # noqa: B008  frozen
     progress: bool = True,
 ) -> Path:
     """Adapts an encoder to a knowledge base; returns its folder, `out/encoder`. A killed run resumes.
@@ -78,7 +78,7 @@ def train_encoder(
         data: Knowledge base and labeled images.
         out: Folder for the encoder and the run (curve, checkpoint).
         config: Limits, seed and device; `validation_share` is the share of the labeled images.
-        origin: Where model and code come from, for the record of the training.
+        provenance: Where model and code come from, for the record of the training.
         progress: Shows progress bars.
 
     Raises:
@@ -148,7 +148,7 @@ def train_encoder(
     model.save(out / "encoder")
     TrainingRecord(
         kind="encoder",
-        base=origin.base,
+        base=provenance.base,
         data={
             "entities": len(entities),
             "main images": len(main),
@@ -157,7 +157,7 @@ def train_encoder(
         },
         settings=asdict(optimization),
         metrics=metrics,
-        commit=origin.commit,
+        commit=provenance.commit,
     ).save(out / "encoder")
     return out / "encoder"
 

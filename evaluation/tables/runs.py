@@ -21,7 +21,7 @@ from evaluation.tables.variants import (
     ArticleGenerator,
     BlindedEncoder,
     FirstTokenRerank,
-    Replay,
+    RecordedRetriever,
     clip_itc,
     qformer_itc,
 )
@@ -182,8 +182,8 @@ class TableRuns:
         first = EntitySearch(self.components.encoder, index, k or self.components.k)
         return Retriever([first, *later], index)
 
-    def _replay(self, choose: Callable[[QueryRecord], SectionChoice]) -> Replay:
-        return Replay(self.main, read_records(self.folder("full") / RECORDS), choose)
+    def _replay(self, choose: Callable[[QueryRecord], SectionChoice]) -> RecordedRetriever:
+        return RecordedRetriever(self.main, read_records(self.folder("full") / RECORDS), choose)
 
     def _seeing(self, what: str) -> FusionEncoder:
         fusion = self.components.fusion

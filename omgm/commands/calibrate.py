@@ -45,10 +45,10 @@ def run(args: argparse.Namespace) -> None:
     encoder, fusion = build_encoder(profile), build_fusion(profile)
     retriever = open_retriever(profile, args.index, encoder=encoder, fusion=fusion)
     with progress_bar(total=len(questions), desc="calibrate", unit="question", shown=not args.json) as bar:
-        examples = list(collect(retriever, questions, args.query_images, done=bar.update))
-    if not examples:
+        trials = list(collect(retriever, questions, args.query_images, done=bar.update))
+    if not trials:
         raise ValueError(f"{args.query_images}: none of the questions' images can be read")
-    recognition, quality = fit(examples, args.threshold), report(examples, args.threshold)
+    recognition, quality = fit(trials, args.threshold), report(trials, args.threshold)
     found = {
         "recognition.fitted_to": recognition_key(profile, encoder, fusion),
         "recognition.threshold": recognition.threshold,

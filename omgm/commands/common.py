@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from indexes.labeled_images import LabeledImage
     from indexes.store import Index
     from omgm.profile import Profile
-    from training.record import Origin
+    from training.record import Provenance
 
 logger = logging.getLogger(__name__)
 
@@ -143,13 +143,13 @@ def write_trained(args: argparse.Namespace, key: str, model: Path, **defaults: o
     )
 
 
-def origin_of(model: str) -> Origin:
+def provenance_of(model: str) -> Provenance:
     """Returns where a training begins, for its record: a model's name on the hub or its folder, and the commit."""
     from evaluation.run import commit
     from omgm.profile import is_folder
-    from training.record import Origin
+    from training.record import Provenance
 
-    return Origin(base=f"./{Path(model).name}" if is_folder(model) else model, commit=commit())
+    return Provenance(base=f"./{Path(model).name}" if is_folder(model) else model, commit=commit())
 
 
 def load_questions(args: argparse.Namespace) -> list[Question]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from agents.engine import Policy
     from evaluation.datasets import Question
     from evaluation.search.rows import RowImages
-    from evaluation.search.run import Step
+    from evaluation.search.run import SingleStep
     from evaluation.search.steps import StepTask
     from evaluation.search.tasks import SearchTask
     from llm.background import BackgroundLoop
@@ -138,9 +138,9 @@ def _ask(agent: Agent, make: Callable[[], Policy] | None, task: SearchTask) -> d
     return agent.run(policy, question.question, _loaded(task.images)).as_dict()
 
 
-def _steps(dataset: str, mode: str, queries: Path, agent: Agent) -> dict[str, Step]:
+def _steps(dataset: str, mode: str, queries: Path, agent: Agent) -> dict[str, SingleStep]:
     """Returns MMSearch's tasks for single steps, of which the files exist."""
-    from evaluation.search.run import Step
+    from evaluation.search.run import SingleStep
     from evaluation.search.steps import read_rerank, read_summarization
     from evaluation.search.tasks import subset
 
@@ -148,7 +148,7 @@ def _steps(dataset: str, mode: str, queries: Path, agent: Agent) -> dict[str, St
         return {}
     kinds = {"rerank": (read_rerank, _rerank), "summarization": (read_summarization, _summarize)}
     return {
-        name: Step(partial(read, file), partial(ask, agent))
+        name: SingleStep(partial(read, file), partial(ask, agent))
         for name, (read, ask) in kinds.items()
         if (file := subset(queries, name)) is not None
     }

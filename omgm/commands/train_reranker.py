@@ -16,9 +16,9 @@ from omgm.commands.common import (
     finder,
     images_of,
     load_rows,
-    origin_of,
     positive,
     profile_of,
+    provenance_of,
     reading_of,
     write_trained,
 )
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
         args.out,
         config,
         sections=lambda: build_text_reranker(profile),
-        origin=origin_of(profile.fusion.model),
+        provenance=provenance_of(profile.fusion.model),
     )
     if os.environ.get("RANK", "0") != "0":
         return

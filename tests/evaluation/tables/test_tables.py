@@ -22,7 +22,7 @@ from evaluation.tables.variants import (
     ArticleGenerator,
     BlindedEncoder,
     FirstTokenRerank,
-    Replay,
+    RecordedRetriever,
     clip_itc,
     qformer_itc,
 )
@@ -211,7 +211,7 @@ def test_a_blinded_encoder_does_not_see_its_other_input() -> None:
 def test_a_replay_reads_what_was_chosen(tmp_path: Path) -> None:
     index = make_index(tmp_path)
     choices: dict[str, SectionChoice] = {"a": (WIKI + "France", 2), "b": (None, None)}
-    replay = Replay(index, [record("a"), record("b")], lambda one: choices[one.id])
+    replay = RecordedRetriever(index, [record("a"), record("b")], lambda one: choices[one.id])
     image = Image.new("RGB", (8, 8))
     [first, second] = replay.retrieve([Query(image, "?", "a"), Query(image, "?", "b")])
     entity = index.entity(first.candidates[0].row)
