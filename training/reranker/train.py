@@ -17,7 +17,7 @@ from retriever.models.qformer_folder import read_layout
 from retriever.protocols import TextReranker
 from training.checkpoint import CHECKPOINT_NAME
 from training.config import Optimization
-from training.loop import train
+from training.loop import BETTER_BY, train
 from training.processes import Processes, joined
 from training.record import Provenance, TrainingRecord
 from training.reranker.batches import BatchMaker, Feeder, Order
@@ -160,7 +160,7 @@ def _train(
                 validate=None if validation is None else lambda: validation.metrics(model),
                 validate_every=config.validate_every,
                 save_every=config.validate_every,
-                better_by=None if validation is None else ("recall@1", "validation_loss"),
+                better_by=BETTER_BY,
                 settings=settings,
                 wrapped=wrapped,
                 processes=processes,
