@@ -11,8 +11,9 @@ from typing import Any, Protocol
 from agents.corpus import Corpus, decode_reply, encode_reply, timed
 from agents.state import AgentRun, RequestRecord
 from agents.tool import Tool
-from llm.chat import ChatClient, ChatError, Message
+from llm.chat import ChatClient, ChatError
 from llm.context import CHARACTERS_PER_TOKEN
+from llm.messages import Message
 from llm.replies import ChatReply
 
 IMAGE_TOKENS = 1000

@@ -9,8 +9,9 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from llm.chat import ChatClient, Message
+from llm.chat import ChatClient
 from llm.context import Cut, cut_characters
+from llm.messages import Message
 from retriever.lexical import words
 from retriever.types import Entity
 

@@ -21,7 +21,7 @@ from agents.state import Call, Observation, Watch
 from agents.tools.index import IndexTools
 from agents.trail import AgentAnswer
 from llm.background import BackgroundLoop
-from llm.chat import Message
+from llm.messages import Message
 from llm.replies import ChatReply
 from omgm.api import OMGM
 from omgm.downloads.images.settings import DownloadSettings, user_agent

@@ -8,7 +8,7 @@ from agents import prompts
 from agents.parsing import is_abstention, plain_answer, without_think, without_thoughts
 from agents.policies.messages import answered, followed_by, question_message, results_message, system, user
 from agents.state import IMAGE, AgentRun, Call, Decision, Round
-from llm.chat import Message
+from llm.messages import Message
 
 _NAMES = {
     "thought": "thought", "sub-question": "subquestion", "subquestion": "subquestion", "sub question": "subquestion",

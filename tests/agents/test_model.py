@@ -9,7 +9,8 @@ import pytest
 
 from agents import prompts
 from agents.model import ChatPlanner, fitted, tokens_of
-from llm.chat import ChatClient, ChatError, Message
+from llm.chat import ChatClient, ChatError
+from llm.messages import Message
 from llm.replies import ChatReply, ToolCall, read_reply
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.planner import calling, fake_tool

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from llm.chat import ChatClient, ChatError, Message, image_part, text_part
+from llm.chat import ChatClient, ChatError
+from llm.messages import Message, image_part, text_part
 from tests.fakes.local_chat_servers import (
     Reply,
     ScriptedServer,

@@ -17,7 +17,8 @@ import pytest
 from pydantic import BaseModel
 
 import serving.agents
-from llm.chat import ChatError, Message
+from llm.chat import ChatError
+from llm.messages import Message
 from llm.replies import ChatReply
 from omgm.profile import AgentSettings
 from omgm.served_agents import ServedAgents
