@@ -25,7 +25,7 @@ from llm.messages import Message
 from llm.replies import ChatReply
 from omgm.api import OMGM
 from omgm.downloads.images.settings import DownloadSettings, user_agent
-from omgm.profile import AgentSettings
+from omgm.settings import AgentSettings
 from omgm.web_access import WebAccess, WebSettings, agent_tools
 from retriever.images import ImageInput, load_image
 from serving.agents import Searcher

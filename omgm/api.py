@@ -15,8 +15,9 @@ from indexes.store import Index
 from indexes.summarizers import Summarizer
 from llm.background import BackgroundLoop
 from omgm import parts
-from omgm.profile import Profile, load_profile
+from omgm.profile import load_profile
 from omgm.results import Answer, CandidateRow, Retrieval, make_answer, make_retrieval
+from omgm.settings import Profile
 from retriever.images import ImageInput, load_image
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker

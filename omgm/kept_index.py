@@ -16,7 +16,7 @@ from indexes.report import problem_lines, read_report
 from indexes.sources import images_beside
 from indexes.store import Index
 from omgm import parts
-from omgm.profile import Profile
+from omgm.settings import Profile
 from retriever.files import write_whole
 
 NOTE = "built_from.json"

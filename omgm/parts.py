@@ -37,7 +37,7 @@ from indexes.workers import LocalWorkers, ModelName, Workers
 from llm.chat import ChatClient
 from llm.context import Cut, cut_characters, token_cut
 from omgm.downloads.hub import local_folder
-from omgm.profile import GeneratorSettings, Profile, SummarizerSettings
+from omgm.settings import GeneratorSettings, Profile, SummarizerSettings
 from retriever.image_cache import ImageCache
 from retriever.models.bm25 import BM25
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker

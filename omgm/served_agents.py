@@ -9,7 +9,7 @@ from agents.model import ChatPlanner, Planner
 from agents.policies import POLICIES
 from omgm.agent import LazyEngine, access_of, budget_of
 from omgm.parts import build_planner
-from omgm.profile import AgentSettings, Profile
+from omgm.settings import AgentSettings, Profile
 from serving.agents import AgentOutcome, AgentRequest, Searcher, Watch
 from serving.schemas import AgentBudget
 

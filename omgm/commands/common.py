@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from evaluation.datasets import Question
     from indexes.labeled_images import LabeledImage
     from indexes.store import Index
-    from omgm.profile import Profile
+    from omgm.settings import Profile
     from training.record import Provenance
 
 logger = logging.getLogger(__name__)

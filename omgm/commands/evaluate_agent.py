@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from llm.background import BackgroundLoop
     from llm.chat import ChatClient
     from omgm.agent import Agent
-    from omgm.profile import Profile
+    from omgm.settings import Profile
 
 MODES = {"mmsearch": "mmsearch", "mmsearch-plus": "mmsearch-plus"}
 """The policy of a data set that can be evaluated by an agent only, if none is named."""

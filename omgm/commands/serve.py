@@ -19,7 +19,7 @@ from omgm.replicas import replica_range
 if TYPE_CHECKING:
     from indexes.live.editor import Editor
     from indexes.store import Index
-    from omgm.profile import Profile
+    from omgm.settings import Profile
     from retriever.image_cache import ImageCache
     from retriever.pipeline import Retriever
     from serving.settings import ServingSettings

@@ -21,7 +21,7 @@ from omgm.commands.common import (
 
 if TYPE_CHECKING:
     from evaluation.tables.runs import Components, QuestionSet
-    from omgm.profile import Profile
+    from omgm.settings import Profile
 
 NAMES = (*map(str, range(2, 15)), "figure3", "figure4", "figure5")
 

@@ -17,8 +17,8 @@ from PIL import Image
 
 from llm.replies import ChatReply
 from omgm.client import AnswerOut, AsyncClient, Client, RetrieveOut, ServiceError
-from omgm.profile import AgentSettings
 from omgm.served_agents import ServedAgents
+from omgm.settings import AgentSettings
 from omgm.wire import MAX_WAIT
 from retriever.images import ImageInput
 from serving.agent_schemas import CallStep, RequestStep, RoundStep

@@ -11,7 +11,8 @@ from safetensors import safe_open
 from indexes.build import build_index
 from omgm import doctor, machine
 from omgm.machine import Device, Finding
-from omgm.profile import Profile, load_profile
+from omgm.profile import load_profile
+from omgm.settings import Profile
 from retriever.models.folder import folder_fingerprint
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.local_chat_servers import ScriptedServer, llama_models

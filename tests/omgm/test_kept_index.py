@@ -12,7 +12,8 @@ from omgm import parts
 from omgm.__main__ import parser
 from omgm.commands.serve import kept_index
 from omgm.kept_index import index_beside, keep_index
-from omgm.profile import Profile, load_profile
+from omgm.profile import load_profile
+from omgm.settings import Profile
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 
 

@@ -20,8 +20,8 @@ import serving.agents
 from llm.chat import ChatError
 from llm.messages import Message
 from llm.replies import ChatReply
-from omgm.profile import AgentSettings
 from omgm.served_agents import ServedAgents
+from omgm.settings import AgentSettings
 from serving.agent_schemas import CallStep, RequestStep, RoundStep, TrailOut
 from serving.agents import AgentFactory
 from serving.settings import ServingSettings
