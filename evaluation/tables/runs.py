@@ -26,6 +26,7 @@ from evaluation.tables.variants import (
     qformer_itc,
 )
 from indexes.build import build_index
+from indexes.design import IndexDesign
 from indexes.formats.fields import Names
 from indexes.manifest import Candidates
 from indexes.store import Index
@@ -58,12 +59,14 @@ class Components:
     alpha: float
     beta: float
     mode: ScoreMode
-    tokens: str
-    candidates: Candidates
-    image_weight: float
+    design: IndexDesign
     device: str = "cpu"
     bem: Bem | None = None
-    drop_sections: Sequence[str] | None = None
+
+    @property
+    def candidates(self) -> Candidates:
+        """What step 1 searches."""
+        return self.design["candidates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +212,7 @@ class TableRuns:
                     f"this table needs an index of candidates {candidates!r} with tokens of {key[1]!r}: "
                     "name the knowledge base (--kb)"
                 )
+            design: IndexDesign = {**parts.design, "candidates": candidates, "tokens": tokens or parts.design["tokens"]}
             build_index(
                 given.kb,
                 given.images,
@@ -219,13 +223,11 @@ class TableRuns:
                 fusion=fusion,
                 kb_format=given.kb_format,
                 names=given.names,
-                drop_sections=parts.drop_sections,
-                candidates=candidates,
-                tokens=tokens or parts.tokens,
                 progress=self._progress,
+                **design,
             )
         self._indexes[key] = Index.open(
-            folder, encoder=parts.encoder, fusion=fusion, device=parts.device, image_weight=parts.image_weight
+            folder, encoder=parts.encoder, fusion=fusion, device=parts.device, image_weight=parts.design["image_weight"]
         )
         return self._indexes[key]
 
