@@ -148,7 +148,7 @@ def fit(trials: Sequence[Trial], threshold: float = 0.5) -> Recognition:
 
 
 def report(trials: Sequence[Trial], threshold: float = 0.5) -> Report:
-    """Returns how recognition does on unseen images: it is fitted on half of them and tried on the other, both ways."""
+    """Measures recognition on unseen images: it is fitted on one half of them and tried on the other, both ways."""
     answered: list[tuple[Trial, bool]] = []
     for fold in range(_FOLDS):
         recognition = fit([trial for trial in trials if _fold(trial) != fold], threshold)

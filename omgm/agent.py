@@ -46,7 +46,7 @@ def budget_of(settings: AgentSettings) -> Budget:
 
 
 def access_of(settings: AgentSettings) -> dict[str, Any]:
-    """Returns what a profile lets agents use, as arguments of `Agent` and `LazyEngine`."""
+    """Returns the access that a profile gives agents, as arguments of `Agent` and `LazyEngine`."""
     pages = DownloadSettings(user_agent=user_agent(settings.contact)) if settings.contact else None
     engine: Literal["searxng", ""] = "searxng" if settings.searxng_url else ""
     web = WebSettings(engine=engine, searxng_url=settings.searxng_url, pages=pages)
@@ -175,7 +175,7 @@ class Agent:
     async def call(
         self, tool: str, arguments: Mapping[str, Any], image: Image.Image | None = None, question: str = ""
     ) -> Observation:
-        """Returns what one tool finds for a question about an image.
+        """Calls one tool for a question about an image; returns its observation.
 
         Raises:
             ValueError: There is no such tool, its arguments are wrong, or it failed.

@@ -47,7 +47,7 @@ class ServedAgents:
 
 
 def agents_of(profile: Profile) -> Callable[[Searcher], ServedAgents] | None:
-    """Returns what makes a profile's agents, `None` if no chat model is set."""
+    """Returns a function that makes a profile's agents over an index, or `None` if no chat model is set."""
     if not (profile.generator.base_url and profile.generator.model):
         return None
     return lambda searcher: ServedAgents(searcher, ChatPlanner(build_planner(profile)), profile.agents)

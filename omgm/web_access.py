@@ -161,7 +161,7 @@ async def _fetched(web: Web, url: str, limit: int) -> bytes:
 
 
 def image_folder(folder: Path, url: str) -> PublishImage:
-    """Returns what publishes images in a folder that a web server serves.
+    """Returns a function that publishes images in a folder that a web server serves.
 
     Args:
         folder: The folder; created if it is missing.
@@ -185,7 +185,7 @@ def image_folder(folder: Path, url: str) -> PublishImage:
 
 
 def public_connect(allow_private: frozenset[str] = frozenset()) -> Connect:
-    """Returns what opens connections to public addresses alone.
+    """Returns a function that opens connections, to public addresses only.
 
     Args:
         allow_private: Hosts (`name` or `name:port`) that may be on a private network.

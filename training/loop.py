@@ -180,7 +180,7 @@ def _better(state: RunState, better_by: tuple[str, str]) -> bool:
 
 
 class _Progress:
-    """A bar over the run's share: its remaining time holds for either limit, and both limits stand beside it."""
+    """A bar over the run's share: its remaining time holds for either limit, and both limits are shown beside it."""
 
     def __init__(self, name: str, optimization: Optimization, state: RunState, shown: bool):
         self.optimization = optimization

@@ -240,7 +240,7 @@ def _answers(
 
 
 def _judge_figures(records: Sequence[Record], verdicts: Sequence[Record]) -> dict[str, Any]:
-    """Returns how the judge's readable verdicts on answers agree with matching of strings."""
+    """Compares the judge's readable verdicts with string matching."""
     pairs = [
         (verdict["verdict"], string_match(record["answer"], record["answers"]))
         for record, verdict in zip(records, verdicts, strict=True)

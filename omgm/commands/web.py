@@ -1,4 +1,4 @@
-"""Freeze searches and pages of the web in a folder: `omgm web record`; a replay asks nobody."""
+"""Freeze searches and pages of the web in a folder: `omgm web record`; a replay sends no request."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def add_web(parser: argparse._ActionsContainer) -> None:
 
 
 def web_settings(args: argparse.Namespace, corpus: Corpus | None) -> WebSettings:
-    """Returns what the arguments of `add_web` say.
+    """Reads the arguments of `add_web`.
 
     Raises:
         ValueError: They contradict each other, or something is missing.

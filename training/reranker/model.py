@@ -33,7 +33,7 @@ class Reranker(nn.Module):
         self.learned_temperature = nn.Parameter(torch.tensor(start, device=fusion.query_tokens.device))
         self.fusion.vision.requires_grad_(False)
         last = self.fusion.qformer.encoder.layer[-1]
-        for unread in (last.intermediate, last.output):  # its outputs for texts, which nobody reads
+        for unread in (last.intermediate, last.output):  # its outputs for texts, which are never read
             unread.requires_grad_(False)
 
     def train(self, mode: bool = True) -> Reranker:
