@@ -114,20 +114,16 @@ def test_grids() -> None:
 
 
 @pytest.mark.skipif(not WEIGHTS.is_dir(), reason="weights/embedded is not there yet")
-def test_build_and_ask(tmp_path: Path) -> None:
+def test_build_and_ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kb, images = write_kb(tmp_path)
-    built = omgm("build-index", "--kb", kb, "--images", images, "--out", tmp_path / "index", "--json")
-    assert built.returncode == 0, built.stderr
-    assert json.loads(built.stdout)["counts"]["entities"] == 7
-    asked = omgm(
-        "ask", "--index", tmp_path / "index", "--json", images / "flag" / "France.png", "How large is the area?"
-    )
+    index, image = str(tmp_path / "index"), str(images / "flag" / "France.png")
+    assert main(["build-index", "--kb", str(kb), "--images", str(images), "--out", index, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["entities"] == 7
+    asked = omgm("ask", "--index", index, "--json", image, "How large is the area?")
     assert asked.returncode == 0, asked.stderr
     answer = json.loads(asked.stdout)
     assert len(answer["candidates"]) == 7
     assert list(answer["timings_ms"]) == ["step1", "step2", "step3", "generate"]
 
-    other = omgm(
-        "ask", "--set", "search.candidates=title", "--index", tmp_path / "index", images / "flag/France.png", "?"
-    )
-    assert other.returncode == 2 and "search.candidates" in other.stderr
+    assert main(["ask", "--set", "search.candidates=title", "--index", index, image, "?"]) == 2
+    assert "search.candidates" in capsys.readouterr().err

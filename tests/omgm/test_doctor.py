@@ -10,6 +10,7 @@ from safetensors import safe_open
 
 from indexes.build import build_index
 from omgm import doctor, machine
+from omgm.__main__ import main
 from omgm.machine import Device, Finding
 from omgm.profile import load_profile
 from omgm.settings import Profile
@@ -41,11 +42,11 @@ def by_name(findings: list[Finding]) -> dict[str, Finding]:
     return named
 
 
-def test_the_command_here(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "omgm", "doctor", "--json", "--index", str(tmp_path / "none")]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert ran.returncode == 1, ran.stderr
-    report = json.loads(ran.stdout)
+def test_the_command_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--json", "--index", str(tmp_path / "none")])
+    assert ended.value.code == 1
+    report = json.loads(capsys.readouterr().out)
     found = {finding["name"]: finding for finding in report["findings"]}
     assert not report["ok"] and report["profile"] == "embedded"
     assert found["index"]["status"] == "fail" and "build-index" in found["index"]["fix"]
