@@ -1,4 +1,4 @@
-"""Find out when the best candidate is what an image shows: a profile that declines images of anything else."""
+"""Fit when an image counts as recognized, and write a profile that declines images of anything else."""
 
 from __future__ import annotations
 

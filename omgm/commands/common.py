@@ -99,12 +99,12 @@ def add_questions(
     )
 
 
-def add_training(parser: argparse.ArgumentParser) -> None:
-    """Adds `--out`, `--steps`, `--minutes` and `--seed`."""
+def add_training(parser: argparse.ArgumentParser, length: str) -> None:
+    """Adds `--out`, `--steps`, `--minutes` and `--seed`; `length` is how long it trains without a limit."""
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder for the trained profile")
     parser.add_argument("--steps", type=positive, metavar="N", help="stop after N steps")
-    parser.add_argument("--minutes", type=float, metavar="M", help="stop after M minutes")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
+    parser.add_argument("--minutes", type=float, metavar="M", help=f"stop after M minutes (without a limit: {length})")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of everything random (%(default)s)")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -117,6 +117,14 @@ def positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
+
+
+def port(text: str) -> int:
+    """Parses the number of a TCP port."""
+    number = int(text)
+    if not 1 <= number <= 65535:
+        raise argparse.ArgumentTypeError(f"must be between 1 and 65535, got {number}")
     return number
 
 

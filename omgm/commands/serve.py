@@ -13,7 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omgm.commands.common import add_max_bad, add_profile, add_reading, existing, images_of, profile_of, reading_of
+from omgm.commands.common import (
+    add_max_bad,
+    add_profile,
+    add_reading,
+    existing,
+    images_of,
+    port,
+    profile_of,
+    reading_of,
+)
 from omgm.replicas import replica_range
 
 if TYPE_CHECKING:
@@ -35,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_kept_index(parser)
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (%(default)s)")
-    parser.add_argument("--port", type=int, default=8000, help="the port to listen on (%(default)s)")
+    parser.add_argument("--port", type=port, default=8000, help="the port to listen on (%(default)s)")
     parser.add_argument(
         "--replicas",
         type=replica_range,

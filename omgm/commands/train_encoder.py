@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_knowledge_base(parser, own_images=True)
     add_reading(parser)
     add_questions(parser, required=False)
-    add_training(parser)
+    add_training(parser, "20 minutes")
 
 
 def run(args: argparse.Namespace) -> None:

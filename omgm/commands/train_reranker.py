@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
     add_questions(parser)
     parser.add_argument("--negatives", type=Path, required=True, metavar="FILE", help="the output of mine-negatives")
-    add_training(parser)
+    add_training(parser, "the epochs of the recipe")
     add = parser.add_argument_group("recipe", "a named recipe, and values that replace its own").add_argument
     add("--recipe", choices=RECIPES, default="default", help="(%(default)s)")
     add("--epochs", type=float, metavar="N", help="passes over all questions, if no steps or minutes are given")

@@ -105,6 +105,14 @@ def test_a_missing_flag_is_usage() -> None:
         parser().parse_args([])
 
 
+@pytest.mark.parametrize("command", ["demo", "serve", "mcp"])
+@pytest.mark.parametrize("number", ["0", "65536", "99999999"])
+def test_a_port_is_checked(command: str, number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--port", number])
+    assert f"--port: must be between 1 and 65535, got {number}" in capsys.readouterr().err
+
+
 def test_grids() -> None:
     assert grid("0:1:0.25") == [0.0, 0.25, 0.5, 0.75, 1.0]
     assert grid("0.1,0.9") == [0.1, 0.9]

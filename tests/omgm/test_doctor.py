@@ -16,7 +16,7 @@ from omgm.profile import load_profile
 from omgm.settings import Profile
 from retriever.models.folder import folder_fingerprint
 from tests.fakes.knowledge_base import write_kb
-from tests.fakes.local_chat_servers import ScriptedServer, llama_models
+from tests.fakes.local_chat_servers import LocalChatServer, llama_models
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.paths import ROOT
 
@@ -186,7 +186,7 @@ def test_the_server_of_a_profile() -> None:
         profile = embedded("generator.kind=openai", f"generator.base_url={url}", f"generator.model={model}")
         return doctor.server_finding(profile, "generator")
 
-    with ScriptedServer({"/v1/models": llama_models("llama")}) as server:
+    with LocalChatServer({"/v1/models": llama_models("llama")}) as server:
         assert finding(server.url, "llama").status == "ok"
         assert finding(f"{server.url}/v1/", "llama").status == "ok"
         other = finding(server.url, "mistral")
