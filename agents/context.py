@@ -6,8 +6,8 @@ import json
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from llm.chat import Message
 from llm.context import CHARACTERS_PER_TOKEN
+from llm.messages import Message
 
 IMAGE_TOKENS = 1000
 """Assumed tokens of an image."""

@@ -13,7 +13,8 @@ from agents.context import fitted, text_tokens, tokens_of, without_images
 from agents.corpus import Corpus, decode_reply, encode_reply, timed
 from agents.state import AgentRun, RequestRecord
 from agents.tool import Tool
-from llm.chat import ChatClient, ChatError, Message, text_part
+from llm.chat import ChatClient, ChatError
+from llm.messages import Message, text_part
 from llm.replies import ChatReply
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from llm.chat import Message
+from llm.messages import Message
 from llm.replies import ChatReply
 
 Play = Callable[[Sequence[Message], Mapping[str, Any] | None], ChatReply]

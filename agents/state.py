@@ -11,7 +11,7 @@ from PIL import Image
 
 from agents.cache import ResultCache
 from agents.regions import Box
-from llm.chat import Message
+from llm.messages import Message
 
 if TYPE_CHECKING:
     from agents.budget import Spending

@@ -28,7 +28,7 @@ from agents.engine import Engine
 from agents.policies.mmsearch_plus import MMSearchPlus
 from agents.state import AgentRun, Observation, Source
 from agents.tool import Tool
-from llm.chat import Message
+from llm.messages import Message
 from llm.replies import ChatReply, ToolCall
 
 

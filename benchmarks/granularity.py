@@ -33,7 +33,8 @@ from indexes.manifest import Candidates
 from indexes.store import Index
 from indexes.summarizers import ExtractiveSummarizer
 from omgm.parts import build_encoder, build_summarizer
-from omgm.profile import Profile, load_profile
+from omgm.profile import load_profile
+from omgm.settings import Profile
 from retriever.images import load_image
 from retriever.protocols import DualEncoder
 

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from agents.budget import Budget
 from agents.scripted import ScriptedPlanner
-from llm.chat import Message
+from llm.messages import Message
 from llm.replies import ChatReply, ToolCall
 from omgm.agent import Agent
 from omgm.api import OMGM

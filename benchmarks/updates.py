@@ -26,7 +26,7 @@ import numpy as np
 from PIL import Image
 
 from omgm.client import Client, ServiceError
-from omgm.parts import build
+from omgm.indexing import build
 from omgm.profile import load_profile
 from retriever.files import write_whole
 

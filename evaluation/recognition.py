@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 
 from evaluation.datasets import Question, find_query_image
+from retriever.image_cache import CONTENT
 from retriever.images import load_image
 from retriever.protocols import QueryRetriever
 from retriever.recognition import SIGNS, Recognition, Signs, signs_of
@@ -28,8 +29,8 @@ _FOLDS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
-    """What the scores of one query looked like.
+class Trial:
+    """A question asked once, with or without its gold entities in the index, and what its scores looked like.
 
     Attributes:
         image_id: The query's image.
@@ -67,8 +68,8 @@ def collect(
     query_images: Path,
     batch: int = 32,
     done: Callable[[int], None] = lambda count: None,
-) -> Iterator[Example]:
-    """Yields two examples per question whose image can be read: as it is, and without its gold entities.
+) -> Iterator[Trial]:
+    """Yields two trials per question whose image can be read: as it is, and without its gold entities.
 
     Args:
         retriever: A pipeline whose first step honors `Options.exclude`.
@@ -85,9 +86,9 @@ def collect(
         results = retriever.retrieve(both) if both else []
         for number, result in enumerate(results):
             question, _, gold = asked[number % len(asked)]
-            example = _example(question, result, gold, held=bool(gold) and number < len(asked))
-            if example is not None:
-                yield example
+            trial = _trial(question, result, gold, held=bool(gold) and number < len(asked))
+            if trial is not None:
+                yield trial
         done(len(part))
 
 
@@ -100,6 +101,7 @@ def _queries(
             if path is None:
                 raise ValueError(f"{folder}: no image {question.image_id!r}")
             image = load_image(path)
+            image.info[CONTENT] = question.image_id  # models with a cache encode it once for both
         except ValueError as error:
             logger.warning("%s: left out", error)
             continue
@@ -107,23 +109,23 @@ def _queries(
         yield question, Query(image, question.question, question.id), tuple(row for row in rows if row is not None)
 
 
-def _example(question: Question, result: RetrievalResult, gold: tuple[int, ...], held: bool) -> Example | None:
+def _trial(question: Question, result: RetrievalResult, gold: tuple[int, ...], held: bool) -> Trial | None:
     signs = signs_of(result.candidates)
     if signs is None:
         return None
-    return Example(question.image_id, signs, held, held and result.candidates[0].row in gold)
+    return Trial(question.image_id, signs, held, held and result.candidates[0].row in gold)
 
 
-def fit(examples: Sequence[Example], threshold: float = 0.5) -> Recognition:
-    """Returns the logistic regression that makes the verdicts of the examples most likely.
+def fit(trials: Sequence[Trial], threshold: float = 0.5) -> Recognition:
+    """Returns the logistic regression that makes the verdicts of the trials most likely.
 
     Raises:
         ValueError: All of them have the same verdict.
     """
-    right = torch.tensor([float(example.right) for example in examples], dtype=torch.float64)
+    right = torch.tensor([float(trial.right) for trial in trials], dtype=torch.float64)
     if not 0 < float(right.sum()) < len(right):
         raise ValueError("calibration needs questions that retrieval gets right and questions that it gets wrong")
-    values = torch.tensor([[getattr(e.signs, name) for name in SIGNS] for e in examples], dtype=torch.float64)
+    values = torch.tensor([[getattr(trial.signs, name) for name in SIGNS] for trial in trials], dtype=torch.float64)
     mean, spread = values.mean(0), values.std(0).clamp(min=1e-9)
     scaled = (values - mean) / spread
     weights = torch.zeros(len(SIGNS) + 1, dtype=torch.float64, requires_grad=True)
@@ -145,15 +147,15 @@ def fit(examples: Sequence[Example], threshold: float = 0.5) -> Recognition:
     return Recognition(bias, Signs(**dict(zip(SIGNS, slopes.tolist(), strict=True))), threshold)
 
 
-def report(examples: Sequence[Example], threshold: float = 0.5) -> Report:
-    """Returns how recognition does on unseen images: it is fitted on half of them and tried on the other, both ways."""
-    answered: list[tuple[Example, bool]] = []
+def report(trials: Sequence[Trial], threshold: float = 0.5) -> Report:
+    """Measures recognition on unseen images: it is fitted on one half of them and tried on the other, both ways."""
+    answered: list[tuple[Trial, bool]] = []
     for fold in range(_FOLDS):
-        recognition = fit([e for e in examples if _fold(e) != fold], threshold)
-        answered += [(e, recognition.of(e.signs) >= threshold) for e in examples if _fold(e) == fold]
-    held = [given for example, given in answered if example.held]
-    absent = [given for example, given in answered if not example.held]
-    verdicts = [example.right for example, given in answered if given]
+        recognition = fit([trial for trial in trials if _fold(trial) != fold], threshold)
+        answered += [(trial, recognition.of(trial.signs) >= threshold) for trial in trials if _fold(trial) == fold]
+    held = [given for trial, given in answered if trial.held]
+    absent = [given for trial, given in answered if not trial.held]
+    verdicts = [trial.right for trial, given in answered if given]
     return Report(
         sum(held) / max(1, len(held)),
         1 - sum(absent) / max(1, len(absent)),
@@ -162,5 +164,5 @@ def report(examples: Sequence[Example], threshold: float = 0.5) -> Report:
     )
 
 
-def _fold(example: Example) -> int:
-    return hashlib.sha256(example.image_id.encode()).digest()[0] % _FOLDS
+def _fold(trial: Trial) -> int:
+    return hashlib.sha256(trial.image_id.encode()).digest()[0] % _FOLDS

@@ -80,7 +80,7 @@ class ReencodedIndex:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a batch of queries needs of steps 1 and 2 and of the text reranker, whatever the tokens.
+    """The results of a batch that do not depend on the stored tokens: of step 1, query encoder and text reranker.
 
     Attributes:
         candidates: The candidates of step 1.
@@ -104,7 +104,7 @@ class Replay:
 
 
 def replayed(retriever: Retriever[Index], queries: Sequence[Query]) -> Replay:
-    """Runs step 1, and returns what the other steps need to run several times.
+    """Runs step 1; the result lets the other steps run several times, each with other tokens.
 
     Raises:
         ValueError: The pipeline is not made of steps 1, 2 and 3.

@@ -11,7 +11,7 @@ from typing import Any
 from evaluation.metrics import percent, rank_of, ranked, recall_at_k
 from evaluation.records import QueryRecord, SectionRecord
 from retriever.files import replacing, write_whole
-from retriever.fusion import fuse
+from retriever.fusion import choose_weight, fuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,14 @@ def sweep(
     report_split: str | None = None,
     out: Path | None = None,
 ) -> dict[str, Any]:
-    """Finds the best alpha and beta, and with `report` the figures they reach on another split.
+    """Finds alpha and beta, and with `report` the figures they reach on another split.
 
-    Alpha is chosen by Recall@1 after step 2 (ties: by mean reciprocal rank, then the smaller alpha), then beta by
-    section recall@1. Step 3 only scored the sections of the entity that the run ranked first. If another alpha ranks
-    another entity first, `sim_t` is missing and `sim_m` alone chooses the section; `n_without_sim_t` counts these
-    queries, and a run with the new alpha gives their exact figures.
+    Alpha is chosen by Recall@1 after step 2, then beta by section recall@1, each in the middle of the values within one
+    standard error of the best (`retriever.fusion.choose_weight`). Beta is `None` if no query has a labeled section.
+
+    Step 3 only scored the sections of the entity that the run ranked first. If another alpha ranks another first,
+    `sim_t` is missing and `sim_m` alone chooses the section; `n_without_sim_t` counts these queries, and a run with the
+    new alpha gives their exact figures.
 
     Args:
         tune: The records of a run, as `records.read_records` yields them.
@@ -65,9 +67,10 @@ def sweep(
         raise ValueError(f"report_split must differ from {tune_split!r}, the split that was tuned on")
     tuning = [_scores(record) for record in tune]
     by_alpha = [{"alpha": alpha, **_entity_figures(tuning, alpha)} for alpha in alphas]
-    alpha = max(by_alpha, key=lambda row: (row["recall@1"], row["mrr"], -row["alpha"]))["alpha"]
+    alpha = choose_weight({row["alpha"]: row["recall@1"] for row in by_alpha}, len(tuning))
     by_beta = [{"beta": beta, **_section_figures(tuning, alpha, beta)} for beta in betas]
-    beta = max(by_beta, key=lambda row: (row["section_recall@1"] or 0.0, -row["beta"]))["beta"]
+    labeled = by_beta[0]["n_with_section"]
+    beta = choose_weight({row["beta"]: row["section_recall@1"] for row in by_beta}, labeled) if labeled else None
     table: dict[str, Any] = {"tuned_on": tune_split, "alpha": alpha, "beta": beta}
     table |= {"by_alpha": by_alpha, "by_beta": by_beta}
     if report is not None:
@@ -77,8 +80,9 @@ def sweep(
             raise ValueError(
                 f"{report_split!r} and {tune_split!r} share {len(shared)} queries, such as {min(shared)!r}"
             )
-        figures = _entity_figures(held_out, alpha) | _section_figures(held_out, alpha, beta)
-        table["reported"] = {"split": report_split, **figures}
+        table["reported"] = {"split": report_split, **_entity_figures(held_out, alpha)}
+        if beta is not None:
+            table["reported"] |= _section_figures(held_out, alpha, beta)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / "sweep.json", json.dumps(table, indent=2, ensure_ascii=False).encode() + b"\n")
@@ -94,7 +98,7 @@ def as_text(table: Mapping[str, Any]) -> str:
         lines += [f"{row[key]:6.2f}  {percent(row[measure]):>5}" for row in table[f"by_{key}"]]
     if "reported" in table:
         reported = table["reported"]
-        figures = [f"{name} {percent(reported[name])}" for name in ("recall@1", "recall@5", "section_recall@1")]
+        figures = [f"{name} {percent(reported.get(name))}" for name in ("recall@1", "recall@5", "section_recall@1")]
         lines.append(f"on {reported['split']}, {reported['n']} queries: {', '.join(figures)}")
     return "\n".join(lines)
 
@@ -162,8 +166,13 @@ def _draw(table: Mapping[str, Any], path: Path) -> None:
         rows = sorted((row for row in table[f"by_{key}"] if row[measure] is not None), key=lambda row: row[key])
         values = [100 * row[measure] for row in rows]
         axes.plot([row[key] for row in rows], values, color="#2f6f8f", marker="o", markersize=4)
-        axes.axvline(table[key], color="#9aa5b1", linewidth=1, linestyle=":")
-        axes.set(xlabel=f"{symbol} (chosen: {table[key]:g})", title=f"{title} on {table['tuned_on']}, percent")
+        chosen = table[key]
+        if chosen is not None:
+            axes.axvline(chosen, color="#9aa5b1", linewidth=1, linestyle=":")
+        axes.set(
+            xlabel=symbol if chosen is None else f"{symbol} (chosen: {chosen:g})",
+            title=f"{title} on {table['tuned_on']}, percent",
+        )
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     with replacing(path) as partial:

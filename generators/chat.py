@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from llm.chat import ChatClient, Message
+from llm.chat import ChatClient
 from llm.context import Cut, cut_characters
+from llm.messages import Message
 from llm.prompts import Style, answer_messages
 from llm.replies import Usage
 from retriever.texts import section_passage

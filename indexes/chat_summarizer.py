@@ -9,8 +9,9 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 
 from indexes.summary_cache import SummaryCache, question_hash
-from llm.chat import ChatClient, Message
+from llm.chat import ChatClient
 from llm.context import CHARACTERS_PER_TOKEN, Cut, cut_characters
+from llm.messages import Message
 from llm.replies import Usage
 from retriever.types import Entity
 

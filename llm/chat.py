@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import io
 import json
 import logging
 import random
@@ -14,14 +12,11 @@ from types import TracebackType
 from typing import Any
 
 import httpx
-from PIL import Image
 
-from llm.replies import ChatReply, Usage, read_reply
+from llm.messages import Message, without_system_role
+from llm.replies import ChatReply, Usage, error_message, has_reasoning, read_reply, shortened
 
 logger = logging.getLogger(__name__)
-
-Message = dict[str, Any]
-"""One message as the OpenAI API takes it: {"role": ..., "content": text or a list of content parts}."""
 
 MAX_WAIT = 60.0
 """Longest wait between two attempts in seconds, whatever Retry-After says."""
@@ -107,14 +102,14 @@ class ChatClient:
             choice = completion["choices"][0]
             if usage is not None:
                 usage.read(completion)
-            content, reasoned = choice["message"]["content"], _has_reasoning(choice["message"])
+            content, reasoned = choice["message"]["content"], has_reasoning(choice["message"])
             reason = choice.get("finish_reason")
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ChatError(f"not a chat completion: {_short(body)}", self.url, response.status_code) from error
+            raise ChatError(f"not a chat completion: {shortened(body)}", self.url, response.status_code) from error
         if not content and reasoned and reason == "length":
             raise self._only_reasoned(max_tokens, response.status_code)
         if not isinstance(content, str):
-            raise ChatError(f"the answer has no text: {_short(body)}", self.url, response.status_code)
+            raise ChatError(f"the answer has no text: {shortened(body)}", self.url, response.status_code)
         return content
 
     async def converse(
@@ -135,7 +130,7 @@ class ChatClient:
             try:
                 return read_reply(json.loads(response.text))
             except (ValueError, LookupError, TypeError, AttributeError) as error:
-                message = f"not a chat completion: {_short(response.text)}"
+                message = f"not a chat completion: {shortened(response.text)}"
                 raise ChatError(message, self.url, response.status_code) from error
 
     async def stream(
@@ -185,11 +180,11 @@ class ChatClient:
         except httpx.RequestError as error:
             raise ChatError(f"no answer: {_reason(error)}", url) from error
         if not response.is_success:
-            raise ChatError(f"status {response.status_code}: {_message(response.text)}", url, response.status_code)
+            raise ChatError(f"status {response.status_code}: {error_message(response.text)}", url, response.status_code)
         try:
             names = [str(model["id"]) for model in response.json()["data"] or ()]  # null: Ollama without a model
         except (ValueError, LookupError, TypeError) as error:
-            raise ChatError(f"not a list of models: {_short(response.text)}", url, response.status_code) from error
+            raise ChatError(f"not a list of models: {shortened(response.text)}", url, response.status_code) from error
         if names and not {self.model, f"{self.model}:latest"} & set(names):  # Ollama adds the tag to a bare name
             raise ChatError(f"offers {', '.join(names)}, not {self.model!r}", url, response.status_code)
         return f"{url} offers {self.model}" if names else f"{url} answers and names no models"
@@ -209,7 +204,7 @@ class ChatClient:
         await self.aclose()
 
     def _reported(self, data: str, status: int) -> ChatError:
-        return ChatError(f"the server reports {_message(data)}", self.url, status)
+        return ChatError(f"the server reports {error_message(data)}", self.url, status)
 
     def _only_reasoned(self, max_tokens: int, status: int) -> ChatError:
         return ChatError(
@@ -253,9 +248,9 @@ class ChatClient:
                 return "", False, None
             choice = event["choices"][0]
             delta = choice["delta"]
-            return delta.get("content") or "", _has_reasoning(delta), choice.get("finish_reason")
+            return delta.get("content") or "", has_reasoning(delta), choice.get("finish_reason")
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ChatError(f"not a piece of a chat completion: {_short(data)}", self.url, status) from error
+            raise ChatError(f"not a piece of a chat completion: {shortened(data)}", self.url, status) from error
 
     @asynccontextmanager
     async def _opened(
@@ -291,7 +286,7 @@ class ChatClient:
                     return response
                 status, after = response.status_code, response.headers.get("retry-after")
                 try:
-                    failure = f"status {status}: {_message((await response.aread()).decode(errors='replace'))}"
+                    failure = f"status {status}: {error_message((await response.aread()).decode(errors='replace'))}"
                 except httpx.HTTPError as error:
                     failure = f"status {status}: {_reason(error)}"
                 finally:
@@ -308,30 +303,6 @@ class ChatClient:
         raise AssertionError("unreachable: the last try returns or raises")
 
 
-def image_part(image: Image.Image, max_side: int = 1024, quality: int = 90) -> Message:
-    """Encodes an image as a content part with a JPEG data URI, scaled down if a side exceeds `max_side` pixels."""
-    copy = image.convert("RGB")
-    copy.thumbnail((max_side, max_side))
-    buffer = io.BytesIO()
-    copy.save(buffer, "JPEG", quality=quality)
-    data = base64.b64encode(buffer.getvalue()).decode()
-    return {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{data}"}}
-
-
-def text_part(text: str) -> Message:
-    """Wraps a text as a content part."""
-    return {"type": "text", "text": text}
-
-
-def without_system_role(messages: Sequence[Message]) -> list[Message]:
-    """Moves the system messages into the first of the others, for chat templates that refuse a system role."""
-    said = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
-    first, *others = [message for message in messages if message["role"] != "system"]
-    content = first["content"]
-    content = f"{said}\n\n{content}" if isinstance(content, str) else [text_part(said), *content]
-    return [{**first, "content": content} if said else first, *others]
-
-
 def _seconds(header: str | None) -> float | None:
     """Parses the seconds of a Retry-After header, `None` if it is missing or a date."""
     try:
@@ -340,26 +311,5 @@ def _seconds(header: str | None) -> float | None:
         return None
 
 
-def _has_reasoning(message: dict[str, Any]) -> bool:
-    """Returns whether a message has reasoning, by the name that Ollama or the one that vLLM and llama.cpp give it."""
-    return bool(message.get("reasoning") or message.get("reasoning_content"))
-
-
-def _message(body: str) -> str:
-    """Returns the message of an error, whichever of the servers' shapes it has; else the body. Shortened."""
-    try:
-        value = json.loads(body)
-    except ValueError:
-        return _short(body)
-    for key in ("error", "message"):
-        value = value.get(key, value) if isinstance(value, dict) else value
-    return _short(value if isinstance(value, str) else body)
-
-
 def _reason(error: Exception) -> str:
     return f"{type(error).__name__} {error}".strip()
-
-
-def _short(text: str, limit: int = 300) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -6,7 +6,7 @@ from typing import Literal
 
 from PIL import Image
 
-from llm.chat import Message, image_part, text_part
+from llm.messages import Message, image_part, text_part
 
 Style = Literal["evqa", "infoseek"]
 

@@ -1,4 +1,4 @@
-"""A chat model's reply with its tool calls and its usage, read from the body of a chat completion."""
+"""Replies of chat servers: the text, tool calls and usage of a completion, and the message of an error."""
 
 from __future__ import annotations
 
@@ -97,3 +97,25 @@ def _text(arguments: object) -> str:
 def _count(usage: Mapping[str, Any], name: str) -> int | None:
     count = usage.get(name)
     return count if isinstance(count, int) and count >= 0 else None
+
+
+def has_reasoning(message: dict[str, Any]) -> bool:
+    """Returns whether a message has reasoning, by the name that Ollama or the one that vLLM and llama.cpp give it."""
+    return bool(message.get("reasoning") or message.get("reasoning_content"))
+
+
+def error_message(body: str) -> str:
+    """Returns the message of an error, whichever of the servers' shapes it has; else the body. Shortened."""
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return shortened(body)
+    for key in ("error", "message"):
+        value = value.get(key, value) if isinstance(value, dict) else value
+    return shortened(value if isinstance(value, str) else body)
+
+
+def shortened(text: str, limit: int = 300) -> str:
+    """Returns a text on one line, cut to `limit` characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -22,10 +22,10 @@ from agents.state import Call, Observation, Watch
 from agents.tools.index import IndexTools
 from agents.trail import AgentAnswer
 from llm.background import BackgroundLoop
-from llm.chat import Message
+from llm.messages import Message
 from llm.replies import ChatReply
 from omgm.api import OMGM
-from omgm.profile import AgentSettings
+from omgm.settings import AgentSettings
 from omgm.web_access import TOOLS, WebAccess, WebSettings, agent_tools, web_of
 from retriever.images import ImageInput, load_image
 from serving.agents import Searcher
@@ -187,7 +187,7 @@ class Agent:
     async def call(
         self, tool: str, arguments: Mapping[str, Any], image: Image.Image | None = None, question: str = ""
     ) -> Observation:
-        """Returns what one tool finds for a question about an image.
+        """Calls one tool for a question about an image; returns its observation.
 
         Raises:
             ValueError: There is no such tool, its arguments are wrong, or it failed.

@@ -14,9 +14,10 @@ from indexes.formats.skipped import MAX_BAD
 from indexes.store import Index
 from indexes.summarizers import Summarizer
 from llm.background import BackgroundLoop
-from omgm import parts
-from omgm.profile import Profile, load_profile
+from omgm import indexing, parts
+from omgm.profile import load_profile
 from omgm.results import Answer, CandidateRow, Retrieval, make_answer, make_retrieval
+from omgm.settings import Profile
 from retriever.images import ImageInput, load_image
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
@@ -130,7 +131,7 @@ class OMGM:
         """
         loaded = _profile(profile, settings)
         encoder, fusion = encoder or parts.build_encoder(loaded), fusion or parts.build_fusion(loaded)
-        parts.build(
+        indexing.build(
             loaded,
             Path(kb),
             Path(out),

@@ -32,7 +32,8 @@ from omgm.machine import (
     torch_findings,
     torchvision_finding,
 )
-from omgm.profile import CONFIGS, Profile, is_folder, load_profile
+from omgm.profile import CONFIGS, is_folder, load_profile
+from omgm.settings import Profile
 
 PUBLISHED = {
     "BAAI/EVA-CLIP-8B": (32.9, 8.2),

@@ -15,8 +15,8 @@ from indexes.manifest import MANIFEST
 from indexes.report import problem_lines, read_report
 from indexes.sources import images_beside
 from indexes.store import Index
-from omgm import parts
-from omgm.profile import Profile
+from omgm import indexing
+from omgm.settings import Profile
 from retriever.files import write_whole
 
 NOTE = "built_from.json"
@@ -57,7 +57,7 @@ def keep_index(
         index: The index's folder.
         images: Its images; by default what it holds itself, or the folder it is in.
         say: Takes the lines that say what is done and found.
-        **reading: `kb_format`, `names` and `max_bad` of `omgm.parts.build`.
+        **reading: `kb_format`, `names` and `max_bad` of `omgm.indexing.build`.
 
     Raises:
         ValueError: Bad input, or the folder holds something else.
@@ -77,7 +77,7 @@ def keep_index(
     if known == json.loads(json.dumps(note)) and (index / MANIFEST).is_file():
         return
     say(f"Building the index of {kb} in {index}")
-    built = parts.build(
+    built = indexing.build(
         profile, kb, index, images=images, overwrite=known is not None, **reading | {"kb_format": format}
     )
     write_whole(path, json.dumps(note).encode())

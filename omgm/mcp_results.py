@@ -82,7 +82,7 @@ class AnswerResult(_Result):
     """Null if the evidence does not answer the question."""
     abstained: bool
     confidence: float | None
-    """From 0 to 1, null if nobody reports one."""
+    """From 0 to 1, null if the generator reports none."""
     recognized: float | None
     """Probability that the image shows `entity`, null if the profile is not calibrated."""
     declined: bool
@@ -165,7 +165,7 @@ def agent_result(found: AgentAnswer) -> AnswerResult:
 
 
 def excerpts_result(seen: Observation) -> ExcerptsResult:
-    """Returns what an agent's tool found."""
+    """Returns the excerpts that an agent's tool found."""
     return ExcerptsResult(excerpts=[_excerpt(source) for source in seen.sources], note=seen.text)
 
 

@@ -37,7 +37,7 @@ from omgm.mcp_results import (
     sections_result,
     similar_image,
 )
-from omgm.profile import AgentSettings
+from omgm.settings import AgentSettings
 from serving.access import AccessMiddleware
 from serving.body import body_limit
 from serving.errors import ApiError

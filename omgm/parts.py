@@ -6,9 +6,8 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,26 +19,17 @@ from agents.regions import ProposeRegions
 from generators.chat import ChatGenerator
 from generators.guard import GuardedGenerator
 from generators.reader.reader import ExtractiveReader
-from indexes.article_images import ImageUse
-from indexes.build import build_index
 from indexes.chat_summarizer import ChatSummarizer
-from indexes.estimate import SAMPLE, Estimate, estimate_build
-from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
-from indexes.formats.fields import Names
-from indexes.formats.skipped import MAX_BAD, SkippedEntries
-from indexes.labeled_images import LabeledImage
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
 from indexes.live.layout import is_live
-from indexes.sources import open_images
 from indexes.store import Index
 from indexes.summarizers import ExtractiveSummarizer, Summarizer
 from indexes.summary_cache import SummaryCache, default_cache
-from indexes.workers import LocalWorkers, ModelName, Workers
 from llm.chat import ChatClient
 from llm.context import Cut, cut_characters, token_cut
 from omgm.downloads.hub import local_folder
-from omgm.profile import GeneratorSettings, Profile, SummarizerSettings
+from omgm.settings import GeneratorSettings, Profile, SummarizerSettings
 from retriever.image_cache import ImageCache
 from retriever.models.bm25 import BM25
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
@@ -166,129 +156,6 @@ def build_recognition(
         )
         return None
     return Recognition(settings.bias, Signs(**{name: getattr(settings, name) for name in SIGNS}), settings.threshold)
-
-
-def build(
-    profile: Profile,
-    kb: Path,
-    out: Path,
-    *,
-    images: Path | None = None,
-    kb_format: str | None = None,
-    names: Names | None = None,
-    max_bad: float = MAX_BAD,
-    labeled: Sequence[LabeledImage] = (),
-    name: str | None = None,
-    overwrite: bool = False,
-    progress: bool = True,
-    cluster: str | None = None,
-    summarizer: Summarizer | None = None,
-    encoder: DualEncoder | None = None,
-    fusion: FusionEncoder | None = None,
-) -> Index:
-    """Builds the index of a knowledge base with a profile's models, or with those given in their place.
-
-    With a `cluster`, the address of a Ray cluster or "auto", its machines read the images and run the models.
-
-    Raises:
-        ValueError: Bad input; see `indexes.build.build_index`. Or the cluster or the extra `ray` is missing.
-    """
-    kb_format = _format_with_images(kb, images, kb_format)
-    if cluster is not None:  # machines have working folders of their own
-        kb, images, out = kb.resolve(), None if images is None else images.resolve(), out.resolve()
-        labeled = [image._replace(path=image.path.resolve()) for image in labeled]
-    read = [kb] if images is None else [kb, images] if kb_format in OWN_IMAGES else [images]
-    shared = [*read, out, *sorted({image.path.parent for image in labeled})]
-    made = nullcontext(summarizer) if summarizer is not None else opened_summarizer(profile)
-    with made as summarizer, _workers(profile, cluster, shared) as workers:
-        return build_index(
-            kb,
-            images,
-            out,
-            summarizer=summarizer,
-            encoder=encoder or build_encoder(profile),
-            fusion=fusion or build_fusion(profile),
-            kb_format=kb_format,
-            drop_sections=profile.index.drop_sections,
-            names=names,
-            max_bad=max_bad,
-            candidates=profile.search.candidates,
-            tokens=profile.fusion.tokens,
-            search=profile.search.kind,
-            search_uri=profile.search.uri,
-            image_weight=profile.search.image_weight,
-            image_keys=profile.search.image_keys,
-            section_images=profile.fusion.section_images,
-            labeled=labeled,
-            name=name,
-            overwrite=overwrite,
-            progress=progress,
-            workers=workers,
-        )
-
-
-@contextmanager
-def _workers(
-    profile: Profile, cluster: str | None, shared: Sequence[Path]
-) -> Iterator[Callable[[DualEncoder, FusionEncoder | None], Workers]]:
-    """Yields what makes the workers of a build; with a cluster, this process is connected to it meanwhile."""
-    if cluster is None:
-        yield LocalWorkers
-        return
-    try:
-        from indexes.cluster import RayWorkers, connected
-    except ModuleNotFoundError as error:
-        if error.name not in ("ray", "pyarrow", "pandas"):
-            raise
-        raise ValueError('--cluster needs the extra ray: pip install "omgm[ray]"') from error
-    with connected(cluster):
-        loaders: dict[ModelName, Callable[[], Any]] = {
-            "encoder": partial(build_encoder, profile),
-            "fusion": partial(build_fusion, profile),
-        }
-        yield partial(RayWorkers, loaders, shared)
-
-
-def estimate(
-    profile: Profile,
-    kb: Path,
-    *,
-    images: Path | None = None,
-    kb_format: str | None = None,
-    names: Names | None = None,
-    max_bad: float = MAX_BAD,
-) -> Estimate:
-    """Measures on a sample what building the index of a knowledge base would take; see `build` for the arguments.
-
-    Raises:
-        ValueError: Bad input; see `indexes.estimate.estimate_build`.
-    """
-    kb_format = _format_with_images(kb, images, kb_format)
-    chat = profile.summarizer.kind == "openai"
-    with opened_summarizer(profile) as summarizer:
-        return estimate_build(
-            read_knowledge_base(
-                kb, kb_format, profile.index.drop_sections, names=names, skipped=SkippedEntries(max_bad)
-            ),
-            open_images(images, kb, kb_format),
-            summarizer=summarizer,
-            encoder=build_encoder(profile),
-            fusion=build_fusion(profile),
-            candidates=profile.search.candidates,
-            tokens=profile.fusion.tokens,
-            search=profile.search.kind,
-            use=ImageUse(profile.search.image_keys, profile.fusion.section_images),
-            sample=max(
-                SAMPLE, 2 * profile.summarizer.concurrency if chat else 0
-            ),  # so that requests are in flight at once
-        )
-
-
-def _format_with_images(kb: Path, images: Path | None, kb_format: str | None) -> str:
-    kb_format = kb_format or guess_format(kb)
-    if images is None and kb_format not in OWN_IMAGES:
-        raise ValueError(f"images: name the folder with the images; a knowledge base of format {kb_format} has none")
-    return kb_format
 
 
 def open_retriever(

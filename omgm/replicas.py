@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from omgm.profile import Profile
+    from omgm.settings import Profile
 
 READ_ONLY = "several replicas serve it; change it with `omgm index add` and start them anew"
 """Why `PUT` and `DELETE` are refused: a change would reach one replica only."""

@@ -101,7 +101,7 @@ class Answer(Retrieval):
     Attributes:
         answer: The answer, `None` when the generator abstained.
         confidence: 0 to 1, `None` when the generator does not say.
-        span: Where the answer stands in `evidence.text` (start and end character), for an extractive generator.
+        span: Start and end of the answer in `evidence.text`, in characters, for an extractive generator.
         truncated: Whether the evidence had to be cut to fit into the generator's context.
         declined: Whether the generator was not asked, because the image was not recognized.
     """

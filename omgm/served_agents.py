@@ -13,7 +13,7 @@ from agents.policies import POLICIES
 from agents.regions import Box, ProposeRegions, boxes_of
 from omgm.agent import LazyEngine, access_of, budget_of
 from omgm.parts import build_planner, build_proposer
-from omgm.profile import AgentSettings, Profile
+from omgm.settings import AgentSettings, Profile
 from serving.agents import AgentOutcome, AgentRequest, Region, Searcher, Watch
 from serving.schemas import AgentBudget
 
@@ -66,7 +66,7 @@ class ServedAgents:
 
 
 def agents_of(profile: Profile) -> Callable[[Searcher], ServedAgents] | None:
-    """Returns what makes a profile's agents, `None` if no chat model is set."""
+    """Returns a function that makes a profile's agents over an index, or `None` if no chat model is set."""
     if not (profile.generator.base_url and profile.generator.model):
         return None
     propose = build_proposer(profile) if profile.agents.propose_regions else None

@@ -31,7 +31,7 @@ from omgm.downloads.images.hosts import check_public
 from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.settings import DownloadSettings, user_agent
 from omgm.downloads.images.web import Web
-from omgm.profile import AgentSettings
+from omgm.settings import AgentSettings
 from retriever.files import write_whole
 
 SERPAPI_KEY = "SERPAPI_API_KEY"
@@ -199,7 +199,7 @@ async def _fetched(web: Web, url: str, limit: int) -> bytes:
 
 
 def image_folder(folder: Path, url: str) -> PublishImage:
-    """Returns what publishes images in a folder that a web server serves.
+    """Returns a function that publishes images in a folder that a web server serves.
 
     Args:
         folder: The folder; created if it is missing.
@@ -223,7 +223,7 @@ def image_folder(folder: Path, url: str) -> PublishImage:
 
 
 def public_connect(allow_private: frozenset[str] = frozenset()) -> Connect:
-    """Returns what opens connections to public addresses alone.
+    """Returns a function that opens connections, to public addresses only.
 
     Args:
         allow_private: Hosts (`name` or `name:port`) that may be on a private network.

@@ -1,7 +1,7 @@
 """Encodes section tokens as a `TokenCodec` says, and decodes them; queries always stay floating point.
 
 MaxSim reads float16 values, or int8 values with a scale per token. `int4` and `bit1` become such int8 values by a few
-integer operations on the sections at hand, on whatever device these are.
+integer operations on the given sections, on their device.
 
 A trained projection needs no codec: it belongs to the fusion encoder, whose tokens are then shorter on both sides.
 """

@@ -25,12 +25,12 @@ class Retriever(Generic[IndexT]):
         retriever.steps = [*retriever.steps, NameVote()]
         retriever.steps = [Mine() if step.name == "step3" else step for step in retriever.steps]
 
-    Batches under way finish with the steps they began with.
+    Batches in progress finish with the steps they began with.
 
     Args:
         steps: The first one starts the lists of candidates, the others rescore them; each has a name of its own.
         index: Holds the entities that the candidates' rows refer to.
-        recognition: Tells how likely the best candidate is right; without it nobody does.
+        recognition: Estimates the probability that the best candidate is right; without it, results have none.
         pin: Returns a context within which the index does not change for this thread, and which yields what keeps its
             rows readable afterwards. Every batch runs in one.
         trim_borders: Cuts uniform borders off query images.

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.body import refuse
 from serving.errors import ApiError
-from serving.keys import Keys
+from serving.keys import ApiKeys
 from serving.pages import PAGES
 from serving.rates import RateLimiter, caller_of
 from serving.settings import ServingSettings
@@ -50,7 +50,7 @@ class AccessMiddleware:
 
     def __init__(self, app: ASGIApp, settings: ServingSettings) -> None:
         self.app = app
-        self._keys = Keys(settings.read_keys, settings.write_keys)
+        self._keys = ApiKeys(settings.read_keys, settings.write_keys)
         # A page of any site can give its own name the address 127.0.0.1 and then ask from the user's browser. Where
         # keys are needed it has none; elsewhere its name tells.
         self._names = None if settings.read_keys else {name.lower() for name in settings.hosts}

@@ -25,7 +25,7 @@ from serving.service import Service
 
 log = logging.getLogger(__name__)
 
-Step = tuple[str, Mapping[str, Any]]
+AgentEvent = tuple[str, Mapping[str, Any]]
 """A step's name and its JSON values, see `serving.agent_schemas`."""
 Watch = Callable[[str, Mapping[str, Any]], None]
 """Takes a step."""
@@ -202,12 +202,12 @@ class AgentRuns:
             trail=trail,
         )
 
-    async def steps(self, pending: PendingRun) -> AsyncGenerator[Step | AnswerOut | ApiError | None]:
+    async def steps(self, pending: PendingRun) -> AsyncGenerator[AgentEvent | AnswerOut | ApiError | None]:
         """Yields the steps of a run as they happen, then the answer or the error; `None` after a silence.
 
         Closing the iterator cancels the run.
         """
-        steps: asyncio.Queue[Step | None] = asyncio.Queue()
+        steps: asyncio.Queue[AgentEvent | None] = asyncio.Queue()
         task = asyncio.ensure_future(self.answer(pending, lambda name, values: steps.put_nowait((name, values))))
         task.add_done_callback(lambda _: steps.put_nowait(None))
         try:

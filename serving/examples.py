@@ -10,14 +10,14 @@ SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class ExampleQuestion:
     """An image and a question about it."""
 
     path: Path
     question: str
 
 
-def read_examples(folder: Path | None, shown: int = SHOWN) -> dict[str, Example]:
+def read_examples(folder: Path | None, shown: int = SHOWN) -> dict[str, ExampleQuestion]:
     """Returns up to `shown` examples by name, spread evenly over `test.csv`, each image once.
 
     Raises:
@@ -29,7 +29,7 @@ def read_examples(folder: Path | None, shown: int = SHOWN) -> dict[str, Example]
     if not table.is_file():
         raise ValueError(f"examples_dir: {table} does not exist; it must have the columns question, dataset_image_ids")
     images = {path.stem: path for path in sorted((folder / "queries").glob("*.jpg"))}
-    found: dict[str, Example] = {}
+    found: dict[str, ExampleQuestion] = {}
     with table.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
         if not {"question", "dataset_image_ids"} <= set(reader.fieldnames or ()):
@@ -37,11 +37,11 @@ def read_examples(folder: Path | None, shown: int = SHOWN) -> dict[str, Example]
         for row in reader:
             name = row["dataset_image_ids"].split("|")[0].removesuffix(".jpg")
             if name in images and name not in found:
-                found[name] = Example(images[name], row["question"])
+                found[name] = ExampleQuestion(images[name], row["question"])
     return _spread(found, shown)
 
 
-def _spread(found: dict[str, Example], shown: int) -> dict[str, Example]:
+def _spread(found: dict[str, ExampleQuestion], shown: int) -> dict[str, ExampleQuestion]:
     names = list(found)
     step = max(len(names) / shown, 1)
     picked = [names[int(i * step)] for i in range(min(shown, len(names)))]

@@ -32,7 +32,7 @@ def digest_of(key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class ApiKeys:
     """The keys of a service, by their digests. Reading and writing have their own, and neither implies the other.
 
     Without read keys everybody may read. Without write keys nobody may write, unless there are no keys at all.

@@ -21,6 +21,9 @@ from training.processes import Processes, without_exchange
 
 logger = logging.getLogger(__name__)
 
+BETTER_BY = ("recall@1", "validation_loss")
+"""The best validation of step 1 and of step 2 is the one with the highest recall, among equals with the lowest loss."""
+
 
 def train(
     model: nn.Module,
@@ -177,7 +180,7 @@ def _better(state: RunState, better_by: tuple[str, str]) -> bool:
 
 
 class _Progress:
-    """A bar over the run's share: its remaining time holds for either limit, and both limits stand beside it."""
+    """A bar over the run's share: its remaining time holds for either limit, and both limits are shown beside it."""
 
     def __init__(self, name: str, optimization: Optimization, state: RunState, shown: bool):
         self.optimization = optimization

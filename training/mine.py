@@ -180,7 +180,7 @@ class _Positives:
 
 
 def read_negatives(path: Path) -> dict[str, MinedNegatives]:
-    """Returns what was mined, by image id; the file is read piece by piece.
+    """Reads mined negatives by image id, one image at a time.
 
     Raises:
         ValueError: The file is not in the format of `mine_negatives`; the message names the image and the field.

@@ -39,12 +39,12 @@ class Processes:
         return self.rank == 0
 
     def wait(self) -> None:
-        """Waits until every process has come here."""
+        """Waits until every process has called this."""
         if self.count > 1:
             distributed.barrier()
 
     def gather(self, value: T) -> list[T]:
-        """Returns what every process passes, in the order of their ranks."""
+        """Returns the values that the processes pass, in the order of their ranks."""
         if self.count == 1:
             return [value]
         values: list[T | None] = [None] * self.count
@@ -52,7 +52,7 @@ class Processes:
         return values  # type: ignore[return-value]
 
     def broadcast(self, value: T) -> T:
-        """Returns what the first process passes."""
+        """Returns the value that the first process passes."""
         return self.gather(value)[0]
 
     def wrap(self, model: nn.Module) -> nn.Module:

@@ -40,7 +40,7 @@ class TrainingRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Provenance:
     """What a record says that the training itself cannot know.
 
     Attributes:

@@ -27,9 +27,9 @@ from retriever.models.small_clip import SmallCLIPConfig
 from training.augment import vary
 from training.config import TrainingConfig
 from training.images import ImageLoader, load_images, main_images
-from training.loop import train
+from training.loop import BETTER_BY, train
 from training.questions import is_held_out
-from training.record import Origin, TrainingRecord
+from training.record import Provenance, TrainingRecord
 
 logger = logging.getLogger(__name__)
 
@@ -68,17 +68,19 @@ def train_encoder(
     out: Path,
     config: TrainingConfig = TrainingConfig(),  # noqa: B008  frozen
     *,
-    origin: Origin = Origin(),  # noqa: B008  frozen
+    provenance: Provenance = Provenance(),  # noqa: B008  frozen
     progress: bool = True,
 ) -> Path:
     """Adapts an encoder to a knowledge base; returns its folder, `out/encoder`. A killed run resumes.
+
+    The weights of the best validation are kept, or the last ones if no labeled images are held out.
 
     Args:
         encoder: Folder of the encoder to start from (a `SmallCLIP`).
         data: Knowledge base and labeled images.
         out: Folder for the encoder and the run (curve, checkpoint).
         config: Limits, seed and device; `validation_share` is the share of the labeled images.
-        origin: Where model and code come from, for the record of the training.
+        provenance: Where model and code come from, for the record of the training.
         progress: Shows progress bars.
 
     Raises:
@@ -142,13 +144,14 @@ def train_encoder(
         else None,
         validate_every=config.validate_every,
         save_every=config.validate_every,
+        better_by=BETTER_BY,
         settings={"start": model.fingerprint, "images": len(rows), "entities": len(entities)},
         progress=progress,
     )
     model.save(out / "encoder")
     TrainingRecord(
         kind="encoder",
-        base=origin.base,
+        base=provenance.base,
         data={
             "entities": len(entities),
             "main images": len(main),
@@ -157,7 +160,7 @@ def train_encoder(
         },
         settings=asdict(optimization),
         metrics=metrics,
-        commit=origin.commit,
+        commit=provenance.commit,
     ).save(out / "encoder")
     return out / "encoder"
 
@@ -212,12 +215,12 @@ def _validation(
     model: ClipEncoder,
     summaries: list[str],
     main: Tensor,
-    rows: Sequence[int],
+    rows: list[int],
     held_out: Sequence[tuple[ImageLoader, int]],
     side: int,
     progress: bool,
 ) -> Callable[[], dict[str, float]]:
-    """Returns a function that validates the model: Recall@1 of the held-out images among summaries and main images.
+    """Returns a function that validates the model: Recall@1 and loss of the held-out images among both kinds of keys.
 
     Args:
         model: The encoder.
@@ -237,9 +240,14 @@ def _validation(
         vectors = functional.normalize(torch.cat([encoded(part) for part in images.split(model.batch_size)]), dim=-1)
         queries, keys = vectors.split([len(gold), len(keyed)])
         by_text, by_image = (queries @ texts.T).argmax(1), keyed[(queries @ keys.T).argmax(1)]
+        recalls = [float((found == gold).float().mean()) for found in (by_text, by_image)]
+        scale = model.model.logit_scale.exp().clamp(max=100).cpu()
+        loss = _find(queries, gold, texts, list(range(len(summaries))), scale) + _find(queries, gold, keys, rows, scale)
         return {
-            "recall@1_by_summary": float((by_text == gold).float().mean()),
-            "recall@1_by_image": float((by_image == gold).float().mean()),
+            "recall@1": sum(recalls) / 2,  # an index may search either, or both
+            "recall@1_by_summary": recalls[0],
+            "recall@1_by_image": recalls[1],
+            "validation_loss": float(loss),
         }
 
     def encoded(part: Tensor) -> Tensor:

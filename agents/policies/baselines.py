@@ -9,7 +9,7 @@ from agents import prompts
 from agents.parsing import is_abstention, plain_answer, without_thoughts
 from agents.policies.messages import answered, question_message, system, user
 from agents.state import IMAGE, AgentRun, Call, Decision
-from llm.chat import Message, image_part, text_part
+from llm.messages import Message, image_part, text_part
 
 
 class _Heuristic(ABC):

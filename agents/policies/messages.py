@@ -11,7 +11,7 @@ from PIL import Image
 from agents.parsing import is_abstention
 from agents.regions import overlay
 from agents.state import IMAGE, AgentRun, Decision, Round
-from llm.chat import Message, image_part, text_part
+from llm.messages import Message, image_part, text_part
 
 
 def user(text: str, images: Sequence[Image.Image] = ()) -> Message:

@@ -12,7 +12,7 @@ from agents import prompts
 from agents.parsing import is_abstention, json_object, plain_answer, without_thoughts
 from agents.policies.messages import answered, question_message, system
 from agents.state import IMAGE, AgentRun, Call, Decision, Round
-from llm.chat import Message, image_part, text_part
+from llm.messages import Message, image_part, text_part
 
 RESULTS = 8
 """K of the paper."""

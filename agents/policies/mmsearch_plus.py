@@ -16,7 +16,7 @@ from agents.parsing import answer_of, is_abstention, labeled_answer, plain_answe
 from agents.policies.messages import answered, followed_by, question_message, system, user
 from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Round
 from agents.tool import Tool, plain_name
-from llm.chat import Message, image_part, text_part
+from llm.messages import Message, image_part, text_part
 from llm.replies import ChatReply
 
 OFFERED = (

@@ -9,7 +9,7 @@ from agents.calls import calls_of
 from agents.parsing import is_abstention, json_object, plain_answer, without_think, without_thoughts
 from agents.policies.messages import answered, followed_by, question_message, results_message, system, user
 from agents.state import IMAGE, AgentRun, Call, Decision, Round
-from llm.chat import Message
+from llm.messages import Message
 from llm.replies import ChatReply
 
 _NAMES = {

@@ -40,7 +40,7 @@ _FAILED = "the model failed"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SingleStep:
     """MMSearch's task for a single step: how its tasks are read, and who does them."""
 
     read: Callable[[bool], Iterator[StepTask]]
@@ -66,7 +66,7 @@ class SearchRun:
     mode: str
     read: TaskReader
     ask: Ask
-    steps: Mapping[str, Step] = field(default_factory=dict)
+    steps: Mapping[str, SingleStep] = field(default_factory=dict)
     verdict: Verdict | None = None
     header: Mapping[str, Any] = field(default_factory=dict)
     concurrency: int = 1
@@ -144,7 +144,7 @@ def _answer(run: SearchRun, task: SearchTask) -> Record:
     }
 
 
-def _step(step: Step, task: StepTask) -> Record:
+def _step(step: SingleStep, task: StepTask) -> Record:
     missing = [_missing(one) for one in (task.images, *(site.screenshot for site in task.websites))]
     try:
         said, chosen = ("", None) if any(missing) else step.ask(task)
@@ -240,7 +240,7 @@ def _answers(
 
 
 def _judge_figures(records: Sequence[Record], verdicts: Sequence[Record]) -> dict[str, Any]:
-    """Returns how the judge's readable verdicts on answers agree with matching of strings."""
+    """Compares the judge's readable verdicts with string matching."""
     pairs = [
         (verdict["verdict"], string_match(record["answer"], record["answers"]))
         for record, verdict in zip(records, verdicts, strict=True)

@@ -92,7 +92,7 @@ def _given(table: PaperTable, label: str, folder: Path) -> tuple[FigureBlock | N
 
 
 def _swept(table: PaperTable, runs: TableRuns, tuned_on: Path | None) -> tuple[FigureBlock, str]:
-    """Returns the curve and a note; with `tuned_on`, the curve is that run's and the note reports its best point."""
+    """Returns the curve and a note; with `tuned_on`, the curve is that run's and the note reports what it chose."""
     alpha, beta = runs.components.alpha, runs.components.beta
     alphas, betas = (GRID, [beta]) if table.sweep == "alpha" else ([alpha], GRID)
     records = read_records(runs.folder("full") / RECORDS)
@@ -100,8 +100,8 @@ def _swept(table: PaperTable, runs: TableRuns, tuned_on: Path | None) -> tuple[F
     if tuned_on is None:
         result = sweep(records, alphas, betas, tune_split="the questions")
         note = (
-            f"The curve is over the given questions, so {name} = {result[name]:g}, its best point, is a choice and not "
-            "a result; with --tuned-on RUN the choice is made on another split and reported on these questions."
+            f"The curve is over the given questions, so {_chosen(result, name)} is a choice and not a result; with "
+            "--tuned-on RUN the choice is made on another split and reported on these questions."
         )
         on = _measured_on(runs)
     else:
@@ -114,12 +114,16 @@ def _swept(table: PaperTable, runs: TableRuns, tuned_on: Path | None) -> tuple[F
             report_split="the questions",
         )
         on = f"{tuned_on} (tuning split), profile {runs.components.profile}"
-        reported = percent(result["reported"][measure])
-        note = f"Chosen there: {name} = {result[name]:g}. Reported on {_measured_on(runs)}: {column} {reported}."
+        reported = percent(result["reported"].get(measure))
+        note = f"Chosen there: {_chosen(result, name)}. Reported on {_measured_on(runs)}: {column} {reported}."
     rows = tuple(
         (f"{row[name]:.1f}", (None if row[measure] is None else 100 * row[measure],)) for row in result[f"by_{name}"]
     )
     return FigureBlock(on, (column,), rows), note
+
+
+def _chosen(result: Mapping[str, Any], name: str) -> str:
+    return f"no {name}" if result[name] is None else f"{name} = {result[name]:g}"
 
 
 def _block(on: str, columns: Mapping[str, str], rows: Iterable[tuple[str, TableRow, Mapping[str, Any]]]) -> FigureBlock:

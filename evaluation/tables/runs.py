@@ -21,11 +21,12 @@ from evaluation.tables.variants import (
     ArticleGenerator,
     BlindedEncoder,
     FirstTokenRerank,
-    Replay,
+    RecordedRetriever,
     clip_itc,
     qformer_itc,
 )
 from indexes.build import build_index
+from indexes.design import IndexDesign
 from indexes.formats.fields import Names
 from indexes.manifest import Candidates
 from indexes.store import Index
@@ -58,13 +59,15 @@ class Components:
     alpha: float
     beta: float
     mode: ScoreMode
-    tokens: str
-    candidates: Candidates
-    image_weight: float
+    design: IndexDesign
     trim_borders: bool = False
     device: str = "cpu"
     bem: Bem | None = None
-    drop_sections: Sequence[str] | None = None
+
+    @property
+    def candidates(self) -> Candidates:
+        """What step 1 searches."""
+        return self.design["candidates"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +186,8 @@ class TableRuns:
         first = EntitySearch(self.components.encoder, index, k or self.components.k)
         return Retriever([first, *later], index, trim_borders=self.components.trim_borders)
 
-    def _replay(self, choose: Callable[[QueryRecord], SectionChoice]) -> Replay:
-        return Replay(self.main, read_records(self.folder("full") / RECORDS), choose)
+    def _replay(self, choose: Callable[[QueryRecord], SectionChoice]) -> RecordedRetriever:
+        return RecordedRetriever(self.main, read_records(self.folder("full") / RECORDS), choose)
 
     def _seeing(self, what: str) -> FusionEncoder:
         fusion = self.components.fusion
@@ -210,6 +213,7 @@ class TableRuns:
                     f"this table needs an index of candidates {candidates!r} with tokens of {key[1]!r}: "
                     "name the knowledge base (--kb)"
                 )
+            design: IndexDesign = {**parts.design, "candidates": candidates, "tokens": tokens or parts.design["tokens"]}
             build_index(
                 given.kb,
                 given.images,
@@ -220,13 +224,11 @@ class TableRuns:
                 fusion=fusion,
                 kb_format=given.kb_format,
                 names=given.names,
-                drop_sections=parts.drop_sections,
-                candidates=candidates,
-                tokens=tokens or parts.tokens,
                 progress=self._progress,
+                **design,
             )
         self._indexes[key] = Index.open(
-            folder, encoder=parts.encoder, fusion=fusion, device=parts.device, image_weight=parts.image_weight
+            folder, encoder=parts.encoder, fusion=fusion, device=parts.device, image_weight=parts.design["image_weight"]
         )
         return self._indexes[key]
 

@@ -115,7 +115,7 @@ class FirstTokenRerank:
         return sorted(candidates, key=lambda candidate: -candidate.score)
 
 
-class Replay:
+class RecordedRetriever:
     """A retriever that returns what a finished run found, with another choice of the section; no model runs.
 
     Args:

@@ -119,7 +119,7 @@ def _bars(axes: Axes, block: FigureBlock, colors: Mapping[str, str]) -> None:
 def _curve(axes: Axes, block: FigureBlock, colors: Mapping[str, str]) -> None:
     for column, name in enumerate(block.columns):
         points = [(float(x), cells[column]) for x, cells in block.rows if cells[column] is not None]
-        style = "-" if len(points) > 3 else ""  # a line would suggest values that nobody published
+        style = "-" if len(points) > 3 else ""  # a line would suggest values that were not published
         axes.plot(*zip(*points, strict=True), color=colors[name], linestyle=style, marker="o", markersize=4)
     axes.set_xlim(-0.03, 1.03)
     axes.grid(alpha=0.25)

@@ -12,8 +12,8 @@ from omgm.commands.common import add_json, add_profile, existing, print_json, pr
 from omgm.commands.web import add_web, agent_settings
 
 if TYPE_CHECKING:
-    from omgm.profile import Profile
     from omgm.results import Answer
+    from omgm.settings import Profile
 
 _AGENT_OPTIONS = (
     "planner_url", "model", "region", "propose_regions", "searxng", "search_engine", "search_price", "publish_images",

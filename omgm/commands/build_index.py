@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
 
     from indexes.chat_summarizer import ChatSummarizer
     from indexes.report import counts_of, problem_lines, read_report
-    from omgm import parts
+    from omgm import indexing, parts
     from training.config import TrainingConfig
     from training.questions import is_held_out
 
@@ -69,14 +69,14 @@ def run(args: argparse.Namespace) -> None:
         return is_held_out(image_id, defaults.validation_share, defaults.seed)
 
     if args.dry_run:
-        estimate = parts.estimate(profile, kb, images=images, **reading_of(args))
+        estimate = indexing.estimate(profile, kb, images=images, **reading_of(args))
         if args.json:
             print_json(asdict(estimate))
         else:
             print("\n".join(estimate_lines(estimate)))
         return
     with parts.opened_summarizer(profile) as summarizer:
-        index = parts.build(
+        index = indexing.build(
             profile,
             kb,
             args.out,

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from evaluation.datasets import Question
     from indexes.labeled_images import LabeledImage
     from indexes.store import Index
-    from omgm.profile import Profile
-    from training.record import Origin
+    from omgm.settings import Profile
+    from training.record import Provenance
 
 logger = logging.getLogger(__name__)
 
@@ -99,12 +99,12 @@ def add_questions(
     )
 
 
-def add_training(parser: argparse.ArgumentParser) -> None:
-    """Adds `--out`, `--steps`, `--minutes` and `--seed`."""
+def add_training(parser: argparse.ArgumentParser, length: str) -> None:
+    """Adds `--out`, `--steps`, `--minutes` and `--seed`; `length` is how long it trains without a limit."""
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder for the trained profile")
     parser.add_argument("--steps", type=positive, metavar="N", help="stop after N steps")
-    parser.add_argument("--minutes", type=float, metavar="M", help="stop after M minutes")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
+    parser.add_argument("--minutes", type=float, metavar="M", help=f"stop after M minutes (without a limit: {length})")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of everything random (%(default)s)")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -117,6 +117,14 @@ def positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
+
+
+def port(text: str) -> int:
+    """Parses the number of a TCP port."""
+    number = int(text)
+    if not 1 <= number <= 65535:
+        raise argparse.ArgumentTypeError(f"must be between 1 and 65535, got {number}")
     return number
 
 
@@ -143,13 +151,13 @@ def write_trained(args: argparse.Namespace, key: str, model: Path, **defaults: o
     )
 
 
-def origin_of(model: str) -> Origin:
+def provenance_of(model: str) -> Provenance:
     """Returns where a training begins, for its record: a model's name on the hub or its folder, and the commit."""
     from evaluation.run import commit
     from omgm.profile import is_folder
-    from training.record import Origin
+    from training.record import Provenance
 
-    return Origin(base=f"./{Path(model).name}" if is_folder(model) else model, commit=commit())
+    return Provenance(base=f"./{Path(model).name}" if is_folder(model) else model, commit=commit())
 
 
 def load_questions(args: argparse.Namespace) -> list[Question]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from omgm.commands.common import add_profile
+from omgm.commands.common import add_profile, port, positive
 
 KINDS = ("capital", "area", "flag", "currency", "language", "population")
 """Words of the questions to show, so that they differ."""
@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_profile(parser)
     parser.add_argument("--data", type=Path, default=Path("artifacts/demo"), metavar="DIR", help="(%(default)s)")
     parser.add_argument("--index", type=Path, metavar="DIR", help="by default `index` in the data's folder")
-    parser.add_argument("--port", type=int, default=8000, help="(%(default)s)")
-    parser.add_argument("--questions", type=int, default=4, metavar="N", help="how many to ask (%(default)s)")
+    parser.add_argument("--port", type=port, default=8000, help="the port of the service (%(default)s)")
+    parser.add_argument("--questions", type=positive, default=4, metavar="N", help="how many to ask (%(default)s)")
     parser.add_argument("--once", action="store_true", help="stop after the answers")
 
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from agents.engine import Policy
     from evaluation.datasets import Question
     from evaluation.search.rows import RowImages
-    from evaluation.search.run import Step
+    from evaluation.search.run import SingleStep
     from evaluation.search.steps import StepTask
     from evaluation.search.tasks import SearchTask
     from llm.background import BackgroundLoop
     from llm.chat import ChatClient
     from omgm.agent import Agent
-    from omgm.profile import Profile
+    from omgm.settings import Profile
 
 MODES = {"mmsearch": "mmsearch", "mmsearch-plus": "mmsearch-plus"}
 """The policy of a data set that can be evaluated by an agent only, if none is named."""
@@ -139,9 +139,9 @@ def _ask(agent: Agent, make: Callable[[], Policy] | None, budget: Budget, task: 
     return agent.run(policy, question.question, _loaded(task.images), budget=budget).as_dict()
 
 
-def _steps(dataset: str, mode: str, queries: Path, agent: Agent) -> dict[str, Step]:
+def _steps(dataset: str, mode: str, queries: Path, agent: Agent) -> dict[str, SingleStep]:
     """Returns MMSearch's tasks for single steps, of which the files exist."""
-    from evaluation.search.run import Step
+    from evaluation.search.run import SingleStep
     from evaluation.search.steps import read_rerank, read_summarization
     from evaluation.search.tasks import subset
 
@@ -149,7 +149,7 @@ def _steps(dataset: str, mode: str, queries: Path, agent: Agent) -> dict[str, St
         return {}
     kinds = {"rerank": (read_rerank, _rerank), "summarization": (read_summarization, _summarize)}
     return {
-        name: Step(partial(read, file), partial(ask, agent))
+        name: SingleStep(partial(read, file), partial(ask, agent))
         for name, (read, ask) in kinds.items()
         if (file := subset(queries, name)) is not None
     }

@@ -155,7 +155,7 @@ def _info(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         f"files: {report['files']}, {report['bytes']:,} bytes; log: {report['log_bytes']:,} bytes",
         f"encoder {inputs.encoder}, fusion encoder {inputs.fusion}, tokens {inputs.tokens}, "
         f"candidates {inputs.candidates}, summaries {inputs.summarizer}",
-        f"written by {report['writer']}" if report["writer"] else "nobody writes to it",
+        f"written by {report['writer']}" if report["writer"] else "no process writes to it",
     ]
     return report, "\n".join(lines)
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from omgm.commands.common import add_profile, existing, profile_of
+from omgm.commands.common import add_profile, existing, port, profile_of
 from omgm.commands.serve import limit_threads, warn_if_open
 
 
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the folder that build-index wrote")
     parser.add_argument("--http", action="store_true", help="serve streamable HTTP at /mcp, not stdio")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on with --http (%(default)s)")
-    parser.add_argument("--port", type=int, default=8765, help="the port to listen on with --http (%(default)s)")
+    parser.add_argument("--port", type=port, default=8765, help="the port to listen on with --http (%(default)s)")
 
 
 def run(args: argparse.Namespace) -> None:

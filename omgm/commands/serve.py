@@ -13,13 +13,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omgm.commands.common import add_max_bad, add_profile, add_reading, existing, images_of, profile_of, reading_of
+from omgm.commands.common import (
+    add_max_bad,
+    add_profile,
+    add_reading,
+    existing,
+    images_of,
+    port,
+    profile_of,
+    reading_of,
+)
 from omgm.replicas import replica_range
 
 if TYPE_CHECKING:
     from indexes.live.editor import Editor
     from indexes.store import Index
-    from omgm.profile import Profile
+    from omgm.settings import Profile
     from retriever.image_cache import ImageCache
     from retriever.pipeline import Retriever
     from serving.settings import ServingSettings
@@ -35,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_kept_index(parser)
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (%(default)s)")
-    parser.add_argument("--port", type=int, default=8000, help="the port to listen on (%(default)s)")
+    parser.add_argument("--port", type=port, default=8000, help="the port to listen on (%(default)s)")
     parser.add_argument(
         "--replicas",
         type=replica_range,

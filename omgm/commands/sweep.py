@@ -75,10 +75,13 @@ def run(args: argparse.Namespace) -> None:
         report_split=str(args.report_queries) if report else None,
         out=args.out,
     )
-    best = {"fusion.alpha": table["alpha"], "sections.beta": table["beta"]}
-    tuned = write_profile(args.out, args.profile, parse_overrides(args.overrides) | best)
+    chosen = {"fusion.alpha": table["alpha"]} | ({} if table["beta"] is None else {"sections.beta": table["beta"]})
+    tuned = write_profile(args.out, args.profile, parse_overrides(args.overrides) | chosen)
     if args.json:
         print_json(table)
         return
     print(as_text(table))
-    print(f"alpha {table['alpha']:g}, beta {table['beta']:g}: use them with --profile {tuned}")
+    found = ", ".join(f"{key} = {value:g}" for key, value in chosen.items())
+    print(f"{found}: in the middle of the values within one standard error of the best; use it with --profile {tuned}")
+    if table["beta"] is None:
+        print("sections.beta stays as it is: no question names its evidence section")

@@ -21,7 +21,7 @@ from omgm.commands.common import (
 
 if TYPE_CHECKING:
     from evaluation.tables.runs import Components, QuestionSet
-    from omgm.profile import Profile
+    from omgm.settings import Profile
 
 NAMES = (*map(str, range(2, 15)), "figure3", "figure4", "figure5")
 
@@ -91,7 +91,7 @@ def _question_set(args: argparse.Namespace) -> QuestionSet | None:
 def _components(profile: Profile, bem: Path | None) -> Components:
     from evaluation.bem import load_bem
     from evaluation.tables.runs import Components
-    from omgm import parts
+    from omgm import indexing, parts
 
     return Components(
         profile=profile.name,
@@ -105,13 +105,10 @@ def _components(profile: Profile, bem: Path | None) -> Components:
         alpha=profile.fusion.alpha,
         beta=profile.sections.beta,
         mode=profile.fusion.score_mode,
-        tokens=profile.fusion.tokens,
-        candidates=profile.search.candidates,
-        image_weight=profile.search.image_weight,
+        design=indexing.design_of(profile),
         trim_borders=profile.search.trim_borders,
         device=parts.placement(profile)[0],
         bem=None if bem is None else load_bem(existing(bem, "--bem")),
-        drop_sections=profile.index.drop_sections,
     )
 
 

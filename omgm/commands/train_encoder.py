@@ -14,8 +14,8 @@ from omgm.commands.common import (
     images_of,
     labeled_of,
     limits_of,
-    origin_of,
     profile_of,
+    provenance_of,
     reading_of,
     write_trained,
 )
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_knowledge_base(parser, own_images=True)
     add_reading(parser)
     add_questions(parser, required=False)
-    add_training(parser)
+    add_training(parser, "20 minutes")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -48,6 +48,6 @@ def run(args: argparse.Namespace) -> None:
         drop_sections=profile.index.drop_sections,
     )
     folder = train_encoder(
-        model_folder(profile, "encoder"), data, args.out, config, origin=origin_of(profile.encoder.model)
+        model_folder(profile, "encoder"), data, args.out, config, provenance=provenance_of(profile.encoder.model)
     )
     print(f"trained; use it with --profile {write_trained(args, 'encoder.model', folder)}")

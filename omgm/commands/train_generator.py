@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from omgm.commands.common import add_profile, add_questions, finder, load_questions, positive, profile_of
 
 if TYPE_CHECKING:
-    from omgm.profile import Profile
+    from omgm.settings import Profile
     from retriever.protocols import QueryRetriever
     from training.generator.config import GeneratorTrainingConfig
 

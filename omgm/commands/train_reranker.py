@@ -16,9 +16,9 @@ from omgm.commands.common import (
     finder,
     images_of,
     load_rows,
-    origin_of,
     positive,
     profile_of,
+    provenance_of,
     reading_of,
     write_trained,
 )
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
     add_questions(parser)
     parser.add_argument("--negatives", type=Path, required=True, metavar="FILE", help="the output of mine-negatives")
-    add_training(parser)
+    add_training(parser, "the epochs of the recipe")
     add = parser.add_argument_group("recipe", "a named recipe, and values that replace its own").add_argument
     add("--recipe", choices=RECIPES, default="default", help="(%(default)s)")
     add("--epochs", type=float, metavar="N", help="passes over all questions, if no steps or minutes are given")
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
         args.out,
         config,
         sections=lambda: build_text_reranker(profile),
-        origin=origin_of(profile.fusion.model),
+        provenance=provenance_of(profile.fusion.model),
     )
     if os.environ.get("RANK", "0") != "0":
         return

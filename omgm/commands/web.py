@@ -1,4 +1,4 @@
-"""Freeze searches and pages of the web in a folder: `omgm web record`; a replay asks nobody."""
+"""Freeze searches and pages of the web in a folder: `omgm web record`; a replay sends no request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from omgm.commands.common import add_json, existing, positive, print_json
 
 if TYPE_CHECKING:
-    from omgm.profile import AgentSettings
+    from omgm.settings import AgentSettings
     from omgm.web_access import WebSettings
 
 
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError("--contact MAIL is needed: hosts refuse software without a contact")
 
     from agents.corpus import Corpus
-    from omgm.profile import AgentSettings
+    from omgm.settings import AgentSettings
     from omgm.web_access import web_of
 
     settings = web_of(agent_settings(args, AgentSettings()), Corpus(args.out, record=True))

@@ -9,7 +9,8 @@ from pathlib import Path
 from huggingface_hub import constants, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from omgm.profile import Profile, is_folder
+from omgm.profile import is_folder
+from omgm.settings import Profile
 from retriever.hub import SETTINGS, UNWANTED, WEIGHTS, split_name
 
 

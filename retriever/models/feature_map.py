@@ -17,7 +17,7 @@ from retriever.models.small_clip import SmallCLIP
 
 
 def feature_map(encoder: ClipEncoder) -> Callable[[Image.Image], np.ndarray[Any, np.dtype[np.float32]]]:
-    """Returns what computes the last feature map of an image, float32 [H, W, width].
+    """Returns a function that computes the last feature map of an image, float32 [H, W, width].
 
     Images are squashed into the square that the tower reads, never cropped. The embedded encoder reads them at twice
     its size here, which makes the map finer.

@@ -18,7 +18,7 @@ def load_grounding(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Callable[[Image.Image], list[list[float]]]:
-    """Loads the model; returns what finds the boxes of an image, best first: x1, y1, x2, y2 in its pixels.
+    """Loads the model; returns a function from an image to boxes in pixels, best first: x1, y1, x2, y2.
 
     Args:
         folder: The model's folder, as published for transformers.

@@ -43,7 +43,7 @@ print(tokens.shape)
 
 
 def model_card(folder: Path, repo: str | None = None, license: str | None = None) -> str:
-    """Returns the card of a model folder. Facts that nobody recorded are named so, never guessed.
+    """Returns the card of a model folder. Facts that were not recorded are marked so, never guessed.
 
     Args:
         folder: A model folder, with or without the record of a training.

@@ -14,7 +14,8 @@ from agents.engine import Engine
 from agents.model import ChatPlanner
 from agents.policies import POLICIES
 from agents.trail import AgentAnswer
-from llm.chat import ChatClient, ChatError, Message
+from llm.chat import ChatClient, ChatError
+from llm.messages import Message
 from llm.replies import ChatReply, ToolCall, read_reply
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.planner import calling, fake_tool

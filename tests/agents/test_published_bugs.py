@@ -31,7 +31,8 @@ from agents.state import AgentRun, Observation, Source
 from agents.tool import Tool
 from agents.tools.engines import SECONDS, searxng
 from agents.trail import AgentAnswer
-from llm.chat import ChatClient, ChatError, Message, image_part
+from llm.chat import ChatClient, ChatError
+from llm.messages import Message, image_part
 from llm.replies import ChatReply, ToolCall
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.planner import ScriptedPlanner, Words, calling, fake_tool, image, last_text, text_of

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from indexes.manifest import ALL_FILES, MANIFEST
-from omgm.profile import Profile
+from omgm.settings import Profile
 from tests.paths import ROOT
 
 DOCS = ROOT / "docs"

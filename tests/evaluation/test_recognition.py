@@ -4,25 +4,25 @@ import random
 
 import pytest
 
-from evaluation.recognition import Example, fit, report
+from evaluation.recognition import Trial, fit, report
 from retriever.recognition import Signs
 
 
-def examples(count: int = 4000, seed: int = 0) -> list[Example]:
+def trials(count: int = 4000, seed: int = 0) -> list[Trial]:
     """Right ones have a lead around 0.3, wrong ones around 0.2; the other signs are noise."""
     rng = random.Random(seed)
-    made = []
+    collected = []
     for number in range(count):
         held = number % 2 == 0
         right = held and rng.random() < 0.9
         lead = rng.gauss(0.3 if right else 0.2, 0.05)
         noise = [rng.gauss(0, 1) for _ in range(4)]
-        made.append(Example(f"{number // 2}", Signs(noise[0], noise[1], noise[2], lead, noise[3]), held, right))
-    return made
+        collected.append(Trial(f"{number // 2}", Signs(noise[0], noise[1], noise[2], lead, noise[3]), held, right))
+    return collected
 
 
 def test_the_sign_that_tells_gets_the_weight() -> None:
-    found = fit(examples())
+    found = fit(trials())
     # For two normal distributions the logit is (m1 - m0) / s**2 * (x - (m1 + m0) / 2) + log(p1 / p0).
     assert found.weights.lead == pytest.approx(0.1 / 0.05**2, rel=0.15)
     assert found.of(Signs(lead=0.25)) == pytest.approx(0.45, abs=0.05)  # of all, 45 % are right
@@ -30,7 +30,7 @@ def test_the_sign_that_tells_gets_the_weight() -> None:
 
 
 def test_the_report_is_of_images_that_the_fit_has_not_seen() -> None:
-    quality = report(examples())
+    quality = report(trials())
     assert quality.n == 2000
     # The border is at 0.25 + log(0.55 / 0.45) / 40 = 0.255, 0.9 and 1.1 standard deviations from the means.
     right, wrong = 0.816, 0.136
@@ -40,6 +40,6 @@ def test_the_report_is_of_images_that_the_fit_has_not_seen() -> None:
 
 
 def test_one_verdict_is_not_enough() -> None:
-    wrong = [example for example in examples() if not example.right]
+    wrong = [trial for trial in trials() if not trial.right]
     with pytest.raises(ValueError, match="gets right and questions that it gets wrong"):
         fit(wrong)

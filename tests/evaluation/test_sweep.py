@@ -42,7 +42,8 @@ TUNE = [STEP_2_HELPS, STEP_1_HELPS, NO_CANDIDATES]
 def test_alpha_and_beta_by_hand() -> None:
     table = sweep(TUNE, [0.0, 0.25, 0.5, 0.75, 1.0], [0.0, 0.2, 1.0], tune_split="val")
     assert [row["recall@1"] for row in table["by_alpha"]] == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3, 1 / 3])
-    assert table["alpha"] == 0.5  # the smaller of two equals
+    # The standard error of 2/3 is sqrt(2/3 * 1/3 / 3) = 0.27: 0.5 and 0.75 are within it, as near to their middle.
+    assert table["alpha"] == 0.5
     # a: beta 0 and 0.2 put section 1 first (0.2 * 0.2 + 0.8 * 0.9 = 0.76 against 0.24), beta 1 section 2
     # b: section 1 always
     assert [row["section_recall@1"] for row in table["by_beta"]] == pytest.approx([2 / 3, 2 / 3, 1 / 3])
@@ -100,9 +101,12 @@ def test_bad_grids() -> None:
         sweep([], [0.5], [0.2], tune_split="val")
 
 
-def test_no_sections_known() -> None:
-    table = sweep([scored("a", [("g", 0.5, 0.5, [])], section=None)], [0.5], [0.2], tune_split="val")
+def test_without_labeled_sections_there_is_no_beta(tmp_path: Path) -> None:
+    one, other = (scored(name, [("g", 0.5, 0.5, [])], section=None) for name in "ab")
+    table = sweep([one], [0.5], [0.2], tune_split="val", report=[other], report_split="test", out=tmp_path)
     assert table["by_beta"][0]["section_recall@1"] is None
+    assert table["beta"] is None
+    assert as_text(table).splitlines()[-1] == "on test, 1 queries: recall@1 100.0, recall@5 100.0, section_recall@1 -"
 
 
 def test_each_step_earns_its_place() -> None:

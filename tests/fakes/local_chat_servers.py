@@ -24,7 +24,7 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class ScriptedServer:
+class LocalChatServer:
     """Answers each path with its replies in turn, the last one again and again; keeps the requests it got.
 
     Args:
@@ -66,7 +66,7 @@ class ScriptedServer:
         self.port = self._http.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}"
 
-    def __enter__(self) -> ScriptedServer:
+    def __enter__(self) -> LocalChatServer:
         self._thread.start()
         return self
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from agents import scripted
 from agents.state import AgentRun, Observation, Source
 from agents.tool import Tool
-from llm.chat import Message
+from llm.messages import Message
 from llm.replies import ChatReply, ToolCall
 
 Script = Sequence[str | ChatReply | Exception] | Callable[[str], str | ChatReply]

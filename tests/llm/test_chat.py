@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 
 from generators.chat import ChatGenerator
-from llm.chat import ChatClient, ChatError, image_part
+from llm.chat import ChatClient, ChatError
+from llm.messages import image_part
 from llm.replies import Usage
 from retriever.types import Evidence, Generation, GenerationRequest
 from tests.fakes.chat_server import FakeChatServer

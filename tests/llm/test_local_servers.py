@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from llm.chat import ChatClient, ChatError, Message, image_part, text_part
+from llm.chat import ChatClient, ChatError
+from llm.messages import Message, image_part, text_part
 from tests.fakes.local_chat_servers import (
+    LocalChatServer,
     Reply,
-    ScriptedServer,
     as_events,
     as_json,
     llama_chunk,
@@ -29,12 +30,12 @@ QUESTION: list[Message] = [{"role": "user", "content": "Who built this?"}]
 THOUGHT = "The image shows a tower. The user asks who"
 
 
-def complete(*replies: Reply, messages: list[Message] = QUESTION, **settings: Any) -> tuple[str, ScriptedServer]:
+def complete(*replies: Reply, messages: list[Message] = QUESTION, **settings: Any) -> tuple[str, LocalChatServer]:
     async def run(url: str) -> str:
         async with ChatClient(f"{url}/v1", "gemma3:4b", backoff=0.01, **settings) as client:
             return await client.complete(messages, 16)
 
-    with ScriptedServer({CHAT: list(replies)}) as server:
+    with LocalChatServer({CHAT: list(replies)}) as server:
         return asyncio.run(run(server.url)), server
 
 
@@ -43,7 +44,7 @@ def stream(reply: Reply) -> list[str]:
         async with ChatClient(url, "gemma3:4b", retries=0) as client:
             return [piece async for piece in client.stream(QUESTION, 16)]
 
-    with ScriptedServer({CHAT: reply}) as server:
+    with LocalChatServer({CHAT: reply}) as server:
         return asyncio.run(run(server.url))
 
 
@@ -52,7 +53,7 @@ def check(models: Reply, model: str) -> str:
         async with ChatClient(url, model) as client:
             return (await client.check()).removeprefix(url)
 
-    with ScriptedServer({"/v1/models": models}) as server:
+    with LocalChatServer({"/v1/models": models}) as server:
         return asyncio.run(run(server.url))
 
 

@@ -105,6 +105,14 @@ def test_a_missing_flag_is_usage() -> None:
         parser().parse_args([])
 
 
+@pytest.mark.parametrize("command", ["demo", "serve", "mcp"])
+@pytest.mark.parametrize("number", ["0", "65536", "99999999"])
+def test_a_port_is_checked(command: str, number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--port", number])
+    assert f"--port: must be between 1 and 65535, got {number}" in capsys.readouterr().err
+
+
 def test_grids() -> None:
     assert grid("0:1:0.25") == [0.0, 0.25, 0.5, 0.75, 1.0]
     assert grid("0.1,0.9") == [0.1, 0.9]
@@ -114,20 +122,16 @@ def test_grids() -> None:
 
 
 @pytest.mark.skipif(not WEIGHTS.is_dir(), reason="weights/embedded is not there yet")
-def test_build_and_ask(tmp_path: Path) -> None:
+def test_build_and_ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kb, images = write_kb(tmp_path)
-    built = omgm("build-index", "--kb", kb, "--images", images, "--out", tmp_path / "index", "--json")
-    assert built.returncode == 0, built.stderr
-    assert json.loads(built.stdout)["counts"]["entities"] == 7
-    asked = omgm(
-        "ask", "--index", tmp_path / "index", "--json", images / "flag" / "France.png", "How large is the area?"
-    )
+    index, image = str(tmp_path / "index"), str(images / "flag" / "France.png")
+    assert main(["build-index", "--kb", str(kb), "--images", str(images), "--out", index, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["entities"] == 7
+    asked = omgm("ask", "--index", index, "--json", image, "How large is the area?")
     assert asked.returncode == 0, asked.stderr
     answer = json.loads(asked.stdout)
     assert len(answer["candidates"]) == 7
     assert list(answer["timings_ms"]) == ["step1", "step2", "step3", "generate"]
 
-    other = omgm(
-        "ask", "--set", "search.candidates=title", "--index", tmp_path / "index", images / "flag/France.png", "?"
-    )
-    assert other.returncode == 2 and "search.candidates" in other.stderr
+    assert main(["ask", "--set", "search.candidates=title", "--index", index, image, "?"]) == 2
+    assert "search.candidates" in capsys.readouterr().err

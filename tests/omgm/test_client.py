@@ -17,8 +17,8 @@ from PIL import Image
 
 from llm.replies import ChatReply
 from omgm.client import AnswerOut, AsyncClient, Client, RetrieveOut, ServiceError
-from omgm.profile import AgentSettings
 from omgm.served_agents import ServedAgents
+from omgm.settings import AgentSettings
 from omgm.wire import MAX_WAIT
 from retriever.images import ImageInput
 from serving.agent_schemas import CallStep, RequestStep, RoundStep
@@ -26,7 +26,7 @@ from serving.agents import Searcher
 from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.fakes.images import image_bytes
-from tests.fakes.local_chat_servers import Reply, ScriptedServer, as_json
+from tests.fakes.local_chat_servers import LocalChatServer, Reply, as_json
 from tests.fakes.planner import ScriptedPlanner, calling
 from tests.fakes.service import World, served
 from tests.paths import ROOT
@@ -184,7 +184,7 @@ def test_retries_wait_as_told(world: World) -> None:
         ([busy(), whole(world)], 0.5),  # no time is named
         ([busy("Wed, 21 Oct 2026 07:28:00 GMT"), whole(world)], 0.5),  # a date, as some proxies send
     ):
-        with ScriptedServer({"/answer": list(replies)}) as server, Client(server.url) as client:
+        with LocalChatServer({"/answer": list(replies)}) as server, Client(server.url) as client:
             started = time.monotonic()
             assert client.answer(image_bytes("red"), WHEN).answer == "1848"
             assert least <= time.monotonic() - started < least + 1
@@ -196,7 +196,7 @@ def test_retries_end(world: World) -> None:
         async with AsyncClient(url, retries=1) as client:
             await client.answer(image_bytes("red"), WHEN)
 
-    with ScriptedServer({"/answer": busy("0")}) as server:
+    with LocalChatServer({"/answer": busy("0")}) as server:
         with Client(server.url, retries=3) as client, pytest.raises(ServiceError) as raised:
             client.answer(image_bytes("red"), WHEN)
         assert (raised.value.status, raised.value.code, len(server.headers)) == (429, "queue_full", 4)
@@ -204,7 +204,7 @@ def test_retries_end(world: World) -> None:
             asyncio.run(ask_async(server.url))
         assert len(server.headers) == 6
     for reply in (busy(str(MAX_WAIT + 1)), busy("0", 500), busy("0", 504)):
-        with ScriptedServer({"/answer": reply}) as server, Client(server.url) as client:
+        with LocalChatServer({"/answer": reply}) as server, Client(server.url) as client:
             with pytest.raises(ServiceError):
                 client.answer(image_bytes("red"), WHEN)
             assert len(server.headers) == 1
@@ -224,7 +224,7 @@ def test_something_else_answers() -> None:
         (Reply("", 404), 404, "Not Found"),
         (as_json({"hello": 1}), 200, "not a reply of this version of the service: Field required"),
     ):
-        with ScriptedServer({"/answer": reply}) as server, Client(server.url) as client:
+        with LocalChatServer({"/answer": reply}) as server, Client(server.url) as client:
             with pytest.raises(ServiceError) as raised:
                 client.answer(image_bytes("red"), WHEN)
             assert (raised.value.status, raised.value.message, raised.value.code) == (status, message, None)
@@ -241,7 +241,7 @@ def test_nobody_answers(world: World) -> None:
     world.retriever.gate.set()
     assert raised.value.type == "connection_error"
     cut = Reply('event: answer\ndata: {"text": "18"}\n\n', content_type="text/event-stream")
-    with ScriptedServer({"/answer": cut}) as server, Client(server.url) as client:
+    with LocalChatServer({"/answer": cut}) as server, Client(server.url) as client:
         stream = client.stream(image_bytes("red"), WHEN)
         assert next(stream) == "18"
         with pytest.raises(ServiceError, match="the stream ended before the answer did"):

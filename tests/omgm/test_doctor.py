@@ -10,11 +10,13 @@ from safetensors import safe_open
 
 from indexes.build import build_index
 from omgm import doctor, machine
+from omgm.__main__ import main
 from omgm.machine import Device, Finding
-from omgm.profile import Profile, load_profile
+from omgm.profile import load_profile
+from omgm.settings import Profile
 from retriever.models.folder import folder_fingerprint
 from tests.fakes.knowledge_base import write_kb
-from tests.fakes.local_chat_servers import ScriptedServer, llama_models
+from tests.fakes.local_chat_servers import LocalChatServer, llama_models
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.paths import ROOT
 
@@ -40,11 +42,11 @@ def by_name(findings: list[Finding]) -> dict[str, Finding]:
     return named
 
 
-def test_the_command_here(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "omgm", "doctor", "--json", "--index", str(tmp_path / "none")]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert ran.returncode == 1, ran.stderr
-    report = json.loads(ran.stdout)
+def test_the_command_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", "--json", "--index", str(tmp_path / "none")])
+    assert ended.value.code == 1
+    report = json.loads(capsys.readouterr().out)
     found = {finding["name"]: finding for finding in report["findings"]}
     assert not report["ok"] and report["profile"] == "embedded"
     assert found["index"]["status"] == "fail" and "build-index" in found["index"]["fix"]
@@ -184,7 +186,7 @@ def test_the_server_of_a_profile() -> None:
         profile = embedded("generator.kind=openai", f"generator.base_url={url}", f"generator.model={model}")
         return doctor.server_finding(profile, "generator")
 
-    with ScriptedServer({"/v1/models": llama_models("llama")}) as server:
+    with LocalChatServer({"/v1/models": llama_models("llama")}) as server:
         assert finding(server.url, "llama").status == "ok"
         assert finding(f"{server.url}/v1/", "llama").status == "ok"
         other = finding(server.url, "mistral")

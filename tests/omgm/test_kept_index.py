@@ -8,25 +8,26 @@ import pytest
 from PIL import Image
 
 from indexes.store import Index
-from omgm import parts
+from omgm import indexing
 from omgm.__main__ import parser
 from omgm.commands.serve import kept_index
 from omgm.kept_index import index_beside, keep_index
-from omgm.profile import Profile, load_profile
+from omgm.profile import load_profile
+from omgm.settings import Profile
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 
 
 @pytest.fixture(autouse=True)
 def builds(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     built: list[Path] = []
-    build = parts.build
+    build = indexing.build
 
     def counted(profile: Profile, kb: Path, out: Path, **options: Any) -> Index:
         built.append(out)
         models: dict[str, Any] = {"encoder": FakeEncoder(), "fusion": FakeFusion(), "summarizer": FakeSummarizer()}
         return build(profile, kb, out, progress=False, **options | models)
 
-    monkeypatch.setattr(parts, "build", counted)
+    monkeypatch.setattr(indexing, "build", counted)
     return built
 
 
@@ -84,7 +85,7 @@ def test_images_beside_a_file(tmp_path: Path) -> None:
 def test_an_index_of_something_else_is_not_replaced(tmp_path: Path) -> None:
     first, second = write_notes(tmp_path / "a"), write_notes(tmp_path / "b")
     (second / "dog.md").write_text("# The dog\nBrown.\n")
-    parts.build(load_profile("embedded"), first, tmp_path / "index")
+    indexing.build(load_profile("embedded"), first, tmp_path / "index")
     with pytest.raises(ValueError, match="choose another folder"):
         keep_index(load_profile("embedded"), second, tmp_path / "index", say=str)
 

@@ -12,8 +12,8 @@ from omgm.local_servers import local_server_findings
 from omgm.machine import Finding
 from omgm.profile import load_profile
 from tests.fakes.local_chat_servers import (
+    LocalChatServer,
     Reply,
-    ScriptedServer,
     as_json,
     llama_completion,
     llama_error,
@@ -25,7 +25,7 @@ MODELS = "/v1/models"
 
 
 def find(reply: Reply, usual: str = "Ollama") -> tuple[Finding, int]:
-    with ScriptedServer({MODELS: reply}) as server:
+    with LocalChatServer({MODELS: reply}) as server:
         [finding] = local_server_findings({server.port: usual}, seconds=60)
     return finding, server.port
 
@@ -54,7 +54,7 @@ def test_the_settings_are_those_of_a_profile() -> None:
 def test_the_settings_work(example_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     replies = {MODELS: llama_models("gemma", "image"), "/v1/chat/completions": llama_completion("Tokyo, of course")}
     question = "What is the capital of this country?"
-    with ScriptedServer(replies) as server:
+    with LocalChatServer(replies) as server:
         [finding] = local_server_findings({server.port: "llama.cpp"}, seconds=60)
         assert main(["ask", "--index", "index", "photo.jpg", question, *shlex.split(finding.fix)]) == 0
     assert capsys.readouterr().out.startswith("Tokyo, of course\n")
@@ -111,7 +111,7 @@ def test_a_server_that_says_nothing_is_left_alone() -> None:
 def test_no_key_and_no_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    with ScriptedServer({MODELS: ollama_models("m")}) as server:
+    with LocalChatServer({MODELS: ollama_models("m")}) as server:
         [finding] = local_server_findings({server.port: "Ollama"}, seconds=60)
     assert finding.found.endswith("offers m")
     assert [headers for headers in server.headers if "authorization" in headers] == []
@@ -119,8 +119,8 @@ def test_no_key_and_no_proxy_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_doctor_lists_them() -> None:
     with (
-        ScriptedServer({MODELS: ollama_models("gemma3:4b")}) as ollama,
-        ScriptedServer({MODELS: llama_models("gemma")}) as llama,
+        LocalChatServer({MODELS: ollama_models("gemma3:4b")}) as ollama,
+        LocalChatServer({MODELS: llama_models("gemma")}) as llama,
     ):
         ports = {ollama.port: "Ollama", llama.port: "llama.cpp"}
         findings = doctor.examine(load_profile("embedded", ["device=cpu"]), ports=ports)

@@ -28,7 +28,7 @@ from omgm.__main__ import main
 from omgm.agent import Agent, access_of
 from omgm.api import OMGM
 from omgm.mcp_server import build_server, http_app
-from omgm.profile import AgentSettings
+from omgm.settings import AgentSettings
 from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.fakes.images import data_uri

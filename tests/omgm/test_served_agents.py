@@ -19,8 +19,8 @@ from agents.state import Source
 from agents.tools.frozen import frozen_fetch, frozen_search
 from llm.replies import ChatReply
 from omgm.agent import access_of
-from omgm.profile import AgentSettings
 from omgm.served_agents import ServedAgents
+from omgm.settings import AgentSettings
 from omgm.web_access import TOOLS, WebSettings, web_of
 from serving.agents import AgentFactory
 from tests.fakes.images import data_uri, image_bytes

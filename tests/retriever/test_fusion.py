@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from retriever.fusion import fuse
+from retriever.fusion import choose_weight, fuse
 
 
 def test_equation_5() -> None:
@@ -42,3 +42,25 @@ def test_bad_input() -> None:
         fuse([0.1], [], 0.5)
     with pytest.raises(ValueError, match="between 0 and 1"):
         fuse([0.1], [0.1], 1.5)
+
+
+@pytest.mark.parametrize(
+    ("recall", "count", "expected"),
+    [
+        # The standard error of 0.9 is sqrt(0.9 * 0.1 / 100) = 0.03: 0.25 to 1 are within it, their middle is 0.625.
+        ({0.0: 0.6, 0.25: 0.88, 0.6: 0.875, 0.75: 0.9, 1.0: 0.89}, 100, 0.6),
+        ({0.0: 0.6, 0.25: 0.86, 0.6: 0.875, 0.75: 0.9, 1.0: 0.86}, 100, 0.6),  # 0.6 and 0.75: the smaller one
+        ({0.0: 0.6, 0.25: 0.88, 0.6: 0.875, 0.75: 0.9, 1.0: 0.89}, 10_000, 0.75),  # 0.003: the best alone
+        ({0.5: 0.75, 1.0: 1.0, 0.0: 1.0}, 4, 0.0),  # no error at 1; what is between two equal tops is not taken
+        ({0.0: 0.0, 0.5: 0.0, 1.0: 0.0}, 4, 0.5),
+    ],
+)
+def test_the_middle_of_the_flat_part_is_chosen(recall: dict[float, float], count: int, expected: float) -> None:
+    assert choose_weight(recall, count) == expected
+
+
+def test_nothing_to_choose_from() -> None:
+    with pytest.raises(ValueError, match="got 0 and 5"):
+        choose_weight({}, 5)
+    with pytest.raises(ValueError, match="got 1 and 0"):
+        choose_weight({0.5: 0.0}, 0)

@@ -17,10 +17,11 @@ import pytest
 from pydantic import BaseModel
 
 import serving.agents
-from llm.chat import ChatError, Message
+from llm.chat import ChatError
+from llm.messages import Message
 from llm.replies import ChatReply
-from omgm.profile import AgentSettings
 from omgm.served_agents import ServedAgents
+from omgm.settings import AgentSettings
 from serving.agent_schemas import CallStep, RequestStep, RoundStep, TrailOut
 from serving.agents import AgentFactory
 from serving.settings import ServingSettings

@@ -17,8 +17,8 @@ import pytest
 from generators.chat import ChatGenerator
 from llm.chat import ChatClient
 from llm.replies import ChatReply
-from omgm.profile import AgentSettings
 from omgm.served_agents import ServedAgents
+from omgm.settings import AgentSettings
 from serving.agents import Searcher
 from serving.keys import digest_of
 from serving.settings import ServingSettings

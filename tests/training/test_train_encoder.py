@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 from transformers import CLIPConfig, CLIPModel
 
 from indexes.labeled_images import LabeledImage
+from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
@@ -50,13 +51,13 @@ def data_of(world: Path, labeled: Sequence[LabeledImage] = ()) -> EncoderData:
     return EncoderData(kb=world / "kb.json", images=world / "images", summarizer=FakeSummarizer(), labeled=labeled)
 
 
-def run(world: Path, out: str, steps: int, validate_every: int = 100) -> Path:
+def run(world: Path, out: str, steps: int, **settings: Any) -> Path:
     labeled = [
         LabeledImage(f"{name} {i}", world / "images" / f"{name}.png", f"https://x.example/{name}")
         for name in COLORS
         for i in range(4)
     ]
-    config = TrainingConfig(steps=steps, minutes=None, learning_rate=3e-3, validate_every=validate_every)
+    config = TrainingConfig(steps=steps, minutes=None, **{"learning_rate": 3e-3} | settings)
     return train_encoder(world / "start", data_of(world, labeled), world / out, config, progress=False)
 
 
@@ -71,7 +72,7 @@ def test_the_loss_falls(world: Path) -> None:
 
 
 def test_a_killed_run_resumes_and_ends_with_the_same_weights(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = run(world, "whole", 6)
+    whole = run(world, "whole", 6, validate_every=2)
 
     class Cut(Exception):
         pass
@@ -93,6 +94,33 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(world: Path, monkey
     one, other = load_file(whole / "model.safetensors"), load_file(resumed / "model.safetensors")
     for name, value in one.items():
         np.testing.assert_array_equal(value, other[name], err_msg=name)
+
+
+def test_the_best_weights_on_held_out_images_are_kept(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, torch.Tensor]] = []
+
+    def scripted(model: ClipEncoder, *rest: object) -> Callable[[], dict[str, float]]:
+        def validate() -> dict[str, float]:
+            seen.append({name: tensor.clone() for name, tensor in model.model.state_dict().items()})
+            recall, loss = [(0.1, 1.0), (0.9, 2.0), (0.9, 1.0), (0.5, 0.1)][len(seen) - 1]
+            return {"recall@1": recall, "validation_loss": loss}
+
+        return validate
+
+    monkeypatch.setattr("training.train_encoder._validation", scripted)
+    folder = run(world, "out", 3, validate_every=1, validation_share=0.5)
+    kept = ClipEncoder.load(folder).model.state_dict()
+    assert all(torch.equal(kept[name], value) for name, value in seen[2].items())  # after step 2 of 3
+    assert any(not torch.equal(kept[name], value) for name, value in seen[3].items())
+    assert json.loads((folder / "training.json").read_text())["metrics"]["validation_loss"] == 1.0
+
+
+def test_held_out_images_are_looked_for_among_summaries_and_main_images(world: Path) -> None:
+    run(world, "out", 1, validation_share=0.5)
+    [row] = csv.DictReader((world / "out" / "encoder-run" / "curve.csv").read_text().splitlines())
+    by_summary, by_image = float(row["recall@1_by_summary"]), float(row["recall@1_by_image"])
+    assert float(row["recall@1"]) == pytest.approx((by_summary + by_image) / 2, abs=1e-5)
+    assert float(row["validation_loss"]) > 0
 
 
 @pytest.mark.gpu

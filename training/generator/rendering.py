@@ -20,8 +20,8 @@ from transformers import AutoConfig, AutoProcessor, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
 
 from generators.chat import request_messages
-from llm.chat import Message, without_system_role
 from llm.context import Cut, cut_characters, token_cut
+from llm.messages import Message, without_system_role
 from llm.prompts import Style
 from retriever.images import load_image
 from retriever.types import GenerationRequest

@@ -62,7 +62,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class SampleBatch:
     """Samples of a process in one part of a step.
 
     Attributes:
@@ -77,9 +77,9 @@ class Batch:
     candidates: Tensor
     weight: float
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> SampleBatch:
         """Copies to a device."""
-        return Batch(self.pairs.to(device), self.query.to(device), self.candidates.to(device), self.weight)
+        return SampleBatch(self.pairs.to(device), self.query.to(device), self.candidates.to(device), self.weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class BatchMaker:
     queries: int
     padding: int
 
-    def __call__(self, number: int) -> Batch:
+    def __call__(self, number: int) -> SampleBatch:
         """Returns a batch, counted over the parts of all steps."""
         step, part = divmod(number, self.order.accumulate)
         epoch, chosen, weight = self.order.part(step, part, self.rank)
@@ -168,7 +168,7 @@ class BatchMaker:
             wanted += zip(rows.tolist(), views.tolist(), words.tolist(), strict=True)
         places, pairs = self.pairs(wanted)
         by_sample = places.view(len(chosen), 1 + CANDIDATES)
-        return Batch(pairs, by_sample[:, 0], by_sample[:, 1:], weight)
+        return SampleBatch(pairs, by_sample[:, 0], by_sample[:, 1:], weight)
 
     def pairs(self, wanted: Sequence[tuple[int, int, int]]) -> tuple[Tensor, Pairs]:
         """Returns the place of each (image, view, text) among different pairs, int64 [N], and these pairs."""
@@ -210,13 +210,13 @@ class Feeder:
         waited: Seconds for which the model waited.
     """
 
-    def __init__(self, make: Callable[[int], Batch], ahead: int = 4):
+    def __init__(self, make: Callable[[int], SampleBatch], ahead: int = 4):
         self.make, self.ahead = make, ahead
         self.waited = 0.0
         self._next = 0
-        self._batches: Generator[Batch] | None = None
+        self._batches: Generator[SampleBatch] | None = None
 
-    def __call__(self, number: int) -> Batch:
+    def __call__(self, number: int) -> SampleBatch:
         """Returns a batch; the one after it is expected to be asked for next."""
         if self._batches is None or number != self._next:
             self.close()

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from retriever.models.qformer import QFormerFusion
 from training.losses import contrastive_loss, mean_max_sim
-from training.reranker.batches import Batch, Pairs
+from training.reranker.batches import Pairs, SampleBatch
 
 TEMPERATURE = 0.07
 """Start of equation 6's T, as in BLIP-2 and the paper's code."""
@@ -33,7 +33,7 @@ class Reranker(nn.Module):
         self.learned_temperature = nn.Parameter(torch.tensor(start, device=fusion.query_tokens.device))
         self.fusion.vision.requires_grad_(False)
         last = self.fusion.qformer.encoder.layer[-1]
-        for unread in (last.intermediate, last.output):  # its outputs for texts, which nobody reads
+        for unread in (last.intermediate, last.output):  # its outputs for texts, which are never read
             unread.requires_grad_(False)
 
     def train(self, mode: bool = True) -> Reranker:
@@ -58,13 +58,13 @@ class Reranker(nn.Module):
             ]
         return torch.cat(fused)
 
-    def similarities(self, batch: Batch) -> Tensor:
+    def similarities(self, batch: SampleBatch) -> Tensor:
         """Returns the similarity of each question to its candidates, float32 [B, 16], the evidence in column 0."""
         tokens = self.tokens(batch.pairs)
         # Not tokens[batch.candidates]: on a CPU its gradient is added up by several threads in any order.
         candidates = tokens.index_select(0, batch.candidates.flatten()).view(*batch.candidates.shape, *tokens.shape[1:])
         return mean_max_sim(tokens.index_select(0, batch.query), candidates)
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: SampleBatch) -> Tensor:
         """Returns equation 6's loss of a batch, by its weight in the step, a scalar."""
         return contrastive_loss(self.similarities(batch), self.temperature) * batch.weight

@@ -17,9 +17,9 @@ from retriever.models.qformer_folder import read_layout
 from retriever.protocols import TextReranker
 from training.checkpoint import CHECKPOINT_NAME
 from training.config import Optimization
-from training.loop import train
+from training.loop import BETTER_BY, train
 from training.processes import Processes, joined
-from training.record import Origin, TrainingRecord
+from training.record import Provenance, TrainingRecord
 from training.reranker.batches import BatchMaker, Feeder, Order
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.fusion_weight import best_alpha
@@ -58,7 +58,7 @@ def train_reranker(
     config: RerankerTrainingConfig = RerankerTrainingConfig(),  # noqa: B008  frozen
     *,
     sections: Callable[[], TextReranker] | None = None,
-    origin: Origin = Origin(),  # noqa: B008  frozen
+    provenance: Provenance = Provenance(),  # noqa: B008  frozen
     progress: bool = True,
 ) -> TrainedReranker:
     """Trains a fusion encoder; writes it to `out/fusion`.
@@ -72,7 +72,7 @@ def train_reranker(
         out: Folder for `fusion/`, `data/`, `left_out.jsonl`, the checkpoint and the curve.
         config: Recipe, limits, batch size, seed and device.
         sections: Loads step 3's model, with which beta is found.
-        origin: Where model and code come from, for the record of the training.
+        provenance: Where model and code come from, for the record of the training.
         progress: Shows progress bars.
 
     Raises:
@@ -81,7 +81,7 @@ def train_reranker(
         MemoryError: The device's memory does not suffice; the message names the settings that need less.
     """
     with joined(config.device) as processes:
-        return _train(fusion, data, out, config, sections, origin, progress, processes)
+        return _train(fusion, data, out, config, sections, provenance, progress, processes)
 
 
 def _train(
@@ -90,7 +90,7 @@ def _train(
     out: Path,
     config: RerankerTrainingConfig,
     sections: Callable[[], TextReranker] | None,
-    origin: Origin,
+    provenance: Provenance,
     progress: bool,
     processes: Processes,
 ) -> TrainedReranker:
@@ -160,7 +160,7 @@ def _train(
                 validate=None if validation is None else lambda: validation.metrics(model),
                 validate_every=config.validate_every,
                 save_every=config.validate_every,
-                better_by=None if validation is None else ("recall@1", "validation_loss"),
+                better_by=BETTER_BY,
                 settings=settings,
                 wrapped=wrapped,
                 processes=processes,
@@ -174,7 +174,7 @@ def _train(
         start.save(out / "fusion")
         TrainingRecord(
             kind="reranker",
-            base=origin.base,
+            base=provenance.base,
             recipe=config.recipe,
             data={
                 "questions trained on": len(samples.training),
@@ -184,7 +184,7 @@ def _train(
             },
             settings={**asdict(optimization), **settings, "processes": processes.count},
             metrics={**result, **metrics},
-            commit=origin.commit,
+            commit=provenance.commit,
         ).save(out / "fusion")
     processes.wait()
     return TrainedReranker(out / "fusion", alpha, beta, {**result, **metrics})

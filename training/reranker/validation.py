@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from retriever.fusion import fuse
+from retriever.fusion import choose_weight, fuse
 from retriever.protocols import TextReranker
 from training.losses import mean_max_sim
 from training.processes import Processes
@@ -172,7 +172,7 @@ def best_beta(
     question_of: dict[int, str],
     passages_of: dict[int, list[str]],
 ) -> tuple[float, float]:
-    """Returns the beta with the best section recall@1 (ties: the smaller one), and that recall.
+    """Returns the beta that `choose_weight` takes by section recall@1, and the recall that it reaches.
 
     Args:
         samples: The samples.
@@ -186,8 +186,9 @@ def best_beta(
     golds = [int(samples.gold[question.sample]) for question in found]
     sims = reranker.score([question_of[question.sample] for question in found], [passages_of[gold] for gold in golds])
     sim_t = {question.sample: row.tolist() for question, row in zip(found, sims, strict=True)}
-    beta = max(GRID, key=lambda beta: (_section_recall(samples, scored, alpha, sim_t, beta), -beta))
-    return beta, _section_recall(samples, scored, alpha, sim_t, beta)
+    recall = {beta: _section_recall(samples, scored, alpha, sim_t, beta) for beta in GRID}
+    beta = choose_weight(recall, len(scored))
+    return beta, recall[beta]
 
 
 def _section_recall(

@@ -14,7 +14,7 @@ from agents.engine import Engine
 from agents.policies.vsa import VisionSearchAssistant
 from agents.regions import Box
 from agents.trail import AgentAnswer
-from llm.chat import Message
+from llm.messages import Message
 from tests.fakes.planner import ScriptedPlanner, fake_tool, image, last_text, text_of
 
 BOXES = (Box(0, 0, 100, 100), Box(100, 0, 200, 100))

@@ -22,7 +22,7 @@ from evaluation.tables.variants import (
     ArticleGenerator,
     BlindedEncoder,
     FirstTokenRerank,
-    Replay,
+    RecordedRetriever,
     clip_itc,
     qformer_itc,
 )
@@ -83,10 +83,11 @@ def runs_of(
         alpha=0.9,
         beta=0.2,
         mode="cosine",
-        tokens=tokens,
-        candidates="summary",
-        image_weight=0.5,
-    )
+        design={
+            "drop_sections": None, "candidates": "summary", "tokens": tokens, "search": "flat", "search_uri": "",
+            "image_weight": 0.5, "image_keys": 1, "section_images": True,
+        },
+    )  # fmt: skip
     given = QuestionSet(
         dataset=dataset,
         questions=load("evqa", folder / f"{questions}.csv"),
@@ -104,6 +105,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_questions(folder, "test", ["How large is the area?"])
     write_questions(folder, "validation", ["How large is this country?"])
     return folder
+
+
+def test_its_own_index_is_designed_as_the_profile_says(world: Path) -> None:
+    inputs = runs_of(world).main.manifest.inputs
+    assert (inputs.candidates, inputs.tokens, inputs.section_images) == ("summary", "float16", True)
 
 
 def rows_of(table: MeasuredTable) -> dict[str, dict[str, float | None]]:
@@ -211,7 +217,7 @@ def test_a_blinded_encoder_does_not_see_its_other_input() -> None:
 def test_a_replay_reads_what_was_chosen(tmp_path: Path) -> None:
     index = make_index(tmp_path)
     choices: dict[str, SectionChoice] = {"a": (WIKI + "France", 2), "b": (None, None)}
-    replay = Replay(index, [record("a"), record("b")], lambda one: choices[one.id])
+    replay = RecordedRetriever(index, [record("a"), record("b")], lambda one: choices[one.id])
     image = Image.new("RGB", (8, 8))
     [first, second] = replay.retrieve([Query(image, "?", "a"), Query(image, "?", "b")])
     entity = index.entity(first.candidates[0].row)

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from evaluation.datasets import load
+from evaluation.recognition import collect
 from omgm import OMGM
 from omgm.__main__ import main
-from omgm.parts import build_encoder, build_fusion, recognition_key
+from omgm.parts import build_encoder, build_fusion, open_retriever, recognition_key
 from omgm.profile import load_profile
+from retriever.image_cache import ImageCache
 from tests.fakes.knowledge_base import write_kb
 
 QUESTION = "How large is the area?"
@@ -53,6 +56,13 @@ def test_the_profile_recognizes_what_the_index_holds(world: Path, profile: Path)
         declined = omgm.ask(world / "images" / "flag" / "France.png", QUESTION)
         assert declined.declined and declined.answer is None and declined.confidence == declined.recognized
         assert declined.entity is not None and declined.entity.title == "France"
+
+
+def test_each_image_is_encoded_once_by_each_model(world: Path) -> None:
+    cache = ImageCache(2**20)
+    retriever = open_retriever(load_profile("embedded"), world / "index", cache=cache)
+    trials = list(collect(retriever, load("plain", world / "questions.jsonl"), world))
+    assert (len(trials), cache.counts["step1", "miss"], cache.counts["step2", "miss"]) == (18, 9, 9)
 
 
 def test_other_weights_need_another_calibration(world: Path, profile: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,7 +10,7 @@ import torch
 from omgm.__main__ import main
 from training import train_encoder as module
 from training.config import TrainingConfig
-from training.record import Origin
+from training.record import Provenance
 from training.train_encoder import EncoderData
 
 
@@ -31,7 +31,9 @@ def test_the_device_is_the_profiles(
 ) -> None:
     configs: list[TrainingConfig] = []
 
-    def train_encoder(encoder: Path, data: EncoderData, out: Path, config: TrainingConfig, origin: Origin) -> Path:
+    def train_encoder(
+        encoder: Path, data: EncoderData, out: Path, config: TrainingConfig, provenance: Provenance
+    ) -> Path:
         configs.append(config)
         out.mkdir(exist_ok=True)
         return out / "encoder"
@@ -55,7 +57,9 @@ def test_the_fields_of_the_knowledge_base_may_have_other_names(
 ) -> None:
     seen: list[EncoderData] = []
 
-    def train_encoder(encoder: Path, data: EncoderData, out: Path, config: TrainingConfig, origin: Origin) -> Path:
+    def train_encoder(
+        encoder: Path, data: EncoderData, out: Path, config: TrainingConfig, provenance: Provenance
+    ) -> Path:
         seen.append(data)
         out.mkdir(exist_ok=True)
         return out / "encoder"

@@ -15,7 +15,7 @@ from agents.engine import Engine
 from agents.policies.mmsearch_plus import MMSearchPlus
 from agents.tools.page import open_page
 from agents.tools.web import web_pages
-from llm.chat import Message
+from llm.messages import Message
 from llm.replies import ChatReply
 from omgm.__main__ import main
 from omgm.web_access import WebAccess, WebSettings

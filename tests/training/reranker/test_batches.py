@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.reranker.batches import Batch, BatchMaker, Feeder, Order, Pairs
+from training.reranker.batches import BatchMaker, Feeder, Order, Pairs, SampleBatch
 from training.reranker.features import FeatureStore
 from training.reranker.rows import Rows, write_rows
 from training.reranker.samples import SampleSet
@@ -120,7 +120,7 @@ def test_batches_come_in_order_and_from_any_start(maker: BatchMaker) -> None:
     made: list[int] = []
     lock = threading.Lock()
 
-    def make(number: int) -> Batch:
+    def make(number: int) -> SampleBatch:
         with lock:
             made.append(number)
         return maker(number)

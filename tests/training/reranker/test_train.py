@@ -20,7 +20,7 @@ from retriever.models.qformer import QFormerFusion
 from tests.fakes.training_world import LabeledQuestion, TrainingWorld
 from training import checkpoint, loop
 from training.questions import is_held_out
-from training.record import Origin
+from training.record import Provenance
 from training.reranker import training_set
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.model import Reranker
@@ -77,7 +77,7 @@ def test_both_recipes_train(world: TrainingWorld, tmp_path: Path) -> None:
             tmp_path / recipe,
             RerankerTrainingConfig(recipe=recipe, batch_size=4, epochs=2, validation_share=0.25),
             sections=BM25,
-            origin=Origin(base="org/base", commit="abc"),
+            provenance=Provenance(base="org/base", commit="abc"),
             progress=False,
         )
         record = json.loads((result.folder / "training.json").read_text())

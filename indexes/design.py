@@ -1,0 +1,22 @@
+"""What a profile decides about an index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+from indexes.manifest import Candidates
+from indexes.search_kinds import SearchChoice
+
+
+class IndexDesign(TypedDict):
+    """Arguments of `indexes.build.build_index`, which describes them."""
+
+    drop_sections: Sequence[str] | None
+    candidates: Candidates
+    tokens: str
+    search: SearchChoice
+    search_uri: str
+    image_weight: float
+    image_keys: int
+    section_images: bool
