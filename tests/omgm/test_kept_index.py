@@ -36,7 +36,7 @@ def write_notes(folder: Path) -> Path:
     for name in ("fox", "hen"):
         Image.new("RGB", (80, 60), "red").save(folder / f"{name}.png")
         (folder / f"{name}.md").write_text(f"# The {name}\nRed.\n![]({name}.png)\n")
-    (folder / "cat.md").write_text("# The cat\n![](lost.png)\nBlack.\n")
+    (folder / "cat.md").write_text("---\nname: Cat\n---\n# The cat\n![](lost.png)\nBlack.\n")
     return folder
 
 
