@@ -47,7 +47,7 @@ def budget_of(settings: AgentSettings) -> Budget:
 
 
 def access_of(settings: AgentSettings) -> dict[str, Any]:
-    """Returns what a profile lets agents use, as arguments of `Agent` and `LazyEngine`.
+    """Returns the access that a profile gives agents, as arguments of `Agent` and `LazyEngine`.
 
     Raises:
         ValueError: A setting needs another one, or names a tool that does not exist.

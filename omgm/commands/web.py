@@ -56,7 +56,7 @@ def add_web(parser: argparse._ActionsContainer) -> None:
 
 
 def agent_settings(args: argparse.Namespace, settings: AgentSettings) -> AgentSettings:
-    """Returns a profile's settings of agents with what the arguments of `add_web` say.
+    """Returns a profile's settings of agents, overridden by the arguments of `add_web`.
 
     Raises:
         ValueError: They contradict each other, or something is missing.
