@@ -118,7 +118,8 @@ def test_front_matter_as_facts_and_a_description_in_place_of_text(tmp_path: Path
     (fox,) = read(
         tmp_path,
         fox="---\ntitle: <i>Fox</i>\ndescription: An animal.\nlegs: 4\n"
-        "found in: [Europe, Asia]\nkin: '[[Wolf|a wolf]]'\ndraft: false\nlayout: post\ncover: pics/fox.jpg\nlogo: fox\nshown: true\nweight: 3\n---\n",
+        "found in: [Europe, Asia]\nkin: '[[Wolf|a wolf]]'\ndraft: false\nlayout: post\ncover: pics/fox.jpg\n"
+        "logo: fox\nshown: true\nweight: 3\n---\n",
     )
     assert (fox.title, fox.image) == ("Fox", "pics/fox.jpg")
     assert fox.sections == (
