@@ -18,6 +18,7 @@ const byId = (id) => document.getElementById(id);
 const [form, file, question, key, mode, history] = ["form", "file", "question", "key", "mode", "history"].map(byId);
 const coarse = matchMedia("(pointer: coarse)").matches; // a finger, so the keyboard is on the screen
 let turns = 0;
+let lastAsked = "";
 let whyOpen = false; // as the user left it at the last answer
 
 form.addEventListener("submit", (event) => {
@@ -31,7 +32,9 @@ question.addEventListener("keydown", (event) => {
   submit();
 });
 
-question.addEventListener("focus", () => question.select());
+question.addEventListener("focus", () => {
+  if (question.value.trim() === lastAsked) question.select(); // the next question replaces it
+});
 
 onImage(() => showError(""));
 
@@ -51,8 +54,9 @@ async function submit() {
     return showError("Type a question first.");
   }
   showError("");
+  lastAsked = asked;
   if (coarse) question.blur(); // the keyboard would cover the answer
-  else question.select(); // the next question replaces it
+  else question.select();
   const options = { stream: true, ...(mode.value && mode.value !== "retrieve" ? { mode: mode.value } : {}) };
   const turn = newTurn(asked, currentImage(), options);
   history.prepend(turn.element);

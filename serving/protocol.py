@@ -38,10 +38,11 @@ class _TimedProtocol(HttpToolsProtocol):
         self._limit(self.header_s)
 
     def on_message_begin(self) -> None:
-        """Starts the time of the next headers."""
+        """Starts the time of the next headers; that of the first runs since the connection was made."""
         super().on_message_begin()
         self._begun = True
-        self._limit(self.header_s)
+        if self.cycle is not None:
+            self._limit(self.header_s)
 
     def on_headers_complete(self) -> None:
         """Ends it."""

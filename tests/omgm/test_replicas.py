@@ -1,4 +1,4 @@
-"""`omgm serve --replicas`, on a local Ray cluster. Not part of `make test`, because it takes a minute:
+"""`omgm serve --replicas`, on a local Ray cluster. Not part of `make test`, because it takes minutes:
 
 pip install -c constraints.txt -e ".[cpu,dev,ray]" && make test ARGS=tests/omgm/test_replicas.py
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -38,18 +39,58 @@ def test_without_the_extra(
 
 
 @pytest.fixture
-def url(example_folder: Path) -> Iterator[str]:
+def url(example_folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of as many replicas as the test asks for."""
     pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     try:
-        start_replicas(load_profile("embedded"), example_folder / "index", (2, 2), "127.0.0.1", port)
+        start_replicas(load_profile("embedded"), example_folder / "index", request.param, "127.0.0.1", port)
         yield f"http://127.0.0.1:{port}"
     finally:
         stop_replicas()
 
 
+def replicas() -> list[str]:
+    import ray
+
+    actors = ray.util.list_named_actors(all_namespaces=True)
+    return [actor["name"] for actor in actors if "SERVE_REPLICA" in actor["name"]]
+
+
+def ask(url: str, photo: bytes) -> tuple[int, str | None]:
+    question = {"question": "What is the capital of this country?"}
+    files = {"image": photo}
+    response = httpx.post(f"{url}/answer", files=files, data=question, timeout=60, trust_env=False, verify=False)
+    return response.status_code, response.json()["answer"] if response.is_success else None
+
+
+@pytest.mark.parametrize("url", [(1, 2)], indirect=True)
+@pytest.mark.filterwarnings("ignore")  # Ray's
+def test_a_second_replica_comes_with_the_load(example_folder: Path, url: str) -> None:
+    photo = (example_folder / "photo.jpg").read_bytes()
+    outcomes, stop = Counter[tuple[int, str | None]](), threading.Event()
+
+    def caller() -> None:
+        while not stop.is_set():
+            outcomes[ask(url, photo)] += 1
+
+    assert ask(url, photo) == (200, "Tokyo")
+    assert len(replicas()) == 1
+    with ThreadPoolExecutor(24) as pool:  # three times the requests that one replica is meant to have
+        callers = [pool.submit(caller) for _ in range(24)]
+        deadline = time.monotonic() + 240  # Ray waits for half a minute before it believes a load
+        while len(replicas()) < 2 and time.monotonic() < deadline:
+            time.sleep(1)
+        stop.set()
+        for done in callers:
+            done.result()
+    assert len(replicas()) == 2
+    assert set(outcomes) <= {(200, "Tokyo"), (429, None)}
+
+
+@pytest.mark.parametrize("url", [(2, 2)], indirect=True)
 @pytest.mark.filterwarnings("ignore")  # Ray's
 def test_a_replica_is_killed_under_load(example_folder: Path, url: str) -> None:
     """Every answer is right; while Ray notices that a replica is gone, a request may end with a documented error."""
@@ -58,21 +99,11 @@ def test_a_replica_is_killed_under_load(example_folder: Path, url: str) -> None:
     photo = (example_folder / "photo.jpg").read_bytes()
     outcomes, stop = list[tuple[int, str | None]](), threading.Event()
 
-    def ask() -> tuple[int, str | None]:
-        question = {"question": "What is the capital of this country?"}
-        files = {"image": photo}
-        response = httpx.post(f"{url}/answer", files=files, data=question, timeout=60, trust_env=False, verify=False)
-        return response.status_code, response.json()["answer"] if response.is_success else None
-
-    def replicas() -> list[str]:
-        actors = ray.util.list_named_actors(all_namespaces=True)
-        return [actor["name"] for actor in actors if "SERVE_REPLICA" in actor["name"]]
-
     def caller() -> None:
         while not stop.is_set():
-            outcomes.append(ask())
+            outcomes.append(ask(url, photo))
 
-    assert ask() == (200, "Tokyo")
+    assert ask(url, photo) == (200, "Tokyo")
     refused = httpx.delete(f"{url}/entities/a", trust_env=False, verify=False)
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "read_only")
     assert READ_ONLY in refused.json()["error"]["message"]
@@ -90,5 +121,5 @@ def test_a_replica_is_killed_under_load(example_folder: Path, url: str) -> None:
     counted = Counter(outcomes)
     assert set(counted) <= {(200, "Tokyo"), (500, None), (503, None), (429, None)}
     assert counted[200, "Tokyo"] >= len(outcomes) - 8  # at most what the replica held, and a few more until it is known
-    assert ask() == (200, "Tokyo")
+    assert ask(url, photo) == (200, "Tokyo")
     print(counted)

@@ -181,6 +181,24 @@ def test_several_questions_about_one_photo(page: Browser, flag: Path) -> None:
     )  # to be replaced
 
 
+def test_a_finger_needs_no_keyboard_for_the_answer(chromium: Browser, world: World, flag: Path) -> None:
+    chromium.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    emulate(chromium, phone=True)
+    try:
+        chromium.get(world.url)
+        assert chromium.execute_script("return matchMedia('(pointer: coarse)').matches")
+        assert by_id(chromium, "file-hint").text == ""  # nothing of drop and paste
+        ask(chromium, flag, WHEN)
+        assert chromium.execute_script("return document.activeElement.id") != "question"
+        by_id(chromium, "question").click()
+        by_id(chromium, "question").send_keys("Who signed it?")
+        assert by_id(chromium, "question").get_attribute("value") == "Who signed it?"  # in place of the first one
+        screenshot(chromium, "finger")
+    finally:
+        chromium.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
+        emulate(chromium)
+
+
 def test_the_answer_streams(page: Browser, world: World, flag: Path) -> None:
     """What is retrieved is shown before the answer, and the answer in pieces."""
     script = """
