@@ -76,13 +76,13 @@ def _pairs(asked: Ints, sentence: Ints, words: int, sentences: int) -> Floats:
         close = j - i <= NEAR and sentence[i] == sentence[j] and abs(int(asked[i] - asked[j])) == 1
         if close:
             found[int(sentence[i])].add(int(min(asked[i], asked[j])))
-    return np.array([len(each) for each in found], np.float32) / max(words - 1, 1)
+    return np.array([len(each) / max(words - 1, 1) for each in found], np.float32)
 
 
 def _weighted_missing(share: Floats, there: Flags) -> Floats:
     """Returns the share of the heaviest word of the question that each sentence lacks."""
-    return np.where(there[:-1], 0, share[:, None]).max(0, initial=0).astype(np.float32)
+    return np.asarray(np.where(there[:-1], 0, share[:, None]).max(0, initial=0), np.float32)
 
 
 def _opens(flags: Flags) -> Flags:
-    return flags & ~np.concatenate([[False], flags[:-1]])
+    return np.asarray(flags & ~np.concatenate([[False], flags[:-1]]), np.bool_)

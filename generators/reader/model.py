@@ -30,13 +30,11 @@ class Vocabulary:
 
     def around(self, tokens: Tokens, candidates: Candidates) -> Ints:
         """Returns the classes around each candidate, [n, 8]."""
-        edge, count = len(self.classes), len(tokens.classes)
-        ids = np.array([self._of(self.classes, word) for word in tokens.classes] + [edge], np.int64)
-        columns = []
-        for i, shift in enumerate(AROUND):
-            place = (candidates.first if i < len(AROUND) // 2 else candidates.last) + shift
-            columns.append(ids[np.where((place < 0) | (place >= count), count, place)])
-        return np.stack(columns, 1)
+        return np.asarray(self.classes_of(tokens)[places(tokens, candidates)], np.int64)
+
+    def classes_of(self, tokens: Tokens) -> Ints:
+        """Returns the class of each token, and one more for a place outside the evidence, [T + 1]."""
+        return np.array([self._of(self.classes, word) for word in tokens.classes] + [len(self.classes)], np.int64)
 
     def asked(self, question: AnalyzedQuestion) -> tuple[int, int, int, int]:
         """Returns the numbers of a question's kind, focus and key words; an unknown one has the last number."""
@@ -47,6 +45,16 @@ class Vocabulary:
     def _of(table: Mapping[str, int], word: str) -> int:
         number = table.get(word)
         return table.get(suffix_class(word), len(table)) if number is None else number
+
+
+def places(tokens: Tokens, candidates: Candidates) -> Ints:
+    """Returns the tokens around each candidate, [n, 8]; the number of tokens stands for a place outside."""
+    count = len(tokens.classes)
+    columns = []
+    for i, shift in enumerate(AROUND):
+        place = (candidates.first if i < len(AROUND) // 2 else candidates.last) + shift
+        columns.append(np.where((place < 0) | (place >= count), count, place))
+    return np.stack(columns, 1)
 
 
 def outcome(scores: Floats, null: float, best: int, candidates: Candidates) -> Floats:
@@ -89,16 +97,16 @@ class SpanModel:
         """Returns the scores of the candidates, [n], and that of there being no answer."""
         a = self._arrays
         inputs = (candidates.features - a["mean"]) / a["scale"]
-        around = self.vocabulary.around(tokens, candidates)
+        classes, around = self.vocabulary.classes_of(tokens), places(tokens, candidates)
         kind, focus, *keys = self.vocabulary.asked(question)
         total, null = np.zeros(len(inputs), np.float32), 0.0
         for i in range(len(a["classes"])):
             size, width = a["classes"].shape[2], inputs.shape[1]
             first = a["first"][i].T
             hidden = inputs @ first[:width]
+            known = a["classes"][i][classes]  # multiplied by token, not by candidate
             for j in range(len(AROUND)):
-                part = first[width + j * size : width + (j + 1) * size]
-                hidden += (a["classes"][i] @ part)[around[:, j]]
+                hidden += (known @ first[width + j * size : width + (j + 1) * size])[around[:, j]]
             asked = np.concatenate([a["kinds"][i][kind], a["focuses"][i][focus], *a["classes"][i][keys]])
             hidden += asked @ first[width + len(AROUND) * size :] + a["first_bias"][i]
             hidden = np.maximum(np.maximum(hidden, 0) @ a["second"][i].T + a["second_bias"][i], 0)

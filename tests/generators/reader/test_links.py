@@ -22,7 +22,7 @@ def linked(question: str, span: str) -> np.ndarray:
     first, last = np.searchsorted(tokens.starts, [start, start + len(span) - 1], "right") - 1
     [row] = np.flatnonzero((found.first == first) & (found.last == last))
     np.testing.assert_array_equal(found.features[row, -found.links.shape[1] :], found.links[row])
-    return found.links[row]
+    return np.asarray(found.links[row])
 
 
 def test_key_words_count_less_with_distance_and_not_at_all_in_another_sentence() -> None:

@@ -20,8 +20,8 @@ HOUSE = (
     "Flint, Michigan. It seats 1,200 people."
 )
 PAINTER = (
-    "The painter died of pneumonia on 5 December 1926 at the age of 86. The tower leans by 3.99 degrees because the ground "
-    "is soft. Its plumage is lavender-blue to mid-blue."
+    "The painter died of pneumonia on 5 December 1926 at the age of 86. The tower leans by 3.99 degrees because the "
+    "ground is soft. Its plumage is lavender-blue to mid-blue."
 )
 QUESTIONS = [
     (BIRD, "How long is this bird?", "20\u201324 cm"),
