@@ -9,8 +9,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from generators.reader.links import links
 from generators.reader.question import AnalyzedQuestion
-from generators.reader.tokens import COLORS, PARTICLES, UNITS, Flags, Ints, Tokens, word_set
+from generators.reader.tokens import PARTICLES, UNITS, Flags, Ints, Tokens, is_color, word_set
 from retriever.lexical import STOP_WORDS
 
 Floats = NDArray[np.float32]
@@ -35,12 +36,14 @@ class Candidates:
         last: Last token of each.
         features: What is known of each, [n, features].
         overview: What is known of the question and the evidence as a whole, [numbers].
+        links: Those of the features that link a span to words of the question, [n, links].
     """
 
     first: Ints
     last: Ints
     features: Floats
     overview: Floats
+    links: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +83,9 @@ def candidates(
     flags, spans = _flags(tokens), _Spans(tokens, first, last)
     columns = _inside(spans, flags) + _cuts(spans, flags) + _near(spans, flags, matched)
     columns += _focus(spans, question) + _rest(spans, flags, matched, rarity, title)
-    features = np.stack([np.asarray(column, np.float32) for column in columns], 1)
-    return Candidates(first, last, features, _overview(tokens, question, matched))
+    linked = links(tokens, question, matched.asked, matched.sentences, first, last)
+    features = np.concatenate([np.stack([np.asarray(column, np.float32) for column in columns], 1), linked], 1)
+    return Candidates(first, last, features, _overview(tokens, question, matched), linked)
 
 
 def _match(tokens: Tokens, question: AnalyzedQuestion) -> _Matched:
@@ -147,7 +151,7 @@ def _flags(tokens: Tokens) -> dict[str, Floats]:
         "year": np.array([each == "<year>" for each in tokens.classes], np.bool_),
         "month": np.array([each == "<month>" for each in tokens.classes], np.bool_),
         "unit": _are(tokens, UNITS),
-        "color": _are(tokens, COLORS),
+        "color": np.array([is_color(low) for low in tokens.lower], np.bool_),
         "comma": _are(tokens, frozenset(",")),
         "and": _are(tokens, frozenset(("and", "or", "&"))),
         "sign": _are(tokens, frozenset("$£€%")),

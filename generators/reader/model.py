@@ -16,8 +16,8 @@ from generators.reader.question import AnalyzedQuestion
 from generators.reader.tokens import Ints, Tokens, suffix_class
 
 WEIGHTS_FILE = Path(__file__).with_name("weights.safetensors")
-AROUND = (-2, -1, 0, 0, 1, 2)
-"""Tokens of which the model sees the class: the two before a span, its first and last one, the two after it."""
+AROUND = (-3, -2, -1, 0, 0, 1, 2, 3)
+"""Tokens of which the model sees the class: the three before a span, its first and last one, the three after it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,23 +29,32 @@ class Vocabulary:
     focuses: Mapping[str, int]
 
     def around(self, tokens: Tokens, candidates: Candidates) -> Ints:
-        """Returns the classes around each candidate, [n, 6]."""
-        edge, count = len(self.classes), len(tokens.classes)
-        ids = np.array([self._of(self.classes, word) for word in tokens.classes] + [edge], np.int64)
-        columns = []
-        for i, shift in enumerate(AROUND):
-            place = (candidates.first if i < 3 else candidates.last) + shift
-            columns.append(ids[np.where((place < 0) | (place >= count), count, place)])
-        return np.stack(columns, 1)
+        """Returns the classes around each candidate, [n, 8]."""
+        return np.asarray(self.classes_of(tokens)[places(tokens, candidates)], np.int64)
 
-    def asked(self, question: AnalyzedQuestion) -> tuple[int, int]:
-        """Returns the numbers of a question's kind and focus; an unknown one has the number after the last."""
-        return self.kinds.get(question.kind, len(self.kinds)), self._of(self.focuses, question.focus)
+    def classes_of(self, tokens: Tokens) -> Ints:
+        """Returns the class of each token, and one more for a place outside the evidence, [T + 1]."""
+        return np.array([self._of(self.classes, word) for word in tokens.classes] + [len(self.classes)], np.int64)
+
+    def asked(self, question: AnalyzedQuestion) -> tuple[int, int, int, int]:
+        """Returns the numbers of a question's kind, focus and key words; an unknown one has the last number."""
+        first, last = (self._of(self.classes, word) for word in question.key_classes)
+        return self.kinds.get(question.kind, len(self.kinds)), self._of(self.focuses, question.focus), first, last
 
     @staticmethod
     def _of(table: Mapping[str, int], word: str) -> int:
         number = table.get(word)
         return table.get(suffix_class(word), len(table)) if number is None else number
+
+
+def places(tokens: Tokens, candidates: Candidates) -> Ints:
+    """Returns the tokens around each candidate, [n, 8]; the number of tokens stands for a place outside."""
+    count = len(tokens.classes)
+    columns = []
+    for i, shift in enumerate(AROUND):
+        place = (candidates.first if i < len(AROUND) // 2 else candidates.last) + shift
+        columns.append(np.where((place < 0) | (place >= count), count, place))
+    return np.stack(columns, 1)
 
 
 def outcome(scores: Floats, null: float, best: int, candidates: Candidates) -> Floats:
@@ -63,7 +72,7 @@ def outcome(scores: Floats, null: float, best: int, candidates: Candidates) -> F
     rival = float(scores[apart].max()) if apart.any() else top - 20
     lead = [np.log(shares[best]), min(top - rival, 20.0), shares[~apart].sum(), top, null]
     lead += [top + np.log(1 / shares[best]) - null]
-    return np.concatenate([np.array(lead, np.float32), candidates.overview])
+    return np.concatenate([np.array(lead, np.float32), candidates.overview, candidates.links[best]])
 
 
 class SpanModel:
@@ -88,17 +97,17 @@ class SpanModel:
         """Returns the scores of the candidates, [n], and that of there being no answer."""
         a = self._arrays
         inputs = (candidates.features - a["mean"]) / a["scale"]
-        around = self.vocabulary.around(tokens, candidates)
-        kind, focus = self.vocabulary.asked(question)
+        classes, around = self.vocabulary.classes_of(tokens), places(tokens, candidates)
+        kind, focus, *keys = self.vocabulary.asked(question)
         total, null = np.zeros(len(inputs), np.float32), 0.0
         for i in range(len(a["classes"])):
             size, width = a["classes"].shape[2], inputs.shape[1]
             first = a["first"][i].T
             hidden = inputs @ first[:width]
+            known = a["classes"][i][classes]  # multiplied by token, not by candidate
             for j in range(len(AROUND)):
-                part = first[width + j * size : width + (j + 1) * size]
-                hidden += (a["classes"][i] @ part)[around[:, j]]
-            asked = np.concatenate([a["kinds"][i][kind], a["focuses"][i][focus]])
+                hidden += (known @ first[width + j * size : width + (j + 1) * size])[around[:, j]]
+            asked = np.concatenate([a["kinds"][i][kind], a["focuses"][i][focus], *a["classes"][i][keys]])
             hidden += asked @ first[width + len(AROUND) * size :] + a["first_bias"][i]
             hidden = np.maximum(np.maximum(hidden, 0) @ a["second"][i].T + a["second_bias"][i], 0)
             total += hidden @ a["last"][i] + a["last_bias"][i]

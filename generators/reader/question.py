@@ -26,6 +26,8 @@ class AnalyzedQuestion:
         focus_stem: Its stem.
         words: Stems of its content words in order, the focus included, each with its weight.
         exact: Those of them that are names or figures.
+        keys: The first word after the noun that is asked for, and the last one.
+        key_classes: Their classes.
     """
 
     kind: str
@@ -33,6 +35,8 @@ class AnalyzedQuestion:
     focus_stem: str
     words: Mapping[str, float]
     exact: frozenset[str]
+    keys: tuple[str, str]
+    key_classes: tuple[str, str]
 
 
 def analyze(question: str, rarity: Mapping[str, float], known: frozenset[str] = frozenset()) -> AnalyzedQuestion:
@@ -52,6 +56,9 @@ def analyze(question: str, rarity: Mapping[str, float], known: frozenset[str] = 
         for word, low in zip(tokens.stems, lower, strict=True)
         if word and word not in STOP_WORDS and low not in _BE and low not in _DO
     }
+    content = [i for i, word in enumerate(tokens.stems) if word in words]
+    after = [i for i in content if i >= start and i > focus]
+    keys = (after[0], after[-1]) if after else (-1, -1)
     words |= {word: rarity.get(word, rarity.get("", 1.0)) for word in implied(question) if word in known}
     return AnalyzedQuestion(
         kind,
@@ -60,6 +67,8 @@ def analyze(question: str, rarity: Mapping[str, float], known: frozenset[str] = 
         words,
         frozenset(tokens.stems[i] for i in range(1, len(lower)) if tokens.capital[i] or tokens.number[i])
         & words.keys(),
+        (tokens.stems[keys[0]], tokens.stems[keys[1]]) if after else ("", ""),
+        (tokens.classes[keys[0]], tokens.classes[keys[1]]) if after else ("", ""),
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from generators.reader.features import Candidates, Floats
 from generators.reader.question import AnalyzedQuestion
-from generators.reader.tokens import COLORS, UNITS, Flags, Tokens
+from generators.reader.tokens import UNITS, Flags, Tokens, is_color
 
 _JOINS = frozenset(("to", "or", "-", "\u2013", "\u2014"))
 _NUMERIC = frozenset(("how many", "how high", "how long", "how old", "how much"))
@@ -16,14 +16,18 @@ CLAUSE = 2.0
 
 def adjustments(tokens: Tokens, question: AnalyzedQuestion, found: Candidates) -> Floats:
     """Returns a bonus for each candidate's score, float32 [candidates]; -inf rules a candidate out."""
-    color = np.array([low in COLORS for low in tokens.lower], np.bool_)
+    color = np.array([is_color(low) for low in tokens.lower], np.bool_)
     number = _count(tokens.number, found) > 0
     allowed = ~_cuts_range(tokens, found)
     bonus = np.zeros(len(allowed), np.float32)
     if question.focus_stem in ("color", "colour"):
         allowed = _narrowed(allowed, color[found.first] & color[found.last])
+    elif question.kind == "why":
+        allowed = _narrowed(allowed, ~number)
     elif question.kind in _NUMERIC:
         allowed = _narrowed(allowed, number)
+        if question.kind == "how old":
+            allowed = _narrowed(allowed, _count(_dated(tokens), found) == 0)
         if question.kind != "how many":  # which says what is counted
             allowed = _narrowed(allowed, ~_cuts_unit(tokens, found))
         bonus += CLAUSE * _clause_cover(tokens, question)[tokens.clause[found.first]] * number
@@ -47,6 +51,10 @@ def _narrowed(allowed: Flags, wanted: Flags) -> Flags:
 def _count(flags: Flags, found: Candidates) -> np.ndarray:
     total = np.concatenate([[0], np.cumsum(flags)])
     return np.asarray(total[found.last + 1] - total[found.first])
+
+
+def _dated(tokens: Tokens) -> Flags:
+    return np.array([word in ("<year>", "<month>") for word in tokens.classes], np.bool_)
 
 
 def _cuts_range(tokens: Tokens, found: Candidates) -> Flags:

@@ -117,6 +117,11 @@ def tokenize_text(text: str) -> Tokens:
     )
 
 
+def is_color(low: str) -> bool:
+    """Returns whether a word is a color, alone or after a hyphen, as in "lavender-blue"."""
+    return low.rpartition("-")[2] in COLORS
+
+
 def _joins_figures(forms: list[str], i: int) -> bool:
     """Returns whether a dash stands between figures, as in "20-24" with a long one."""
     return (
@@ -164,7 +169,7 @@ def _class(form: str, low: str) -> str:
         return "<month>"
     if low in NUMBER_WORDS:
         return "<number>"
-    if low in COLORS:
+    if is_color(low):
         return "<color>"
     if form[0].isupper() and stem(low) not in STOP_WORDS:
         return "<Name>"

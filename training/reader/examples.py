@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,8 @@ from training.reader.weights import Numbers
 
 DRAWN = 80
 """Candidates of a question in a training step, besides the good ones."""
+KEPT = 200
+"""Candidates of a question that are drawn from, besides the good ones."""
 
 
 class Example(NamedTuple):
@@ -29,7 +31,7 @@ class Example(NamedTuple):
         candidates: The candidates.
         features: Their standardized features, float16.
         around: The classes of the words around them.
-        asked: Kind and focus of the question.
+        asked: Kind, focus and key words of the question.
         f1: SQuAD's F1 of each candidate.
         exact: True for those that match an answer exactly.
         quality: F1, less for those that stand elsewhere than the answer.
@@ -41,7 +43,7 @@ class Example(NamedTuple):
     candidates: Candidates
     features: np.ndarray
     around: Ints
-    asked: tuple[int, int]
+    asked: tuple[int, int, int, int]
     f1: Floats
     exact: Flags
     quality: Floats
@@ -57,14 +59,40 @@ class Batch(NamedTuple):
     stands_for: torch.Tensor
     kind: torch.Tensor
     focus: torch.Tensor
+    keys: torch.Tensor
     overview: torch.Tensor
     answerable: torch.Tensor
 
 
-def examples(questions: Sequence[SpanQuestion], numbers: Numbers) -> list[Example]:
-    """Computes the examples; questions about passages without candidates are left out."""
-    found = [_example(question, numbers) for question in questions]
-    return [example for example in found if len(example.f1)]
+def examples(
+    questions: Sequence[SpanQuestion], numbers: Numbers, rng: np.random.Generator | None = None
+) -> Iterator[Example]:
+    """Yields the examples; questions about passages without candidates are left out.
+
+    Args:
+        questions: The questions.
+        numbers: Vocabulary and scale of the features.
+        rng: If given, only the good candidates and `KEPT` others are kept, which saves memory.
+    """
+    for question in questions:
+        example = _example(question, numbers)
+        if len(example.f1):
+            yield example if rng is None else _thinned(example, rng)
+
+
+def _thinned(example: Example, rng: np.random.Generator) -> Example:
+    good = np.flatnonzero(example.quality > 0.5)
+    other = np.setdiff1d(np.arange(len(example.f1)), good)
+    rows = np.concatenate([good, rng.choice(other, min(KEPT, len(other)), replace=False)])
+    old = example.candidates
+    return example._replace(
+        candidates=Candidates(old.first[rows], old.last[rows], old.features, old.overview, old.links[rows]),
+        features=example.features[rows],
+        around=example.around[rows],
+        f1=example.f1[rows],
+        exact=example.exact[rows],
+        quality=example.quality[rows],
+    )
 
 
 def _example(source: SpanQuestion, numbers: Numbers) -> Example:
@@ -82,12 +110,20 @@ def _example(source: SpanQuestion, numbers: Numbers) -> Example:
         exact[i] = text in references
         there = not places or any(start < stop and end > begin for begin, stop in places)
         quality[i] = f1[i] if there else 0.99 if exact[i] else 0.5 * f1[i]
-    part = int(hashlib.sha256(source.article[::-1].encode()).hexdigest()[:8], 16)
     standard = ((found.features - numbers.mean) / numbers.scale).astype(np.float16)
     around = numbers.vocabulary.around(tokens, found)
     asked = numbers.vocabulary.asked(question)
-    slim = Candidates(found.first, found.last, found.features[:0], found.overview)
+    # a view of no rows would keep all of them in memory
+    slim = Candidates(
+        found.first, found.last, np.zeros((0, 0), np.float32), found.overview, found.links.astype(np.float16)
+    )
+    part = part_of(source.article)
     return Example(source.article, part, bool(references), slim, standard, around, asked, f1, exact, quality)
+
+
+def part_of(article: str) -> int:
+    """Returns a number from the hash of an article's title."""
+    return int(hashlib.sha256(article[::-1].encode()).hexdigest()[:8], 16)
 
 
 def _worth_comparing(tokens: Tokens, found: Candidates, references: Sequence[str]) -> Ints:
@@ -127,6 +163,7 @@ def joined(chosen: Sequence[Example], rng: np.random.Generator | None = None) ->
         stands,
         torch.tensor([example.asked[0] for example in chosen]),
         torch.tensor([example.asked[1] for example in chosen]),
+        torch.tensor([example.asked[2:] for example in chosen]),
         torch.from_numpy(np.stack([example.candidates.overview for example in chosen])),
         torch.tensor([float(example.answerable) for example in chosen]),
     )

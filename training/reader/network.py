@@ -28,7 +28,7 @@ class Network(nn.Module):
         self.focuses = nn.Embedding(len(vocabulary.focuses) + 1, size)
         for table in (self.classes, self.kinds, self.focuses):
             nn.init.normal_(table.weight, std=0.3)
-        self.first = nn.Linear(width + (len(AROUND) + 2) * size, hidden)
+        self.first = nn.Linear(width + (len(AROUND) + 4) * size, hidden)
         self.second = nn.Linear(hidden, hidden // 2)
         self.last = nn.Linear(hidden // 2, 1)
         self.null = nn.Linear(numbers.overview, 1)
@@ -36,8 +36,8 @@ class Network(nn.Module):
 
     def forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Returns the scores of the candidates, [n], and those of no answer, [questions]."""
-        asked = torch.cat([self.kinds(batch.kind), self.focuses(batch.focus)], 1)[batch.question]
-        inputs = [batch.features, self.classes(batch.around).flatten(1), asked]
+        asked = [self.kinds(batch.kind), self.focuses(batch.focus), self.classes(batch.keys).flatten(1)]
+        inputs = [batch.features, self.classes(batch.around).flatten(1), torch.cat(asked, 1)[batch.question]]
         hidden = torch.relu(self.first(torch.cat([self.dropout(part) for part in inputs], 1)))
         hidden = torch.relu(self.second(self.dropout(hidden)))
         return self.last(self.dropout(hidden)).squeeze(1), self.null(batch.overview).squeeze(1)

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+_CLOSING = frozenset((",", ".", ";", ":", "?", "!", ")", "]", "%"))
+_OPENING = frozenset(("(", "[", "$", "``", "#", "£"))
+
 
 class Answer(NamedTuple):
     """A right answer.
@@ -49,6 +52,47 @@ def read_squad(path: Path) -> Iterator[SpanQuestion]:
                     yield SpanQuestion(row["question"], paragraph["context"], title, tuple(answers))
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path}: must be in SQuAD's format, with data, paragraphs and qas: {error!r}") from error
+
+
+def read_tokens(stem: Path) -> Iterator[SpanQuestion]:
+    """Yields the questions of four parallel files of tokens, `stem` with .context, .question, .answer and .span.
+
+    Courses prepare SQuAD like this: a question per line, tokens separated by spaces, a span's first and last token.
+    Spaces before and after punctuation are removed; an article is unknown.
+
+    Raises:
+        ValueError: The files differ in length, or a span lies outside its context.
+    """
+    files = [stem.with_name(f"{stem.name}.{kind}") for kind in ("context", "question", "answer", "span")]
+    try:
+        rows = zip(*(file.read_text(encoding="utf-8").splitlines() for file in files), strict=True)
+        for context, question, _, span in rows:
+            passage, places = joined_tokens(context.split())
+            first, last = (int(number) for number in span.split())
+            start = places[first][0]
+            answer = Answer(passage[start : places[last][1]], start)
+            yield SpanQuestion(joined_tokens(question.split())[0], passage, "", (answer,))
+    except (IndexError, ValueError) as error:
+        message = f"{files[0]}: must have a line per line of the other files, and spans within: {error}"
+        raise ValueError(message) from error
+
+
+def joined_tokens(tokens: list[str]) -> tuple[str, list[tuple[int, int]]]:
+    """Joins tokens to a text; returns it with the start and end of each token.
+
+    Example:
+        >>> joined_tokens(["It", "'s", "5", "%", "(", "of", "8", ")", "."])[0]
+        "It's 5% (of 8)."
+    """
+    text, places = "", list[tuple[int, int]]()
+    for i, token in enumerate(tokens):
+        written = '"' if token in ("``", "''") else token
+        glued = written in _CLOSING or token.startswith("'") or token == "n't"
+        if text and not glued and tokens[i - 1] not in _OPENING:
+            text += " "
+        places.append((len(text), len(text) + len(written)))
+        text += written
+    return text, places
 
 
 def read_evqa(path: Path) -> Iterator[SpanQuestion]:

@@ -1,6 +1,7 @@
 """Trains the extractive reader's model on questions with their passages.
 
-    python -m training.reader.train --squad dev-v2.0.json xquad.en.json --evqa questions.csv --out weights.safetensors
+    python -m training.reader.train --squad dev-v2.0.json xquad.en.json --evqa questions.csv --tokens val \
+        --out weights.safetensors
 
 A question is unanswerable if SQuAD says so, or with another paragraph of its article. Articles of share 0
 (`training.reader.questions.share_of`) are left out, so that `benchmarks/reader.py --blind` can measure on them. The
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,24 +21,28 @@ import numpy as np
 import torch
 
 from generators.reader.model import outcome
-from training.reader.examples import Batch, Example, examples, joined
+from training.reader.examples import Batch, Example, examples, joined, part_of
 from training.reader.network import Network
-from training.reader.questions import SpanQuestion, read_evqa, read_squad, share_of
+from training.reader.questions import SpanQuestion, read_evqa, read_squad, read_tokens, share_of
 from training.reader.weights import Numbers, numbers_of, save
 
+HELD_OUT = 2000
+"""Questions of each part left out that the confidence is fitted on."""
 FOLDS = 2
 """Parts of the articles in turn left out to fit the confidence."""
-SILENCE = 0.05
+POINTING = 0.5
+"""Share of the questions that keep the article's title."""
+SILENCE = 0.1
 """Share of the answerable questions that the threshold leaves unanswered."""
 
 
-def collect(squad: Sequence[Path], evqa: Sequence[Path], seed: int) -> list[SpanQuestion]:
-    """Reads the questions, blind articles left out, and adds questions with a paragraph that does not answer them."""
+def collect(squad: Sequence[Path], seed: int) -> list[SpanQuestion]:
+    """Reads questions about articles, blind ones left out, and adds some with a paragraph that does not answer them."""
+    rng = random.Random(seed)
     found, seen = list[SpanQuestion](), dict[str, int]()
     for number, path in enumerate(squad):  # XQuAD repeats articles of SQuAD
         kept = [question for question in read_squad(path) if seen.setdefault(question.article, number) == number]
-        found += [question for question in kept if share_of(question.article)]
-    rng = random.Random(seed)
+        found += [pointing(question, rng) for question in kept if share_of(question.article)]
     by_article: dict[str, list[str]] = {}
     for question in found:
         by_article.setdefault(question.article, []).append(question.passage)
@@ -44,7 +50,13 @@ def collect(squad: Sequence[Path], evqa: Sequence[Path], seed: int) -> list[Span
         other = rng.choice(by_article[question.article])
         if rng.random() < 0.5 and not any(answer.text in other for answer in question.answers):
             found.append(question._replace(passage=other, answers=()))
-    return found + [question for path in evqa for question in read_evqa(path)]
+    return found
+
+
+def pointing(question: SpanQuestion, rng: random.Random) -> SpanQuestion:
+    """Replaces the article's title in the question by "this", every other time, as questions about an image have it."""
+    title = re.compile(rf"\b(?:the )?{re.escape(question.article)}\b(?:'s)?", re.IGNORECASE)
+    return question if rng.random() < POINTING else question._replace(question=title.sub("this", question.question))
 
 
 def train(data: Sequence[Example], numbers: Numbers, seed: int, epochs: int) -> Network:
@@ -128,22 +140,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--squad", type=Path, nargs="+", required=True, help="files in SQuAD's format")
     parser.add_argument("--evqa", type=Path, nargs="*", default=[], help="files with E-VQA's columns and evidence")
+    parser.add_argument("--tokens", type=Path, nargs="*", default=[], help="files of tokens, without their endings")
     parser.add_argument("--out", type=Path, required=True, help="weights to write (.safetensors)")
     parser.add_argument("--networks", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     start = time.perf_counter()
-    questions = collect(args.squad, args.evqa, args.seed)
-    numbers = numbers_of(questions)
-    data = examples(questions, numbers)
+    articles = collect(args.squad, args.seed)
+    more = [question for path in args.evqa for question in read_evqa(path)]
+    more += [question for path in args.tokens for question in read_tokens(path)]
+    numbers = numbers_of(articles + more)
+    data = list(examples(articles + more, numbers, np.random.default_rng(args.seed)))
     print(f"{len(data)} questions, {time.perf_counter() - start:.0f} s", flush=True)
-    prose = {question.article for path in args.squad for question in read_squad(path)}
     rows = []
     for fold in range(FOLDS):
-        network = train([e for e in data if e.part % FOLDS != fold], numbers, args.seed + fold, args.epochs)
-        held_out = [e for e in data if e.part % FOLDS == fold and e.article in prose]
-        rows += [(*signs_of([network], example), example.answerable) for example in held_out]
+        kept = [e for e in data if not e.article or e.part % FOLDS != fold]
+        network = train(kept, numbers, args.seed + fold, max(args.epochs // 2, 1))
+        left_out = [question for question in articles if part_of(question.article) % FOLDS == fold]
+        drawn = random.Random(args.seed).sample(left_out, min(HELD_OUT, len(left_out)))
+        rows += [(*signs_of([network], example), example.answerable) for example in examples(drawn, numbers)]
         print(f"part {fold} left out, {time.perf_counter() - start:.0f} s", flush=True)
     signs, f1, exact, answerable = (np.array(column) for column in zip(*rows, strict=True))
     weights, bias = fit_confidence(signs, f1 >= 0.5)

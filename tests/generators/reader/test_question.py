@@ -32,3 +32,15 @@ def test_words_are_weighted_by_rarity_without_those_that_point_at_the_image() ->
     analyzed = analyze("When was this tower in Paris built?", {"": 5.0, "build": 2.0})
     assert analyzed.words == {"paris": 5.0, "build": 2.0}
     assert analyzed.exact == {"paris"}
+
+
+@pytest.mark.parametrize(
+    ("question", "keys"),
+    [
+        ("Who founded the city of Flint?", ("found", "flint")),
+        ("In what year was the tower built?", ("tower", "build")),
+        ("Where?", ("", "")),
+    ],
+)
+def test_key_words_are_the_first_after_what_is_asked_for_and_the_last(question: str, keys: tuple[str, str]) -> None:
+    assert analyze(question, {}).keys == keys

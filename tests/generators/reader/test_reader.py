@@ -19,6 +19,10 @@ HOUSE = (
     "The hall was designed by Herzog & de Meuron and opened in March 1996. The company that built it was founded in "
     "Flint, Michigan. It seats 1,200 people."
 )
+PAINTER = (
+    "The painter died of pneumonia on 5 December 1926 at the age of 86. The tower leans by 3.99 degrees because the "
+    "ground is soft. Its plumage is lavender-blue to mid-blue."
+)
 QUESTIONS = [
     (BIRD, "How long is this bird?", "20\u201324 cm"),
     (BIRD, "What is the wingspan of this bird?", "33\u201334.5 cm"),
@@ -32,6 +36,8 @@ QUESTIONS = [
     (HOUSE, "When did it open?", "March 1996"),
     (HOUSE, "Where was the company founded?", "Flint, Michigan"),
     (HOUSE, "How many people does it seat?", "1,200"),
+    (PAINTER, "How old was the painter when he died?", "86"),
+    (PAINTER, "What color is its plumage?", "lavender-blue to mid-blue"),
 ]
 
 
@@ -45,6 +51,11 @@ def test_answer(text: str, question: str, answer: str) -> None:
     assert result.answer is not None and result.span is not None
     assert result.answer == answer == text[slice(*result.span)]
     assert result.confidence is not None and 0 < result.confidence < 1
+
+
+def test_a_reason_is_no_figure() -> None:
+    answer = read("Why does the tower lean?", PAINTER).answer
+    assert answer is None or not any(letter.isdigit() for letter in answer)
 
 
 def test_a_question_that_the_evidence_does_not_answer_has_a_lower_confidence() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from generators.reader.tokens import suffix_class, tokenize_text
+from generators.reader.tokens import is_color, suffix_class, tokenize_text
 
 
 def groups(text: str, numbers: str) -> list[str]:
@@ -65,3 +65,8 @@ def test_classes_and_numbers() -> None:
 )
 def test_an_unknown_word_has_the_class_of_its_ending(word: str, known: str) -> None:
     assert suffix_class(word) == known
+
+
+def test_a_color_may_follow_a_hyphen() -> None:
+    words = ("red", "lavender-blue", "blue-collar", "-", "infrared")
+    assert [word for word in words if is_color(word)] == ["red", "lavender-blue"]

@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from training.reader.questions import Answer, SpanQuestion, normalize, overlap, read_evqa, read_squad, share_of
+from training.reader.questions import (
+    Answer,
+    SpanQuestion,
+    joined_tokens,
+    normalize,
+    overlap,
+    read_evqa,
+    read_squad,
+    read_tokens,
+    share_of,
+)
 
 
 def test_squad(tmp_path: Path) -> None:
@@ -31,6 +41,29 @@ def test_evqa(tmp_path: Path) -> None:
         "question,answer,evidence,wikipedia_title\nWhich?,A&&B&&C|D,A B C,T\nNo evidence?,x,,T\n", encoding="utf-8"
     )
     assert list(read_evqa(path)) == [SpanQuestion("Which?", "A B C", "T", (Answer("A, B and C"), Answer("D")))]
+
+
+def write_tokens(folder: Path, span: str) -> Path:
+    context = "It 's red ( or `` so '' ) , they say ."
+    lines = {"context": context, "question": "What 's it ?", "answer": "so", "span": span}
+    for ending, line in lines.items():
+        (folder / f"val.{ending}").write_text(line + "\n", encoding="utf-8")
+    return folder / "val"
+
+
+def test_tokens(tmp_path: Path) -> None:
+    passage = 'It\'s red (or "so"), they say.'
+    [question] = read_tokens(write_tokens(tmp_path, "3 7"))
+    assert question == SpanQuestion("What's it?", passage, "", (Answer('(or "so"', passage.index("(")),))
+    with pytest.raises(ValueError, match=r"val\.context: must have a line per line"):
+        list(read_tokens(write_tokens(tmp_path, "3 70")))
+    (tmp_path / "val.span").write_text("", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"val\.context: must have a line per line"):
+        list(read_tokens(tmp_path / "val"))
+
+
+def test_quotes_open_and_close() -> None:
+    assert joined_tokens(["say", "``", "so", "''"]) == ('say "so"', [(0, 3), (4, 5), (5, 7), (7, 8)])
 
 
 def test_measures() -> None:

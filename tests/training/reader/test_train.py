@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from retriever.types import Evidence
 from training.reader.examples import examples, joined
 from training.reader.network import Network
 from training.reader.questions import Answer, SpanQuestion
-from training.reader.train import fit_confidence, main, signs_of, train
+from training.reader.train import fit_confidence, main, pointing, signs_of, train
 from training.reader.weights import numbers_of, save
 
 NAMES = ["Ada", "Bo", "Cora", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jo", "Kim", "Lou", "Mia", "Ned", "Ola", "Pia"]
@@ -39,7 +40,7 @@ def asked(i: int) -> list[SpanQuestion]:
 def test_it_learns_and_the_same_seed_gives_the_same_weights() -> None:
     questions = [question for i in range(len(NAMES)) for question in asked(i)]
     numbers = numbers_of(questions)
-    data = examples(questions, numbers)
+    data = list(examples(questions, numbers))
     network = train(data[:36], numbers, seed=0, epochs=240)
     quality = [signs_of([network], example)[1] for example in data[36:] if example.answerable]
     assert len(quality) == 8 and np.mean(quality) > 0.8
@@ -73,14 +74,14 @@ def test_numpy_computes_what_torch_does(tmp_path: Path) -> None:
     [example] = examples(source[:1], numbers)
     with torch.no_grad():
         results = [network(joined([example])) for network in networks]
-    save(tmp_path / "w.safetensors", networks, numbers, np.zeros(17, np.float32), 0.0, 0.5)
+    save(tmp_path / "w.safetensors", networks, numbers, np.zeros(36, np.float32), 0.0, 0.5)
     model = SpanModel.load(tmp_path / "w.safetensors")
     tokens, question = tokenize_text(passage(0)), analyze("Who built it?", model.rarity)
     found = candidates(tokens, question, model.rarity, stems_of("Tower"))
     scores, null = model.scores(tokens, question, found)
     np.testing.assert_allclose(scores, np.mean([r[0].numpy() for r in results], 0), atol=0.02)  # float16 on disk
     assert null == pytest.approx(np.mean([r[1].item() for r in results]), abs=0.01)
-    assert model.threshold == 0.5 and model.confidence(np.zeros(17, np.float32)) == 0.5
+    assert model.threshold == 0.5 and model.confidence(np.zeros(36, np.float32)) == 0.5
 
 
 def test_a_confidence_is_a_probability() -> None:
@@ -89,3 +90,29 @@ def test_a_confidence_is_a_probability() -> None:
     right = rng.random(4000) < 1 / (1 + np.exp(-(2 * signs[:, 0] - 1)))
     weights, bias = fit_confidence(signs, right)
     np.testing.assert_allclose([*weights, bias], [2, 0, -1], atol=0.15)
+
+
+def test_some_questions_point_at_the_image_instead_of_naming_the_article() -> None:
+    question = SpanQuestion("Who built the Old Tower's roof?", "", "Old Tower", ())
+    rng = random.Random(1)
+    asked = {pointing(question, rng).question for _ in range(8)}
+    assert asked == {"Who built the Old Tower's roof?", "Who built this roof?"}
+
+
+def test_an_example_thinned_for_training_keeps_the_good_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.reader.examples.KEPT", 50)
+    text = " ".join(passage(i) for i in range(12))
+    question = SpanQuestion("Who built the tower?", text, "Tower", (Answer("Ada Stone", text.index("Ada")),))
+    numbers = numbers_of([question] * 4)
+    [full] = examples([question], numbers)
+    [thin] = examples([question], numbers, np.random.default_rng(0))
+    good = int((full.quality > 0.5).sum())
+    assert len(full.f1) > 50 + good and len(thin.f1) == 50 + good
+    assert thin.quality.max() == full.quality.max() == 1
+    assert thin.candidates.features.base is None  # a view would keep the features of all candidates
+    spans = zip(full.candidates.first, full.candidates.last, strict=True)
+    rows = {span: i for i, span in enumerate(spans)}
+    old = [rows[span] for span in zip(thin.candidates.first, thin.candidates.last, strict=True)]
+    np.testing.assert_array_equal(thin.features, full.features[old])
+    np.testing.assert_array_equal(thin.candidates.links, full.candidates.links[old])
+    np.testing.assert_array_equal(thin.f1, full.f1[old])
