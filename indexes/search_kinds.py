@@ -189,7 +189,7 @@ def _reserve(index: Any, count: int) -> None:
 
     Inverted lists grow one by one and need none of this.
     """
-    inner = index.index
+    inner = faiss.downcast_index(index.index)
     storage = faiss.downcast_index(inner.storage) if isinstance(inner, faiss.IndexHNSW) else inner
     if isinstance(storage, faiss.IndexFlatCodes):
         storage.codes.resize(count * storage.code_size)
