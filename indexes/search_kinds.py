@@ -205,8 +205,9 @@ def _read_sample(keys: Keys, rows: IntArray) -> FloatArray:
     return sample
 
 
-def blocks(keys: Keys, first: int = 0, size: int = _BLOCK) -> Iterator[tuple[int, FloatArray]]:
+def blocks(keys: Keys, first: int = 0, size: int | None = None) -> Iterator[tuple[int, FloatArray]]:
     """Yields the keys from place `first` on in blocks, each with its place, and holds no more than one in memory."""
+    size = size or _BLOCK
     for start in range(first, len(keys.rows), size):
         yield start, keys.read(keys.rows[start : start + size])
         for part in keys.parts:

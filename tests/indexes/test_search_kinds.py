@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
@@ -109,7 +110,10 @@ def test_memory_for_all_codes_is_taken_at_once(kind: SearchKind) -> None:
     inner.train(vectors)
     index = faiss.IndexIDMap(inner)
     search_kinds._reserve(index, 3000)
-    codes = (faiss.downcast_index(inner.storage) if kind == "hnsw" else inner).codes
+    storage: Any = inner
+    if kind == "hnsw":
+        storage = faiss.downcast_index(storage.storage)
+    codes = storage.codes
     place = int(codes.data())
     for start in range(0, 3000, 500):
         index.add_with_ids(vectors[start : start + 500], np.arange(start, start + 500))
