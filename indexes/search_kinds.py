@@ -189,7 +189,7 @@ def _reserve(index: Any, count: int) -> None:
 
     Inverted lists grow one by one and need none of this.
     """
-    inner = index.index
+    inner = faiss.downcast_index(index.index)
     storage = faiss.downcast_index(inner.storage) if isinstance(inner, faiss.IndexHNSW) else inner
     if isinstance(storage, faiss.IndexFlatCodes):
         storage.codes.resize(count * storage.code_size)
@@ -205,8 +205,9 @@ def _read_sample(keys: Keys, rows: IntArray) -> FloatArray:
     return sample
 
 
-def blocks(keys: Keys, first: int = 0, size: int = _BLOCK) -> Iterator[tuple[int, FloatArray]]:
+def blocks(keys: Keys, first: int = 0, size: int | None = None) -> Iterator[tuple[int, FloatArray]]:
     """Yields the keys from place `first` on in blocks, each with its place, and holds no more than one in memory."""
+    size = size or _BLOCK
     for start in range(first, len(keys.rows), size):
         yield start, keys.read(keys.rows[start : start + size])
         for part in keys.parts:

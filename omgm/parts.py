@@ -22,7 +22,6 @@ from generators.reader.reader import ExtractiveReader
 from indexes.chat_summarizer import ChatSummarizer
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
-from indexes.live.layout import is_live
 from indexes.store import Index
 from indexes.summarizers import ExtractiveSummarizer, Summarizer
 from indexes.summary_cache import SummaryCache, default_cache
@@ -177,7 +176,8 @@ def open_retriever(
         encoder: Step 1's model.
         fusion: Step 2's model.
         reranker: Step 3's model.
-        live: Whether changes count that are not in the index's files yet; else an index that has some is refused.
+        live: Whether changes count that are not in the index's files yet, those of other processes in future included;
+            else an index that has some is refused.
         index: The index, if it is open already, with `encoder` and `fusion`.
         cache: Where the profile's models keep what they compute of images.
 
@@ -186,7 +186,7 @@ def open_retriever(
     """
     encoder, fusion = encoder or build_encoder(profile, cache), fusion or build_fusion(profile, cache)
     options = _index_options(profile, encoder, fusion)
-    opened = index or (LiveIndex.open if live and is_live(folder) else Index.open)(folder, **options)
+    opened = index or (LiveIndex.open if live else Index.open)(folder, **options)
     built_with = opened.manifest.inputs.candidates
     if built_with != profile.search.candidates:
         raise ValueError(

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from omgm.settings import Profile
 
-READ_ONLY = "several replicas serve it; change it with `omgm index add` and start them anew"
-"""Why `PUT` and `DELETE` are refused: a change would reach one replica only."""
+READ_ONLY = "several replicas serve it; change it with `omgm index add`, which they follow"
+"""Why `PUT` and `DELETE` are refused: one process may write, and a request reaches any replica."""
 
 
 def replica_range(text: str) -> tuple[int, int]:

@@ -6,8 +6,9 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -41,11 +42,20 @@ class LiveIndex(VersionedIndex):
         base: The files of the current generation.
         generation: Its number.
         changes: Those made since, oldest first.
+        models: What the files were checked against.
     """
 
-    def __init__(self, root: Path, base: Index, generation: int, changes: Sequence[Change]) -> None:
+    def __init__(
+        self,
+        root: Path,
+        base: Index,
+        generation: int,
+        changes: Sequence[Change],
+        models: tuple[DualEncoder | None, FusionEncoder | None] = (None, None),
+    ) -> None:
         super().__init__(root, base, changes)
-        self._generation = generation
+        self._generation, self._models = generation, models
+        self._seen, self._read = layout.State((None, None), ()), len(changes)
         self._writer: ExitStack | None = None  # holds the lock; `None` if the index is only read
         self._log: ChangeLog | None = None
         self._changing, self._compacting = threading.Lock(), threading.Lock()
@@ -85,29 +95,64 @@ class LiveIndex(VersionedIndex):
                 read_manifest(layout.current_files(folder))  # before the lock, which would create a folder
                 held.enter_context(locked(folder, doing))
                 layout.remove_leftovers(folder)
-            while True:
-                generation = layout.generation_of(folder)
-                try:
-                    base = Index.open_files(
-                        layout.files_of(folder, generation),
-                        encoder=encoder,
-                        fusion=fusion,
-                        device=device,
-                        image_weight=image_weight,
-                        verify=verify,
-                    )
-                    changes = _read_changes(folder, base)
-                except (ValueError, OSError):
-                    if layout.generation_of(folder) == generation:
-                        raise
-                else:  # a compaction may have replaced the files meanwhile
-                    if layout.generation_of(folder) == generation:
-                        break
-            index = cls(folder, base, generation, changes)
+            open_files = partial(
+                Index.open_files,
+                encoder=encoder,
+                fusion=fusion,
+                device=device,
+                image_weight=image_weight,
+                verify=verify,
+            )
+            seen = layout.state_of(folder)
+            index = cls(folder, *_open_current(folder, open_files), (encoder, fusion))
+            index._seen = seen
             if write:
                 index._continue_log()
                 index._writer = held.pop_all()
             return index
+
+    @contextmanager
+    def pinned(self) -> Iterator[Version]:
+        """Yields the current version, which this thread searches until the end of the block; see `refresh`."""
+        self.refresh()
+        with super().pinned() as version:
+            yield version
+
+    def refresh(self) -> bool:
+        """Follows what another process has changed, unless this one is to change it; returns whether that was anything.
+
+        If nothing has changed, it asks for the state of a few files. If what another process wrote cannot be read, the
+        index answers as before.
+        """
+        if self._writer is not None or layout.state_of(self.root) == self._seen:
+            return False
+        if not self._changing.acquire(blocking=False):
+            return False  # another thread does it
+        try:
+            return self._follow()
+        except (ValueError, OSError):
+            logger.exception("%s: what another process changed cannot be read; it answers as before", self.root)
+            return False
+        finally:
+            self._changing.release()
+
+    def _follow(self) -> bool:
+        before, self._seen = self._seen, layout.state_of(self.root)  # then what comes meanwhile is seen next time
+        if self._seen.files == (None, None):  # it is being built anew
+            return False
+        if before.files == self._seen.files:
+            changes = _read_changes(self.root, self._current.base)
+            if layout.state_of(self.root).files == before.files:  # else these may be changes of other files
+                self._current, known = self._after(self._current, changes[self._read :]), self._read
+                self._read = len(changes)
+                return len(changes) > known
+        encoder, fusion = self._models
+        open_files = partial(
+            Index.open_files, encoder=encoder, fusion=fusion, device=self.device, image_weight=self.image_weight
+        )
+        base, self._generation, changes = _open_current(self.root, open_files)
+        self._current, self._read = self._after(self._moved(base), changes), len(changes)
+        return True
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Makes changes: when it returns, they are on disk, and every later search sees them.
@@ -216,14 +261,18 @@ class LiveIndex(VersionedIndex):
         ids = (current.removed.keys() | compacted.entries.keys()) - current.entries.keys()
         later: list[tuple[str, Entry | None]] = [(entity_id, None) for entity_id in sorted(ids)]
         later += [(i, entry) for i, entry in current.entries.items() if compacted.entries.get(i) is not entry]
-        start, self._next_row = self._next_row, self._next_row + len(base)
-        self._bases = [(s, one) for s, one in self._bases if one() is not None] + [(start, weakref.ref(base))]
-        self.folder, self.manifest = base.folder, base.manifest
-        self._current = Version(base, start).changed(later)
+        self._current = self._moved(base).changed(later)
         keep = threading.Timer(GRACE, bool, [current])  # does nothing but hold it until then
         keep.daemon = True
         keep.start()
         weakref.finalize(old, _drop, self.root, before)
+
+    def _moved(self, base: Index) -> Version:
+        """Returns the version of new files alone, whose entities get rows of their own."""
+        start, self._next_row = self._next_row, self._next_row + len(base)
+        self._bases = [(s, one) for s, one in self._bases if one() is not None] + [(start, weakref.ref(base))]
+        self.folder, self.manifest = base.folder, base.manifest
+        return Version(base, start)
 
 
 class _Waiting:
@@ -233,6 +282,21 @@ class _Waiting:
         self.changes = changes
         self.open = True
         self.error: BaseException | None = None
+
+
+def _open_current(folder: Path, open_files: Callable[[Path], Index]) -> tuple[Index, int, list[Change]]:
+    """Returns the current files of an index, their generation, and the changes made since."""
+    while True:
+        generation = layout.generation_of(folder)
+        try:
+            base = open_files(layout.files_of(folder, generation))
+            changes = _read_changes(folder, base)
+        except (ValueError, OSError):
+            if layout.generation_of(folder) == generation:
+                raise
+        else:  # a compaction may have replaced the files meanwhile
+            if layout.generation_of(folder) == generation:
+                return base, generation, changes
 
 
 def _read_changes(folder: Path, base: Index) -> list[Change]:

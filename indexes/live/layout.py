@@ -17,6 +17,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from indexes.live.log import has_changes, sync_folder
 from indexes.manifest import ALL_FILES, MANIFEST, THUMBNAILS
@@ -72,6 +73,35 @@ def logs(folder: Path) -> list[Path]:
     first = generation_of(folder)
     found = sorted((folder / LIVE).glob("??????.log"))
     return [path for path in found if int(path.stem) >= first]
+
+
+class State(NamedTuple):
+    """What tells whether an index was changed: two equal states have equal content.
+
+    Attributes:
+        files: Of the file that names the generation and, before a compaction, of the manifest: inode, size and time.
+        logs: Names and sizes of the logs.
+    """
+
+    files: tuple[tuple[int, int, int] | None, ...]
+    logs: tuple[tuple[str, int], ...]
+
+
+def state_of(folder: Path) -> State:
+    """Returns the state of an index; it reads nothing."""
+    current, logs = _status(folder / LIVE / _CURRENT), list[tuple[str, int]]()
+    for path in sorted((folder / LIVE).glob("??????.log")):
+        if (status := _status(path)) is not None:
+            logs.append((path.name, status[1]))
+    return State((current, None if current else _status(folder / MANIFEST)), tuple(logs))
+
+
+def _status(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def is_live(folder: Path) -> bool:

@@ -168,7 +168,7 @@ def open_service(
     try:
         editor = open_editor(profile, folder, encoder, fusion, "serves it")
     except (LockedError, OSError) as error:
-        logger.warning("%s is served as it is now and cannot be changed here: %s", folder, error)
+        logger.warning("%s cannot be changed here; what another process changes is followed: %s", folder, error)
         return open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True), str(error)
     retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion, index=editor.index)
     editor.models, editor.compact_after = retriever.models, profile.serving.compact_after

@@ -56,3 +56,12 @@ def test_drawn_rows_are_in_order_and_distinct() -> None:
     drawn = draw_rows(rows, 30)
     assert len(set(drawn.tolist())) == 30 and (np.diff(drawn) > 0).all() and set(drawn) <= set(rows)
     np.testing.assert_array_equal(draw_rows(rows, 500), rows)
+
+
+def test_mapped_files_are_released_after_a_few_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, other = Keys((clustered(30, 8),), np.arange(30)), clustered(30, 8)
+    exact = ExactSearch(keys, torch.from_numpy(clustered(20, 8, seed=1)), 3)
+    released = list[object]()
+    monkeypatch.setattr("indexes.recall.release", released.append)
+    assert exact.recall(Fixed([0, 1, 2]), other) is not None
+    assert [one is other for one in released] == [False, True] * 3  # 8, 8 and 4 queries

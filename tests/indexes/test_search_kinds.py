@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
 import pytest
 import torch
 
+from indexes import search_kinds
 from indexes.keys import Keys
 from indexes.manifest import SearchKind
 from indexes.recall import HeldOutQueries
@@ -99,3 +101,21 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(OSError, match=r"entities\.faiss\.partial: cannot be written: no space left"):
         write_search(tmp_path, Keys((clustered(20, 8),), np.arange(20)), "flat", HeldOutQueries(torch.zeros(0, 8), ""))
     assert [path.name for path in tmp_path.iterdir()] == ["vectors.npy"]
+
+
+@pytest.mark.parametrize("kind", ["flat", "sq8", "hnsw"])
+def test_memory_for_all_codes_is_taken_at_once(kind: SearchKind) -> None:
+    vectors = clustered(3000, 32)
+    inner = faiss.index_factory(32, describe(kind, 3000, 32), faiss.METRIC_INNER_PRODUCT)
+    inner.train(vectors)
+    index = faiss.IndexIDMap(inner)
+    search_kinds._reserve(index, 3000)
+    storage: Any = inner
+    if kind == "hnsw":
+        storage = faiss.downcast_index(storage.storage)
+    codes = storage.codes
+    place = int(codes.data())
+    for start in range(0, 3000, 500):
+        index.add_with_ids(vectors[start : start + 500], np.arange(start, start + 500))
+    assert codes.size() == 3000 * (64 if kind == "flat" else 32)
+    assert int(codes.data()) == place  # growing, they would have moved, and been in memory twice as they did

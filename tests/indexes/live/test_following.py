@@ -1,0 +1,87 @@
+"""A reader beside another process that changes the index: it sees every change before its next batch."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from indexes.live import index as live_index
+from indexes.live.index import LiveIndex
+from indexes.live.layout import LIVE, logs
+from indexes.store import Index
+from tests.fakes.live import World, article
+from tests.fakes.models import FakeEncoder, FakeFusion
+from tests.indexes.live.test_live_index import BASE, FINAL, check_same, edit
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, BASE)
+
+
+def reader_of(world: World) -> LiveIndex:
+    return LiveIndex.open(world.index, encoder=FakeEncoder(), fusion=FakeFusion())
+
+
+def test_changes_and_compactions_are_seen_by_the_next_batch(world: World) -> None:
+    reader = reader_of(world)
+    assert not reader.refresh()
+    writer = edit(world)  # creates the log
+    fresh = world.build(FINAL, world.folder / "fresh")
+    with reader.pinned():
+        check_same(reader, fresh)
+    assert not reader.refresh()
+    assert writer.compact()
+    before = reader.folder
+    with reader.pinned() as version:
+        check_same(reader, fresh)
+        writer.close()
+        editor = world.editor()
+        world.put(editor, article("i"))
+        with reader.pinned():  # of the same batch
+            assert reader.row_of("kb/i") is None and reader.folder != before
+    assert version.row_of("kb/i") is None
+    with reader.pinned():
+        row = reader.row_of("kb/i")
+        assert row is not None and reader.entity(row) == article("i")
+    editor.remove(["kb/i"])
+    assert reader.refresh() and reader.row_of("kb/i") is None and len(reader) == len(FINAL)
+    editor.index.close()
+
+
+def test_nothing_is_read_if_nothing_changed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    editor, reader = world.editor(), reader_of(world)
+    world.put(editor, article("f"))
+    assert reader.refresh()
+    monkeypatch.setattr(live_index, "_read_changes", None)
+    assert not reader.refresh() and not editor.index.refresh()
+    editor.index.close()
+
+
+def test_an_index_that_is_built_anew_is_followed(world: World) -> None:
+    reader = reader_of(world)
+    edit(world).close()
+    assert reader.refresh()
+    world.options["overwrite"] = True
+    fresh = world.build(BASE[:3], world.index)
+    assert reader.refresh()
+    check_same(reader, fresh)
+    (world.index / "manifest.json").unlink()  # the next build publishes
+    assert not reader.refresh() and len(reader) == 3
+
+
+def test_what_cannot_be_read_leaves_the_reader_as_it_was(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    editor, reader = world.editor(), reader_of(world)
+    world.put(editor, article("f"))
+    editor.index.close()
+    (path,) = logs(world.index)
+    assert path.parent.name == LIVE
+    path.write_bytes(b"?" * 64)
+    assert not reader.refresh() and reader.row_of("kb/f") is None and isinstance(reader, Index)
+    assert "what another process changed cannot be read; it answers as before" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.ERROR):
+        assert not reader.refresh()
+    assert not caplog.records  # it is told once
