@@ -10,11 +10,13 @@ import io
 import os
 import re
 import zlib
+from pathlib import Path
 from xml.etree.ElementTree import Element, ParseError, fromstring, tostring
 
 from PIL import Image
 
 from indexes.formats.fields import optional
+from indexes.formats.streams import is_pointer
 from retriever.images import MAX_ASPECT, ImageError, load_image, open_image
 
 ImageFile = bytes | str | os.PathLike[str]
@@ -38,7 +40,11 @@ def load_any(
     try:
         return load_image(file, name, max_pixels=max_pixels, max_side=max_side)
     except ImageError as error:
-        if error.problem != "unknown_format" or (data := _svg_in(file)) is None:
+        if error.problem != "unknown_format":
+            raise
+        if not isinstance(file, bytes) and is_pointer(Path(file)):
+            raise ImageError("unknown_format", "a pointer of Git LFS; run git lfs pull", error.name) from error
+        if (data := _svg_in(file)) is None:
             raise
         name = error.name
     return load_image(_draw(data, name), name, max_side=max_side)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from indexes.formats.evqa import is_evqa, read_evqa
-from indexes.formats.fields import Names
+from indexes.formats.fields import IMAGE_SUFFIXES, Names
 from indexes.formats.huggingface import hash_huggingface, read_huggingface
 from indexes.formats.json_rows import first_row, json_files
 from indexes.formats.jsonl import read_jsonl
@@ -156,7 +156,10 @@ def _guess_folder(path: Path) -> str:
         return "jsonl"
     if files:  # such as a table that describes the images in its folder
         raise ValueError(f"{path}: a folder without Markdown or pages; name the file in it: {files[0]}")
-    return "markdown"
+    images = sum(file.suffix.lower() in IMAGE_SUFFIXES for file in path.rglob("*"))
+    reason = "is empty" if not any(path.iterdir()) else "holds no Markdown, pages or JSON"
+    hint = f"; describe its {images} images in a table, as in images.csv with title,image,text" if images else ""
+    raise ValueError(f"{path}: the folder {reason}{hint}")
 
 
 def name_of(path: Path) -> str:

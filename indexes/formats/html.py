@@ -21,6 +21,7 @@ from indexes.formats.page_parts import (
     decode,
     drop_license,
     drop_links,
+    drop_unlikely,
     is_inside,
     meta,
     remove,
@@ -89,14 +90,16 @@ def read_page(
     url = given.get("url") or canonical(tree)
     shared = meta(tree, "og:image")
     wiki = tree.css_first(_WIKI) is not None
+    shared_title = _words(meta(tree, "og:title"))
     remove(tree.css(NO_CONTENT))
     drop_license(tree)
     root = content(tree)
-    titles = (_words(node.text()) for node in (*root.css("h1"), *tree.css("h1"), *tree.css("title")))
-    own_titles = (name for name in titles if name and name not in furniture.lines)  # not the name of the whole site
-    title = given.get("title") or title or next(own_titles, path)
+    titles = (_heading(node) for node in (*root.css("h1"), *tree.css("h1"), *tree.css("title")))
+    own_titles = [name for name in titles if name and name not in furniture.lines]  # not the name of the whole site
+    title = given.get("title") or _title(title, shared_title, own_titles) or path
     if not wiki:
         drop_links(root)
+        drop_unlikely(root)
     walk = _Walk(path, title, measure, furniture, wiki)
     boxes = [box for box in root.css(INFOBOX) if not is_inside(box, "infobox")]
     for box in boxes:
@@ -180,7 +183,7 @@ class _Walk:
                 continue
             self.end_paragraph()
             if tag in _HEADINGS:
-                self._begin(int(tag[1]), _words(node.text()))
+                self._begin(int(tag[1]), _heading(node))
             elif tag in _PARAGRAPHS and node.css_first("p, ul, ol, h2, h3, table") is None:
                 self._paragraph.append(node.text())
                 self.take_images(node)
@@ -239,6 +242,30 @@ def _is_layout(table: Any) -> bool:
     """Returns whether a table places parts of the page rather than holding data."""
     classes = attribute(table, "class")
     return "wikitable" not in classes and table.css_first("p, h2, h3") is not None
+
+
+def _title(given: str, shared: str, headings: list[str]) -> str:
+    """Returns the title of a page, without the name of its site.
+
+    Args:
+        given: What the file says, "" if nothing.
+        shared: What the page says to those who share it, "" if nothing.
+        headings: Its headings of the first level, and last what stands in its `<title>`.
+    """
+    for whole in filter(None, (given, shared, *headings[-1:])):
+        own = [one for one in headings if whole.casefold().startswith(one.casefold()) and one != whole]
+        if own and _SEPARATOR.match(whole[len(max(own, key=len)) :]):
+            return max(own, key=len)
+    return given or (headings[0] if headings and (not shared or headings[0] in shared) else shared)
+
+
+_SEPARATOR = re.compile(r"\s+[-|\u2013\u2014·:»]+\s|\s*[|\u2013\u2014·»]|:+\s")
+_ANCHOR = re.compile(r"\s*[¶#§🔗]+$")
+
+
+def _heading(node: Any) -> str:
+    """Returns the words of a heading, without the sign of a link to it."""
+    return _ANCHOR.sub("", _words(node.text()))
 
 
 def _words(text: str) -> str:

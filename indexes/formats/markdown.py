@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import re
 from collections import Counter
@@ -24,6 +25,8 @@ from indexes.formats.skipped import Entry, SeenHashes, attempt
 from indexes.ids import hash_id
 from indexes.sections import split_article
 from retriever.types import ArticleImage, Entity
+
+logger = logging.getLogger(__name__)
 
 _SUFFIXES = (".md", ".markdown", ".mdx")
 _PROJECT_FILES = frozenset(
@@ -74,7 +77,7 @@ def read_markdown(path: Path, names: Names) -> Iterator[Entry]:
                 entry = replace(entry, id=posixpath.splitext(file.relative_to(path).as_posix())[0])
         yield where, entry
     for field in sorted(unseen):
-        raise ValueError(f"{path}: --map {field}={names[field]}: no front matter has it")
+        logger.warning("%s: --map %s=%s: no front matter has it", path, field, names[field])
 
 
 def article_files(path: Path) -> list[Path]:

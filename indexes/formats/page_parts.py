@@ -31,6 +31,15 @@ _LINKED = 0.6
 """Share of letters in links from which a list is navigation."""
 
 
+_UNLIKELY = re.compile(
+    r"(?:^|[\s_-])(?:comments?|respond|disqus|sidebar|side-?bar|related|recommended|recirc|promo(?:ted)?|sponsor(?:ed)?|share|sharing"
+    r"|social|newsletter|subscribe|cookies?|popup|modal|banner|advert\w*|ads?|menu|navi?|navigation|login|signup|footer|masthead"
+    r"|breadcrumbs?|pagination|pager|outbrain|taboola|widget|skip|hidden|toolbar)(?:$|[\s_-])",
+    re.IGNORECASE,
+)
+_LIKELY = re.compile(r"article|body|content|entry|main|post|text|story", re.IGNORECASE)
+
+
 def decode(html: bytes) -> str:
     """Returns the text of a page in UTF-8, or else in the character set that it declares, as browsers read it."""
     try:
@@ -89,6 +98,17 @@ def drop_links(root: Any) -> None:
         text = len("".join(node.text().split()))
         linked = sum(len("".join(link.text().split())) for link in node.css("a"))
         if linked > _LINKED * text:
+            found.append(node)
+    remove(found)
+
+
+def drop_unlikely(root: Any) -> None:
+    """Removes what is around the content by its class or id, such as comments and sidebars, unless it is most of it."""
+    total = len(root.text())
+    found = []
+    for node in root.css("div, section, aside, ul, ol, header, p, span, table, td"):
+        name = f"{attribute(node, 'class')} {attribute(node, 'id')}"
+        if name.strip() and _UNLIKELY.search(name) and not _LIKELY.search(name) and 2 * len(node.text()) < total:
             found.append(node)
     remove(found)
 

@@ -72,7 +72,7 @@ def _image(tag: str, imported: Mapping[str, str]) -> str:
         if looks_like_image(value):
             caption = _CAPTION.search(tag)
             words = " ".join(next(filter(None, caption.groups()), "").split()) if caption else ""
-            return f"![{re.sub(r'[][]', '', words)}](<{value}>)"
+            return f"![{re.sub(r'[][`<>]', '', words)}](<{value}>)"
     return ""
 
 

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import takewhile
 from pathlib import Path
 from string import ascii_lowercase
@@ -24,6 +24,8 @@ from indexes.svg import size_of
 from retriever.images import ImageError
 from retriever.types import Entity
 
+_Redirects = Callable[[int], Iterator[str]]
+"""Yields the titles of redirects to the entry of a number."""
 MAGIC = b"ZIM\x04"
 SAMPLE = 60
 """Pages that are compared to find what all of them share."""
@@ -36,10 +38,10 @@ _LONGEST_CHAIN = 16
 def read_zim(path: Path, names: Names) -> Iterator[Entry]:
     """Yields the articles of a ZIM file in the file's order, with their places.
 
-    Every HTML page with text is an article, except the main page and redirects, whose titles are other names of the
-    articles. The URL of an article is its canonical link, or the one in Kiwix's note on the license. That is its id too
-    if it is the link of this page and not of another that this one resembles; otherwise its id is its path. Images are
-    named by their paths in the file.
+    Every HTML page with text is an article, except redirects, whose titles are other names of the articles, and the
+    main page, unless it is the only one with text. The URL of an article is its canonical link, or the one in Kiwix's
+    note on the license. That is its id too if it is the link of this page and not of another that this one resembles;
+    otherwise its id is its path. Images are named by their paths in the file.
 
     Raises:
         ValueError: libzim or selectolax is not installed, or the file is damaged as a whole.
@@ -50,6 +52,19 @@ def read_zim(path: Path, names: Names) -> Iterator[Entry]:
     furniture = furniture_of(list(_sample(archive, main)))
     measure = _measuring(archive)
     redirects = _redirects(archive)
+    entity = partial(_entity, measure=measure, furniture=furniture, names=names)
+    found = False
+    for one in _articles(path, archive, main, redirects, entity):
+        found = True
+        yield one
+    if not found and main:
+        yield from _articles(path, archive, "", redirects, entity)
+
+
+def _articles(
+    path: Path, archive: Any, main: str, redirects: _Redirects, read: Callable[[bytes, Any], Entity | None]
+) -> Iterator[Entry]:
+    """Yields the articles of an archive but the one at `main`, with their places."""
     for number in range(archive.entry_count):
         where = f"{path}: entry number {number}"
         try:
@@ -61,7 +76,7 @@ def read_zim(path: Path, names: Names) -> Iterator[Entry]:
             continue
         if html is not None:
             try:
-                found = _entity(html, entry, measure, furniture, names)
+                found = read(html, entry)
             except ValueError as error:
                 yield where, error
                 continue
@@ -144,7 +159,7 @@ def _html(entry: Any) -> bytes | None:
     return bytes(item.content) if item.mimetype.startswith(("text/html", "application/xhtml")) else None
 
 
-def _redirects(archive: Any) -> Callable[[int], Iterator[str]]:
+def _redirects(archive: Any) -> _Redirects:
     """Returns a function that yields the titles of redirects to the entry of a given number.
 
     It takes 8 bytes of memory per redirect, and one to three microseconds per entry of the archive before the first

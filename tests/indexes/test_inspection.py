@@ -17,9 +17,9 @@ def write_notes(folder: Path, count: int = 12) -> Path:
     for number in range(count):
         image = f"![]({number}.png)" if number < 3 else ""
         (folder / f"{number:02}.md").write_text(
-            f"# Note <{number}>\n{image}\nText of {number}.\n## More\nWords & words.\n"
+            f"# Note <{number}>\n{image}\nText of {number}.\n## More\nWords & words, {number}.\n"
         )
-    (folder / "empty.md").write_text("# Note <1>\n")
+    (folder / "empty.md").write_text("# Note <1>\n![](0.png)\n")
     (folder / "latin.md").write_bytes(b"Caf\xe9")
     return folder
 
@@ -27,11 +27,11 @@ def write_notes(folder: Path, count: int = 12) -> Path:
 def test_counts_and_problems(tmp_path: Path) -> None:
     found = inspect_knowledge_base(write_notes(tmp_path / "notes"), progress=False, count=4)
     assert (found.entities, found.sections, found.without_text, found.repeated_titles) == (13, 24, 1, 1)
-    assert (found.named, found.found, found.missing) == (3, 2, ["2.png of 02"])
+    assert (found.named, found.found, found.missing) == (4, 3, ["2.png of 02"])
     assert found.skipped.listed[0]["place"] == "latin.md" and found.skipped.count == 1
     assert len(found.specimens) == 4
     lines = "\n".join(text_lines(found))
-    assert "13 entities, 24 sections, 3 with an image, 2 of them found" in lines
+    assert "13 entities, 24 sections, 4 with an image, 3 of them found" in lines
     assert "1 entities have no text" in lines and "1 images missing, such as 2.png of 02" in lines
     assert "1 titles are those of an earlier entity" in lines
     assert "1 of 14 entries cannot be used: latin.md: byte 3: not UTF-8" in lines
@@ -54,8 +54,8 @@ def test_the_page_holds_text_and_images(tmp_path: Path) -> None:
     assert sizes[1][2] is not None and "not an image" in sizes[1][2]
     assert sizes[2] == ("2.png", None, "missing")
     page = html_page(found).decode()
-    assert page.count("data:image/jpeg;base64,") == 1
-    assert "Note &lt;0&gt;" in page and "Words &amp; words." in page and "<script" not in page
+    assert page.count("data:image/jpeg;base64,") == 2
+    assert "Note &lt;0&gt;" in page and "Words &amp; words, 3." in page and "<script" not in page
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,7 +65,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "Text of " in shown and f"with images: {page}" in shown and page.is_file()
     assert main(["kb", "inspect", str(kb), "--count", "2", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert (report["entities"], report["images_found"], len(report["examples"])) == (13, 2, 2)
+    assert (report["entities"], report["images_found"], len(report["examples"])) == (13, 3, 2)
     assert main(["kb", "inspect", str(tmp_path / "absent")]) == 2
     assert "FILE: " in capsys.readouterr().err
     assert main(["kb", "inspect", str(kb), "--map", "heading=x"]) == 2

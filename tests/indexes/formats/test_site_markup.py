@@ -117,9 +117,8 @@ def test_files_about_a_repository_packages_and_badges_are_no_content(tmp_path: P
 def test_front_matter_as_facts_and_a_description_in_place_of_text(tmp_path: Path) -> None:
     (fox,) = read(
         tmp_path,
-        fox="---\ntitle: <i>Fox</i>\ndescription: An animal.\nlegs: 4\n"
-        "found in: [Europe, Asia]\nkin: '[[Wolf|a wolf]]'\ndraft: false\nlayout: post\ncover: pics/fox.jpg\n"
-        "logo: fox\nshown: true\nweight: 3\n---\n",
+        fox="---\ntitle: <i>Fox</i>\ndescription: An animal.\nlegs: 4\nfound in: [Europe, Asia]\n"
+        "kin: '[[Wolf|a wolf]]'\ndraft: false\nlayout: post\ncover: pics/fox.jpg\nlogo: fox\nshown: true\n---\n",
     )
     assert (fox.title, fox.image) == ("Fox", "pics/fox.jpg")
     assert fox.sections == (

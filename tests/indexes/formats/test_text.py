@@ -135,8 +135,13 @@ def test_markdown_main_image_by_name(tmp_path: Path) -> None:
     assert entity.image == "pics/main.jpg" and entity.images == (ArticleImage("pics/other.jpg", 0, ""),)
 
 
-def test_markdown_errors_name_the_file(tmp_path: Path) -> None:
+def test_markdown_errors_name_the_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ValueError, match=r"the folder is empty$"):
+        list(read_knowledge_base(tmp_path))
     with pytest.raises(ValueError, match=r"no Markdown file"):
+        list(read_knowledge_base(tmp_path, "markdown"))
+    (tmp_path / "a.jpg").touch()
+    with pytest.raises(ValueError, match=r"; describe its 1 images in a table, as in images.csv with title,image,text"):
         list(read_knowledge_base(tmp_path))
     with pytest.raises(ValueError, match=r"kb\.md: not a folder"):
         list(read_knowledge_base(tmp_path / "kb.md", "markdown"))
@@ -147,5 +152,5 @@ def test_markdown_errors_name_the_file(tmp_path: Path) -> None:
     path.write_text("---\nid: x\n---\nA")
     (tmp_path / "b.md").write_text("---\nid: x\n---\nB")
     assert [entity.id for entity in read_knowledge_base(tmp_path)] == ["x", "b"]  # ids of Docusaurus are a folder's
-    with pytest.raises(ValueError, match=r"--map image=foto: no front matter has it"):
-        list(read_knowledge_base(tmp_path, names={"image": "foto"}))
+    list(read_knowledge_base(tmp_path, names={"image": "foto"}))
+    assert "--map image=foto: no front matter has it" in caplog.text

@@ -47,6 +47,32 @@ def test_folders_with_markdown_are_notes(tmp_path: Path) -> None:
     (site / "note.md").write_text("# Note\n")
     assert guess_format(site) == "markdown"
     (tmp_path / "empty").mkdir()
-    assert guess_format(tmp_path / "empty") == "markdown"
+    with pytest.raises(ValueError, match=r"empty: the folder is empty$"):
+        guess_format(tmp_path / "empty")
     with pytest.raises(ValueError, match=r"empty: no page \(\*\.html\) in this folder"):
         list(read_knowledge_base(tmp_path / "empty", "website"))
+
+
+SAVED = """<html><head><title>{title}</title><meta property="og:title" content="{shared}"></head><body>
+<h1>The Daily Fox</h1><div class="top-menu">News Weather</div>
+<div class="article-body"><h1>{heading}<a href="#x">¶</a></h1><p>Foxes run at night, as everybody knows by now.</p>
+<h2>Dens #</h2><p>They are deep, dry and warm.</p></div>
+<div id="comments"><p>First!</p></div><aside class="related-links"><p>Ten cats you must see</p></aside>
+</body></html>"""
+
+
+@pytest.mark.parametrize(
+    ("title", "shared", "heading", "expected"),
+    [
+        ("Foxes at night - The Daily Fox", "", "Foxes at night", "Foxes at night"),
+        ("The Daily Fox", "Foxes at night", "Foxes", "Foxes at night"),
+        ("Fox (animal)", "", "Fox", "The Daily Fox"),
+    ],
+)
+def test_a_saved_page_without_its_site(tmp_path: Path, title: str, shared: str, heading: str, expected: str) -> None:
+    (tmp_path / "a.html").write_text(SAVED.format(title=title, shared=shared, heading=heading), encoding="utf-8")
+    (page,) = read_knowledge_base(tmp_path)
+    assert page.title == expected
+    texts = [section.text for section in page.sections]
+    assert texts == ["Foxes run at night, as everybody knows by now.", "They are deep, dry and warm."]
+    assert page.sections[1].title == "Dens"

@@ -307,3 +307,11 @@ def test_pages_without_text_are_no_articles(tmp_path: Path) -> None:
     pages["load.php"] = ("", "(function () { document.write('<p>text</p>'); })()")
     path = write_zim(tmp_path / "a.zim", pages | {"b": ("B", BARE)})
     assert [entity.id for entity in read_knowledge_base(path)] == ["b"]
+
+
+def test_a_main_page_that_is_the_only_one(tmp_path: Path) -> None:
+    path = write_zim(
+        tmp_path / "one.zim", {"main": ("Fox - Site", "<html><body><h1>Fox</h1><p>Red.</p></body></html>")}
+    )
+    (fox,) = read_knowledge_base(path)
+    assert (fox.title, fox.sections) == ("Fox", (Section("Fox", "Red.", 0),))
