@@ -175,7 +175,7 @@ def _closing(text: str) -> tuple[int, str]:
         if found[0] in "[{(":
             opened.append({"[": "]", "{": "}", "(": ")"}[found[0]])
         elif found[0] in "]})":
-            opened = opened[:-1]
+            opened.pop()
             if not opened:
                 return found.end(), ""
     whole = len(text) < _LITERAL_LIMIT and set(opened) == {"}"}  # an open list was cut

@@ -12,6 +12,7 @@ from agents.engine import Engine
 from agents.policies import POLICIES
 from agents.tools.images import zoom_in
 from agents.trail import AgentAnswer
+from llm.replies import ChatReply
 from tests.fakes.planner import Script, ScriptedPlanner, calling, fake_tool, image
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -37,7 +38,7 @@ def texts(drawing: ElementTree.Element, **attributes: str) -> list[str]:
 
 def test_rounds_calls_and_what_the_answer_cites(tmp_path: Path) -> None:
     queries = '{"queries": ["a <b> & \\u0000c", "d", "e", "f", "g", "h", "i", "j"]}'
-    script = [
+    script: list[str | ChatReply] = [
         calling("text_search", queries),
         calling("zoom_in", '{"box": [0, 0, 90, 60]}'),
         calling("nothing", "{"),

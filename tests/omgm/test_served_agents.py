@@ -114,7 +114,7 @@ def test_a_frozen_web_is_replayed(tmp_path: Path) -> None:
         await frozen_fetch(corpus, fetch)("https://web/violet", 10_000)
 
     asyncio.run(record())
-    settings = {"search_engine": "duckduckgo", "web_corpus": str(tmp_path / "web")}
+    settings: dict[str, Any] = {"search_engine": "duckduckgo", "web_corpus": str(tmp_path / "web")}
     found = answer(tmp_path, SEARCH, OPEN, ANSWER, **settings)["trail"]
     assert [call["error"] for one in found["rounds"] for call in one["calls"]] == ["", ""]
     assert "about 400 nm" in found["sources"][1]["text"] and found["answer"] == "About 400 nm."
