@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
-_NUMBER = r"[\"'^#]?(?:(?:result|source|web|page|ref|quote)s?(?:[_ ]?id)?\s*[#:]?\s*)?\d{1,9}(?:\u2020\w+)?[\"']?"
-_SEPARATOR = r"\s*(?:[,;\u3001\uff0c]|and|&|-|\u2013|to)\s*"
-_CITATION = re.compile(rf"[\[\u3010]+\s*({_NUMBER}(?:{_SEPARATOR}{_NUMBER})*)\s*[\]\u3011]+", re.IGNORECASE)
+_NUMBER = r"[\"'^#]?(?:(?:result|source|web|page|ref|quote)s?(?:[_ ]?id)?\s?[#:]?\s?)?\d{1,9}(?:\u2020\w{1,20})?[\"']?"
+_SEPARATOR = r"\s{0,2}(?:[,;\u3001\uff0c]|and|&|-|\u2013|to)\s{0,2}"
+_CITATION = re.compile(
+    rf"[\[\u3010]{{1,2}}\s{{0,2}}({_NUMBER}(?:{_SEPARATOR}{_NUMBER})*)\s{{0,2}}[\]\u3011]{{1,2}}", re.IGNORECASE
+)
 _RANGE = re.compile(r"(\d{1,9})[\"']?\s*(?:-|\u2013|to)\s*[\"']?(?:\w+\s+)?(\d{1,9})", re.IGNORECASE)
 _LONGEST = 50
 """Sources of a range; a longer one is only its ends."""
@@ -36,5 +38,5 @@ def without_citations(text: str) -> str:
         >>> without_citations("Niamey [1, 9] .")
         'Niamey.'
     """
-    text = re.sub(r"\s+([.,;:!?])", r"\1", _CITATION.sub("", text))
+    text = re.sub(r"(?<!\s)\s+([.,;:!?])", r"\1", _CITATION.sub("", text))
     return re.sub(r"[ \t]{2,}", " ", text).strip()

@@ -141,13 +141,14 @@ _BRACKET_OR_STRING = re.compile(rf"{_STRING}|[\"']|[\[{{(]|[\]}})]", re.DOTALL)
 
 def _literal(text: str, start: int) -> tuple[Any, int]:
     """Returns a bracketed value in Python's form or with small errors, and its end; `None` if there is none."""
-    for plain in (text, text.translate(_CURLY)):
-        end, missing = _closing(plain, start)
-        source = _WORD_OR_COMMENT.sub(lambda found: found[1] or _PYTHON.get(found[0], ""), plain[start:end]) + missing
+    part = text[start : start + _LITERAL_LIMIT]
+    for plain in dict.fromkeys((part, part.translate(_CURLY))):
+        end, missing = _closing(plain)
+        source = _WORD_OR_COMMENT.sub(lambda found: found[1] or _PYTHON.get(found[0], ""), plain[:end]) + missing
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd escapes
             try:
-                return literal(source.replace("\n", " ")), end
+                return literal(source.replace("\n", " ")), start + end
             except ValueError:
                 continue
     return None, start
@@ -165,19 +166,19 @@ def literal(source: str | ast.expr) -> Any:
         raise ValueError(str(error)) from error
 
 
-def _closing(text: str, start: int) -> tuple[int, str]:
-    """Returns where the bracket at `start` is closed, or the end of the text with the braces that it lacks."""
+def _closing(text: str) -> tuple[int, str]:
+    """Returns where the first bracket is closed, or the end of the text with the braces that it lacks."""
     opened: list[str] = []
-    for found in _BRACKET_OR_STRING.finditer(text, start, start + _LITERAL_LIMIT):
+    for found in _BRACKET_OR_STRING.finditer(text):
         if found[0] in ('"', "'"):
             return len(text), ""  # a string that never ends: the reply was cut
         if found[0] in "[{(":
             opened.append({"[": "]", "{": "}", "(": ")"}[found[0]])
         elif found[0] in "]})":
-            opened = opened[:-1]
+            opened.pop()
             if not opened:
                 return found.end(), ""
-    whole = len(text) - start < _LITERAL_LIMIT and set(opened) == {"}"}  # an open list was cut
+    whole = len(text) < _LITERAL_LIMIT and set(opened) == {"}"}  # an open list was cut
     return len(text), "}" * len(opened) if whole else ""
 
 
@@ -189,8 +190,7 @@ def is_true(value: object) -> bool:
 _YES = ("true", "yes", "sufficient", "enough", "1")
 _FOUND = "(?:results?|sources?|evidence|information|context|websites?|pages?|articles?|search results?)"
 _UNKNOWN = re.compile(
-    r"\W*(?:"
-    r"unknown|n/?a|not (?:known|found|sure|available|stated|specified|answerable)|unanswerable|"
+    r"(?:unknown|n/?a|not (?:known|found|sure|available|stated|specified|answerable)|unanswerable|"
     r"(?:(?:i'?m |i am )?sorry\W+(?:but )?)?(?:i|we)(?:'m| am|'re| are)? "
     r"(?:do not|don't|cannot|can't|can not|could not|couldn't|was not able to|not able to|unable to) "
     r"(?:know|tell|answer|determine|find|identify|say|have (?:enough|sufficient))\b.*|"
@@ -201,7 +201,7 @@ _UNKNOWN = re.compile(
     rf"(?:none of )?the (?:\w+ )?{_FOUND} (?:\w+ )?(?:do not|don't|does not|doesn't|did not) "
     r"(?:contain|provide|mention|say|answer|state|include|specify|give|have)\b.*|"
     r"(?:there is |there's )?(?:not enough|insufficient|no (?:relevant |sufficient )?information|no answer)\b.*|"
-    r"未知|不知道.*|无法(?:回答|确定).*|)\W*",
+    r"未知|不知道.*|无法(?:回答|确定).*|)",
     re.DOTALL | re.IGNORECASE,
 )
 
@@ -213,4 +213,6 @@ def is_abstention(answer: str) -> bool:
         >>> is_abstention("Unknown."), is_abstention("It cannot be determined."), is_abstention("An unknown soldier")
         (True, True, False)
     """
-    return _UNKNOWN.fullmatch(re.sub(r"\[[\d, ]*\]", "", answer.replace("\u2019", "'"))) is not None
+    plain = re.sub(r"\[[\d, ]*\]", "", answer[:_LIMIT].replace("\u2019", "'"))
+    words = [word.start() for word in re.finditer(r"\w", plain)]
+    return not words or _UNKNOWN.fullmatch(plain[words[0] : words[-1] + 1]) is not None

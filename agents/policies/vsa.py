@@ -24,7 +24,7 @@ _ITEM = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """An item of a list."""
-_PROGRAM_NODE = re.compile(r"add_node\([^)]*?node_content\s*=\s*([\"'])(.*?)\1", re.DOTALL)
+_PROGRAM_NODE = re.compile(r"add_node\([^)]{0,500}?node_content\s*=\s*([\"'])(.*?)\1", re.DOTALL)
 """A sub-question in a program of MindSearch's planner."""
 _KEYS = {
     "sufficient": "sufficient", "issufficient": "sufficient", "enough": "sufficient",

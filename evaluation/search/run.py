@@ -17,6 +17,7 @@ from evaluation.datasets.question import Question
 from evaluation.judge import NOTES, judge
 from evaluation.metrics import percentile
 from evaluation.run import claim, commit
+from evaluation.search.report import write_report
 from evaluation.search.rows import RowImages
 from evaluation.search.scores import answer_f1, can_score_requeries, final_score, requery_score, rerank_score
 from evaluation.search.steps import StepTask
@@ -75,9 +76,9 @@ class SearchRun:
 def evaluate_search(run: SearchRun, out: Path, *, progress: bool = True) -> dict[str, Any]:
     """Asks all tasks, scores answers and trajectories, and writes the run to `out`.
 
-    `out` gets `metrics.json` and one JSON line per question, with its trail, in `queries.jsonl`; those of single steps
-    are in `rerank.jsonl` and `summarization.jsonl`, the judge's in `judge.jsonl`. A run that is killed and restarted
-    resumes after its last whole batch of `concurrency` questions.
+    `out` gets `metrics.json`, `report.html`, and one JSON line per question, with its trail, in `queries.jsonl`; those
+    of single steps are in `rerank.jsonl` and `summarization.jsonl`, the judge's in `judge.jsonl`. A run that is killed
+    and restarted resumes after its last whole batch of `concurrency` questions.
 
     Returns:
         The content of `metrics.json`.
@@ -103,6 +104,7 @@ def evaluate_search(run: SearchRun, out: Path, *, progress: bool = True) -> dict
         verdicts = _journal(out / "judge.jsonl", run, records, len(records), partial(_judged, run), progress)
     metrics = _metrics(run, header, records, steps, verdicts)
     write_whole(out / "metrics.json", json.dumps(metrics, indent=2, ensure_ascii=False, default=str).encode() + b"\n")
+    write_report(out, metrics, records, _main_scores(records, verdicts))
     return metrics
 
 

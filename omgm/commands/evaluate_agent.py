@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(metrics)
     else:
-        print(_as_text(metrics))
+        print(f"{_as_text(metrics)}\n\n{args.out / 'report.html'}")
 
 
 def _selected(

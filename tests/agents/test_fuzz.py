@@ -12,9 +12,13 @@ import pytest
 
 from agents.budget import Budget
 from agents.calls import calls_of
+from agents.citations import cited, without_citations
 from agents.engine import Engine, Policy
 from agents.parsing import is_abstention, json_object, plain_answer, without_thoughts
 from agents.policies import POLICIES
+from agents.policies.auto import read_verdict
+from agents.policies.omnisearch import read_step
+from agents.policies.vsa import read_update
 from agents.regions import Box
 from agents.state import Observation, Source
 from agents.tool import Tool
@@ -43,6 +47,12 @@ WHOLE = [
     "<Website 1>",
     "<answer>700 nm [1][99]</answer>",
     "<think>Final Answer: <answer>no</answer></think> I would look.",
+    'Thought: so\nAction: text_search\nAction Input: {"queries": ["wave"]}',
+    '<function=text_search><parameter=queries>["wave"]</parameter></function>',
+    '[text_search(queries=["wave"]), zoom_in(box=[0, 0, 9, 9])]',
+    '{"thought": "so", "sub-question": "Which?", "search": "Text Retrieval: wave"}',
+    'graph.add_node(node_name="a", node_content="Which?")\ngraph.add_response_node(node_name="response")',
+    "Sufficient: yes. Answer: 700 nm [Result 1]",
 ]
 NAMES = ["text_search", "image_search", "zoom_in", "rotate", "open_page", "find_images", "ask_index", "exec", "", "🦊"]
 VALUES: list[object] = [
@@ -150,7 +160,8 @@ def test_parsers_take_any_text(seed: int) -> None:
 
 
 def test_replies_of_a_megabyte_are_read_at_once(tmp_path: Path) -> None:
-    for piece in ("<think>", "<answer>", "<tool_call>", "{", '{"a":', "<", "I don't know ", "[1", " \n"):
+    for piece in (*PIECES, "{", '{"a":', "<", "I don't know ", "[1", " \n", "[[", "\u3010", "add_node(", "answer: "):
         text = piece * (1_000_000 // len(piece))
         calls_of(ChatReply(text))
-        plain_answer(text), is_abstention(text)
+        plain_answer(text), is_abstention(text), without_citations(text[:100_000]), cited(text[:100_000])
+        read_step(text), read_update(text), read_verdict(text)

@@ -12,6 +12,7 @@ from agents.engine import Engine
 from agents.policies import POLICIES
 from agents.tools.images import zoom_in
 from agents.trail import AgentAnswer
+from llm.replies import ChatReply
 from tests.fakes.planner import Script, ScriptedPlanner, calling, fake_tool, image
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -37,7 +38,7 @@ def texts(drawing: ElementTree.Element, **attributes: str) -> list[str]:
 
 def test_rounds_calls_and_what_the_answer_cites(tmp_path: Path) -> None:
     queries = '{"queries": ["a <b> & \\u0000c", "d", "e", "f", "g", "h", "i", "j"]}'
-    script = [
+    script: list[str | ChatReply] = [
         calling("text_search", queries),
         calling("zoom_in", '{"box": [0, 0, 90, 60]}'),
         calling("nothing", "{"),
@@ -79,7 +80,7 @@ def test_nothing_overlaps_and_all_is_inside(tmp_path: Path) -> None:
 def test_a_wide_script_fits_its_box(tmp_path: Path) -> None:
     answer = run(["<answer>" + "\u5c3c" * 900 + "</answer>"])
     rows = [text for text in texts(drawn(answer, tmp_path)) if "\u5c3c" in text]
-    assert len(rows) == 8 and max(map(len, rows)) * 14 <= 1120 and rows[-1].endswith(" \u2026")
+    assert len(rows) == 7 and max(map(len, rows)) * 14 <= 1120 and rows[-1].endswith(" \u2026")
 
 
 def test_another_ending_is_refused(tmp_path: Path) -> None:
