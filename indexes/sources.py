@@ -268,8 +268,12 @@ def with_images_called(entities: Iterable[Entity], source: ImageSource | None) -
 
 
 def _stem(name: str) -> str:
-    """Returns the name of an image or an entity without what is written in different ways."""
-    return re.sub(r"[\W_]+", "", name.casefold()).lstrip("0")
+    """Returns the name of an image or an entity without what is written in different ways.
+
+    "Red Fox" is "red-fox", and "007" is "7", but "1-10" is not "11-0".
+    """
+    words = re.sub(r"(?<!\d)[\W_]+|[\W_]+(?!\d)", "", re.sub(r"(?<=\d)[\W_]+(?=\d)", "-", name.casefold()))
+    return (words.lstrip("0") or "0") if words.isdecimal() else words
 
 
 def main_candidates(entity: Entity) -> Iterable[str]:

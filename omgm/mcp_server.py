@@ -225,7 +225,7 @@ def build_server(
         server.add_tool(tools.image_search, annotations=_READS)
         server.add_tool(tools.text_search, annotations=_READS)
         server.add_tool(tools.open_page, annotations=_BROWSES if limits.contact else _READS)
-        if limits.searxng_url:
+        if limits.searxng_url or limits.search_engine:
             server.add_tool(tools.web_search, annotations=_BROWSES)
     return server
 

@@ -142,6 +142,10 @@ def test_images_called_like_the_rows(tmp_path: Path) -> None:
     found = inspect_knowledge_base(written(tmp_path / "kb.json", rows), progress=False)
     assert [one.image for one in found.specimens] == ["images/001.png", "images/Red_Fox.png", None]
     assert (found.named, found.found) == (2, 2)
+    save_png(tmp_path / "images" / "1-10.png")
+    rows = [{"id": "11-0", "name": "Ewe"}, {"id": 110, "name": "Hen"}, {"id": "1.10", "name": "Cat"}]
+    found = inspect_knowledge_base(written(tmp_path / "kb.json", rows), progress=False)
+    assert [one.image for one in found.specimens] == [None, None, "images/1-10.png"]
 
 
 def test_a_pointer_of_git_lfs(tmp_path: Path) -> None:
