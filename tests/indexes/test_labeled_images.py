@@ -113,6 +113,13 @@ def test_labeled_images_stand_for_a_missing_main_image(kb: Path) -> None:
     assert best(index, "black") == "b"
 
 
+def test_images_called_like_the_rows_are_main_images_beside_labeled_ones(kb: Path) -> None:
+    kb.write_text("".join(json.dumps({"id": color, "title": color, "text": "."}) + "\n" for color in ("red", "white")))
+    index = build(kb, labeled(kb, black="white"))
+    assert (index.manifest.counts.with_image, index.manifest.counts.further_keys) == (2, 1)
+    assert [best(index, color) for color in ("red", "white", "black")] == ["red", "white", "white"]
+
+
 def test_the_command_takes_the_images_of_questions(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = [f"{color}.png" for color in COLORS[4:]] + ["photo-9.png", "photo-9"]  # trainings hold out "photo-9"
     for name in names[2:]:
