@@ -93,7 +93,8 @@ def estimate_build(
     started = time.perf_counter()
     drawn, count, sections = _draw(entities, sample, progress)
     drawn = list(with_images_called(drawn, source))
-    use = ImageUse(use.keys if candidates in ("image", "combined") else 1, use.sections and fusion is not None)
+    if candidates not in ("image", "combined"):
+        use = use._replace(keys=1)
     reading = time.perf_counter() - started
     if not count:
         raise ValueError("the knowledge base holds no entity; is it the right file, and --kb-format right?")
