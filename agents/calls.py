@@ -73,7 +73,7 @@ def calls_of(reply: ChatReply, names: Collection[str] = ()) -> tuple[tuple[Call,
 def _tool_calls(text: str) -> list[str]:
     """Returns the contents of the elements `<tool_call>`; a name in the tag itself is put before them."""
     written = tagged(text, "tool_call")
-    attributes = re.findall(r"<\s*tool_call(?:\s+name\s*=\s*[\"']?([\w.-]+)[\"']?)?[^<>]*>", text, re.IGNORECASE)
+    attributes = re.findall(r"<\s*tool_call(?:\s+name\s*=\s*[\"']?([\w.-]+)[\"']?)?(?:\s[^<>]*)?>", text, re.I)
     pairs = zip(attributes, written, strict=False)
     return [f"<function={name}>{content}" if name else content for name, content in pairs]
 
