@@ -142,7 +142,8 @@ class LiveIndex(VersionedIndex):
             return False
         if before.files == self._seen.files:
             changes = _read_changes(self.root, self._current.base)
-            if layout.state_of(self.root).files == before.files:  # else these may be changes of other files
+            same = layout.state_of(self.root).files == before.files  # else these may be changes of other files
+            if same and len(changes) >= self._read:  # fewer if the last ones could not be written, and were undone
                 self._current, known = self._after(self._current, changes[self._read :]), self._read
                 self._read = len(changes)
                 return len(changes) > known
@@ -151,6 +152,7 @@ class LiveIndex(VersionedIndex):
             Index.open_files, encoder=encoder, fusion=fusion, device=self.device, image_weight=self.image_weight
         )
         base, self._generation, changes = _open_current(self.root, open_files)
+        _hold(self._current)
         self._current, self._read = self._after(self._moved(base), changes), len(changes)
         return True
 
@@ -262,9 +264,7 @@ class LiveIndex(VersionedIndex):
         later: list[tuple[str, Entry | None]] = [(entity_id, None) for entity_id in sorted(ids)]
         later += [(i, entry) for i, entry in current.entries.items() if compacted.entries.get(i) is not entry]
         self._current = self._moved(base).changed(later)
-        keep = threading.Timer(GRACE, bool, [current])  # does nothing but hold it until then
-        keep.daemon = True
-        keep.start()
+        _hold(current)
         weakref.finalize(old, _drop, self.root, before)
 
     def _moved(self, base: Index) -> Version:
@@ -321,6 +321,13 @@ def _read_changes(folder: Path, base: Index) -> list[Change]:
             except ValueError as error:
                 raise ValueError(f"{path}: the record at byte {record.offset}: {error}") from error
     return changes
+
+
+def _hold(version: Version) -> None:
+    """Keeps a version readable for `GRACE` seconds."""
+    timer = threading.Timer(GRACE, bool, [version])  # does nothing but hold it until then
+    timer.daemon = True
+    timer.start()
 
 
 def _drop(root: Path, generation: int) -> None:

@@ -72,6 +72,30 @@ def test_an_index_that_is_built_anew_is_followed(world: World) -> None:
     assert not reader.refresh() and len(reader) == 3
 
 
+def test_what_was_found_stays_readable_after_a_compaction(world: World) -> None:
+    editor, reader = world.editor(), reader_of(world)
+    row = reader.row_of("kb/a")
+    assert row is not None
+    found = reader.entity(row), reader.image_path(row)
+    world.put(editor, article("f"))
+    assert editor.index.compact() and reader.refresh()
+    assert reader.row_of("kb/a") not in (None, row)
+    assert (reader.entity(row), reader.image_path(row)) == found  # a page asks for its image now
+    editor.index.close()
+
+
+def test_a_change_that_could_not_be_written_is_forgotten(world: World) -> None:
+    editor, reader = world.editor(), reader_of(world)
+    world.put(editor, article("f"))
+    (path,) = logs(world.index)
+    before = path.read_bytes()
+    world.put(editor, article("g"))
+    assert reader.refresh() and reader.row_of("kb/g") is not None
+    editor.index.close()
+    path.write_bytes(before)  # as the writer undoes it when the disk is full
+    assert reader.refresh() and reader.row_of("kb/g") is None and reader.row_of("kb/f") is not None
+
+
 def test_what_cannot_be_read_leaves_the_reader_as_it_was(world: World, caplog: pytest.LogCaptureFixture) -> None:
     editor, reader = world.editor(), reader_of(world)
     world.put(editor, article("f"))
