@@ -54,10 +54,11 @@ def entities_of(
         if isinstance(row, ValueError):
             yield where, row
             continue
-        if number == 1 and "title" not in names and isinstance(row, Mapping) and (title := _title_field(row)):
-            names = {**names, "title": title}
+        if not columns and isinstance(row, Mapping):  # the first that can be read
+            columns = list(row)
+            if "title" not in names and (title := _title_field(row)):
+                names = {**names, "title": title}
         if unseen and isinstance(row, Mapping):
-            columns = columns or list(row)
             unseen = {field for field in unseen if field_of(row, field, names)[1] is None}
         where = place_of(row, where, names)
         _, entry = attempt(where, partial(read or entity_of, row, where, names))
