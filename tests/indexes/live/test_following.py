@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexes.live import index as live_index
+from indexes.live.changes import Change, from_bytes
 from indexes.live.index import LiveIndex
 from indexes.live.layout import LIVE, logs
 from indexes.store import Index
@@ -57,6 +58,23 @@ def test_nothing_is_read_if_nothing_changed(world: World, monkeypatch: pytest.Mo
     assert reader.refresh()
     monkeypatch.setattr(live_index, "_read_changes", None)
     assert not reader.refresh() and not editor.index.refresh()
+    editor.index.close()
+
+
+def test_only_new_changes_are_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    editor, reader = world.editor(), reader_of(world)
+    world.put(editor, article("f"), article("g"))
+    assert reader.refresh()
+    read: list[bytes] = []
+
+    def counted(content: bytes) -> Change:
+        read.append(content)
+        return from_bytes(content)
+
+    monkeypatch.setattr(live_index, "from_bytes", counted)
+    world.put(editor, article("h"))
+    assert reader.refresh() and len(read) == 1
+    assert [reader.row_of(f"kb/{name}") is not None for name in "fgh"] == [True] * 3
     editor.index.close()
 
 
