@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.nn import functional
 
-from indexes.article_images import MAIN_ONLY, FurtherImages, ImageUse
+from indexes.article_images import LABELED, MAIN_ONLY, FurtherImages, ImageUse
 from indexes.chat_summarizer import ChatSummarizer
 from indexes.further_images import choose_further
 from indexes.grounds import has_no_ground, key_vectors
@@ -113,10 +114,14 @@ class Editor:
     def holds(self, article: Article) -> bool:
         """Returns whether the index has an article as it is, judged by its text and the thumbnail of its main image.
 
-        New content of a further image under the same URL is not noticed.
+        New content of a further image under the same URL is not noticed. Labeled images are no part of an article.
         """
         row = self.index.row_of(article.entity.id)
-        if row is None or self.index.entity(row) != without_lists(article.entity, self._dropped):
+        if row is None:
+            return False
+        entity = self.index.entity(row)
+        unlabeled = tuple(image for image in entity.images if not image.url.startswith(LABELED))
+        if replace(entity, images=unlabeled) != without_lists(article.entity, self._dropped):
             return False
         path = self.index.image_path(row)
         small = None if article.image is None else thumbnail(article.image)
