@@ -118,13 +118,17 @@ class LiveIndex(VersionedIndex):
         with super().pinned() as version:
             yield version
 
+    def is_behind(self) -> bool:
+        """Returns whether another process has changed the index since `refresh`; it asks for the state of a few files."""
+        return self._writer is None and layout.state_of(self.root) != self._seen
+
     def refresh(self) -> bool:
         """Follows what another process has changed, unless this one is to change it; returns whether that was anything.
 
         If nothing has changed, it asks for the state of a few files. If what another process wrote cannot be read, the
         index answers as before.
         """
-        if self._writer is not None or layout.state_of(self.root) == self._seen:
+        if not self.is_behind():
             return False
         if not self._changing.acquire(blocking=False):
             return False  # another thread does it
