@@ -119,7 +119,7 @@ class LiveIndex(VersionedIndex):
             yield version
 
     def is_behind(self) -> bool:
-        """Returns whether another process has changed the index since `refresh`; it asks for the state of a few files."""
+        """Returns whether another process has changed the index since `refresh`, by the state of a few files."""
         return self._writer is None and layout.state_of(self.root) != self._seen
 
     def refresh(self) -> bool:
