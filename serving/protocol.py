@@ -11,7 +11,6 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from serving.errors import ApiError
 from serving.settings import ServingSettings
 
-
 LONGEST_HEADERS = 64 * 1024
 """Bytes of a request's line and headers."""
 
