@@ -18,7 +18,7 @@ _LONGEST_CALL = 5_000
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _MARK = re.compile(r"<\|[\w ]{1,40}\|>|\[/?TOOL_CALLS?\]")
 """Special tokens of chat templates."""
-_SPOKEN = re.compile(r"^\W*tool[ _]call\W*[:\uff1a][\s\"'`*]*([\w.-]+)[\"'`*]*", re.IGNORECASE | re.MULTILINE)
+_SPOKEN = re.compile(r"^[^\w\n]*tool[ _]call\W*[:\uff1a][\s\"'`*]*([\w.-]+)[\"'`*]*", re.IGNORECASE | re.MULTILINE)
 """`Tool Call: name` with a JSON object below it, as in the transcripts of MMSearch-Plus."""
 _ACTION = re.compile(r"^[ \t*]*action[ \t*]*:[ \t*`\"]*([\w.-]+)[`\"*]*(?:\s*action input[\s*]*:)?", re.I | re.M)
 """`Action: name` with `Action Input: {...}` below it."""
@@ -73,7 +73,7 @@ def calls_of(reply: ChatReply, names: Collection[str] = ()) -> tuple[tuple[Call,
 def _tool_calls(text: str) -> list[str]:
     """Returns the contents of the elements `<tool_call>`; a name in the tag itself is put before them."""
     written = tagged(text, "tool_call")
-    attributes = re.findall(r"<\s*tool_call(?:\s+name\s*=\s*[\"']?([\w.-]+)[\"']?)?[^<>]*>", text, re.IGNORECASE)
+    attributes = re.findall(r"<\s*tool_call(?:\s+name\s*=\s*[\"']?([\w.-]+)[\"']?)?(?:\s[^<>]*)?>", text, re.I)
     pairs = zip(attributes, written, strict=False)
     return [f"<function={name}>{content}" if name else content for name, content in pairs]
 

@@ -22,7 +22,7 @@ _OPEN_THINK = re.compile(
 )
 _ANSWER_TAG = r"(?:final[ _-]?)?answer"
 _LABEL = re.compile(
-    r"^[\s*#>\"']*(?:the )?(?:final )?answer(?: is)?[\s*\"']*[:\uff1a][\s*]*", re.IGNORECASE | re.MULTILINE
+    r"^[ \t\u00a0\u3000*#>\"']*(?:the )?(?:final )?answer(?: is)?[\s*\"']*[:\uff1a][\s*]*", re.IGNORECASE | re.MULTILINE
 )
 """`answer:` or `**Final Answer:**` at the start of a line."""
 _ANSWER_KEYS = ("answer", "final_answer", "final answer", "finalanswer")

@@ -142,9 +142,9 @@ def build_index(
     if kb_format not in FORMATS:
         raise ValueError(f"knowledge base format {kb_format!r} is unknown: use one of {', '.join(FORMATS)}")
     labeled = labeled if candidates in ("image", "combined") else ()
-    source = open_images(images, kb, kb_format)
-    labels = LabeledSource(labeled, source) if labeled else None
-    source = labels or source
+    own_images = open_images(images, kb, kb_format)
+    labels = LabeledSource(labeled, own_images) if labeled else None
+    source = labels or own_images
     inputs = Inputs(
         knowledge_base=hash_knowledge_base(kb, kb_format, names),
         kb_format=kb_format,
@@ -178,7 +178,7 @@ def build_index(
         if not (parts / MANIFEST).exists():  # else it was killed while it was published
             skipped = SkippedEntries(max_bad)
             entities = read_knowledge_base(kb, kb_format, drop_sections, names=names, skipped=skipped)
-            entities = with_images_called(entities, source)
+            entities = with_images_called(entities, own_images)
             entities = labels.attach(entities) if labels else entities
             articles = _read_articles(_with_report(entities, skipped, parts), kb, parts, search)
             inputs = with_images(inputs, articles, source)

@@ -85,7 +85,7 @@ class ChatSummarizer:
     """Has a chat model write the summaries, of as many articles at once as the client's concurrency allows.
 
     Args:
-        client: The server and its model; used from one thread, outside of any running event loop.
+        client: The server and its model; used by one thread at a time, outside of any running event loop.
         max_tokens: Most tokens of a summary.
         max_context_tokens: Most tokens of an article; the rest is cut off.
         cut: Counts and cuts by the model's own tokenizer (`llm.context.token_cut`), or by characters.

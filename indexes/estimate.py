@@ -20,7 +20,7 @@ from indexes.lines import Lines, save_offsets
 from indexes.manifest import THUMBNAILS, Candidates, SearchKind
 from indexes.progress import progress_bar
 from indexes.search_kinds import SearchChoice, bytes_per_key, choose_kind
-from indexes.sources import ImageSource
+from indexes.sources import ImageSource, with_images_called
 from indexes.stages import write_articles
 from indexes.summarizers import Summarizer
 from indexes.summary_file import summarize_all
@@ -92,6 +92,9 @@ def estimate_build(
     """
     started = time.perf_counter()
     drawn, count, sections = _draw(entities, sample, progress)
+    drawn = list(with_images_called(drawn, source))
+    if candidates not in ("image", "combined"):
+        use = use._replace(keys=1)
     reading = time.perf_counter() - started
     if not count:
         raise ValueError("the knowledge base holds no entity; is it the right file, and --kb-format right?")

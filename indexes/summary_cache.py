@@ -83,13 +83,14 @@ class SummaryCache:
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version not in (0, _FORMAT):
                 raise sqlite3.DatabaseError(f"has format {version}, this release reads {_FORMAT}")
-            db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
-            db.execute(
-                "CREATE TABLE IF NOT EXISTS summaries "
-                "(question BLOB PRIMARY KEY, model TEXT NOT NULL, summary TEXT NOT NULL) WITHOUT ROWID"
-            )
-            db.execute(f"PRAGMA user_version = {_FORMAT}")
+            if not version:  # else nothing is written, and readers need not wait
+                db.execute("PRAGMA journal_mode = WAL")
+                db.execute(
+                    "CREATE TABLE IF NOT EXISTS summaries "
+                    "(question BLOB PRIMARY KEY, model TEXT NOT NULL, summary TEXT NOT NULL) WITHOUT ROWID"
+                )
+                db.execute(f"PRAGMA user_version = {_FORMAT}")
         except sqlite3.Error:
             db.close()
             raise

@@ -33,7 +33,6 @@ Watch = Callable[[str, Mapping[str, Any]], None]
 _PING_S = 10.0  # of silence, after which a stream shows that it is alive
 _REMEMBERED = 15  # runs that Retry-After is estimated from
 
-
 Region = tuple[int, int, int, int]
 """A part of an image: left, top, right, bottom."""
 

@@ -1,4 +1,4 @@
-"""uvicorn's protocol with what it lacks: time limits on clients that send slowly and hold a connection."""
+"""uvicorn's protocol with what it lacks: limits on slow clients that hold a connection, and on the size of headers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from serving.errors import ApiError
 from serving.settings import ServingSettings
 
+LONGEST_HEADERS = 64 * 1024
+"""Bytes of a request's line and headers."""
+
 
 def protocol_of(settings: ServingSettings) -> type[asyncio.Protocol]:
     """Returns the protocol for uvicorn's `http`, with the limits `header_timeout_s` and `upload_timeout_s`."""
@@ -22,7 +25,7 @@ def protocol_of(settings: ServingSettings) -> type[asyncio.Protocol]:
 
 
 class _TimedProtocol(HttpToolsProtocol):
-    """Closes connections whose headers take too long, or the rest of a body that has been answered before its end.
+    """Closes connections whose headers are too long or take too long, or the rest of a body that has been answered.
 
     uvicorn itself limits only the time between two requests, and `intake` the bodies that the application reads.
     """
@@ -31,6 +34,7 @@ class _TimedProtocol(HttpToolsProtocol):
     rest_s: ClassVar[float]
     _clock: asyncio.TimerHandle | None = None
     _begun = False
+    _length = 0  # of the headers after the chunk in which they begin
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Starts the time of the first headers."""
@@ -40,19 +44,23 @@ class _TimedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Starts the time of the next headers; that of the first runs since the connection was made."""
         super().on_message_begin()
-        self._begun = True
+        self._begun, self._length = True, 0
         if self.cycle is not None:
             self._limit(self.header_s)
 
     def on_headers_complete(self) -> None:
-        """Ends it."""
+        """Stops the clock, since all headers are there."""
         self._begun = False
         self._unlimit()
         super().on_headers_complete()
 
     def data_received(self, data: bytes) -> None:
-        """Reads what comes; starts the time of what follows an answer and begins no request."""
+        """Reads data; starts the time of a body's rest, which comes after the answer."""
+        self._length += len(data)
         super().data_received(data)
+        if self._begun and self._length > LONGEST_HEADERS and not self.transport.is_closing():
+            message = f"the headers are longer than {LONGEST_HEADERS} bytes"
+            self._end(ApiError(431, "headers_too_long", message))
         if self._clock is None and self.cycle is not None and self.cycle.response_complete:
             self._limit(self.rest_s)
 
@@ -71,8 +79,12 @@ class _TimedProtocol(HttpToolsProtocol):
             self._clock = None
 
     def _out_of_time(self) -> None:
-        if self._begun:  # else the client has sent nothing that waits for an answer
-            error = ApiError(408, "upload_timeout", f"the headers took longer than {self.header_s:g} s")
+        self._end(ApiError(408, "upload_timeout", f"the headers took longer than {self.header_s:g} s"))
+
+    def _end(self, error: ApiError) -> None:
+        """Closes the connection, after an error if the client waits for an answer."""
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if self._begun and not answering:  # else nothing waits for an answer, or this would end up inside of one
             text = json.dumps(error.body()).encode()
             head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(text)
             self.transport.write(STATUS_LINE[error.status] + head + text)

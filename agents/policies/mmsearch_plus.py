@@ -32,7 +32,7 @@ _CROP = re.compile(r"_round_(\d{1,3})_crop_(\d{1,3})\Z")
 
 
 _CALL_OR_ANSWER = re.compile(
-    r"<\s*(?:tool_call|answer)\b[^<>]*>|^\W*tool[ _]call\W*[:\uff1a]", re.IGNORECASE | re.MULTILINE
+    r"<\s*(?:tool_call|answer)\b[^<>]*>|^[^\w\n]*tool[ _]call\W*[:\uff1a]", re.IGNORECASE | re.MULTILINE
 )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from indexes.live.reading import VersionedIndex
+from indexes.live.index import LiveIndex
 from retriever.protocols import EntityIndex
 from retriever.types import Entity
 
@@ -47,11 +47,16 @@ class FullText:
 
     @property
     def changes(self) -> int:
-        """How many changes of the index were noticed; results of before each are stale."""
-        with self._pinned() as version:
-            if self._seen is None or version is not self._seen():
-                self._changes += self._seen is not None
-                self._seen = weakref.ref(version)
+        """How many changes of the index were noticed; results of before each are stale.
+
+        It is asked for in the event loop, so reading what another process has changed is left to the next search.
+        """
+        index = self._index
+        version = index.version if isinstance(index, LiveIndex) else index
+        behind = isinstance(index, LiveIndex) and index.is_behind()
+        if self._seen is None or version is not self._seen() or behind:
+            self._changes += self._seen is not None
+            self._seen = weakref.ref(version)
         return self._changes
 
     def search(self, query: str, k: int) -> list[Place]:
@@ -85,7 +90,7 @@ class FullText:
     @contextmanager
     def _pinned(self) -> Iterator[object]:
         """Yields the version of the index that this thread sees until the end of the block."""
-        with self._index.pinned() if isinstance(self._index, VersionedIndex) else nullcontext(self._index) as version:
+        with self._index.pinned() if isinstance(self._index, LiveIndex) else nullcontext(self._index) as version:
             yield version
 
     def _current(self, version: object) -> sqlite3.Connection:
@@ -93,7 +98,7 @@ class FullText:
         if self._tables is not None and self._read is not None and version is self._read():
             return self._tables
         index = self._index
-        rows = set(index.rows() if isinstance(index, VersionedIndex) else range(len(index)))
+        rows = set(index.rows() if isinstance(index, LiveIndex) else range(len(index)))
         gone = self._rows - rows
         if self._tables is None or len(gone) > len(rows) // 2:  # a compaction gives all entities other rows
             self._tables, self._rows, gone = _tables(), set(), set()

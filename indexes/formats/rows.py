@@ -7,6 +7,8 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import date, time
+from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Any
 
@@ -24,6 +26,8 @@ _EMPTY = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "--", "\\n", "[
 """How tables write that there is no value, in lower case."""
 _SECTION = 250
 """Characters from which a value is a section of its own and no fact."""
+_WRITTEN = (int, float, Decimal, date, time)
+"""Types of values, those of columns in Parquet among them, that are facts as Python writes them."""
 _LONGEST_LIST = 30
 _LONGEST_NAME = 100
 _DEEPEST = 3
@@ -54,10 +58,11 @@ def entities_of(
         if isinstance(row, ValueError):
             yield where, row
             continue
-        if number == 1 and "title" not in names and isinstance(row, Mapping) and (title := _title_field(row)):
-            names = {**names, "title": title}
+        if not columns and isinstance(row, Mapping):  # the first that can be read
+            columns = list(row)
+            if "title" not in names and (title := _title_field(row)):
+                names = {**names, "title": title}
         if unseen and isinstance(row, Mapping):
-            columns = columns or list(row)
             unseen = {field for field in unseen if field_of(row, field, names)[1] is None}
         where = place_of(row, where, names)
         _, entry = attempt(where, partial(read or entity_of, row, where, names))
@@ -235,12 +240,12 @@ def _text(value: Any) -> str:
 
 
 def _scalar(value: Any) -> str | None:
-    """Returns a text, a number or a truth value as text, `None` if it says nothing."""
+    """Returns a text, a number, a date or a truth value as text, `None` if it says nothing."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    text = value.strip() if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
+    text = value.strip() if isinstance(value, str) else str(value) if isinstance(value, _WRITTEN) else ""
     return None if text.lower() in _EMPTY else text
 
 

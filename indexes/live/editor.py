@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.nn import functional
 
-from indexes.article_images import MAIN_ONLY, FurtherImages, ImageUse
+from indexes.article_images import LABELED, MAIN_ONLY, FurtherImages, ImageUse
+from indexes.chat_summarizer import ChatSummarizer
 from indexes.further_images import choose_further
 from indexes.grounds import has_no_ground, key_vectors
 from indexes.images import thumbnail
@@ -57,8 +58,8 @@ class Editor:
 
     Args:
         index: Open for writing.
-        summarizer: Makes the summarizer, which must be the one that the index was built with; called once, when the
-            first article comes.
+        summarizer: Makes the summarizer, which must be the one that the index was built with; called when the first
+            article comes. One thread at a time uses it.
         encoder: Step 1's model, which `index` was opened with.
         fusion: Step 2's model, which `index` was opened with; `None` for an index without tokens.
         models: Held while the models run, if others use them, too.
@@ -79,6 +80,8 @@ class Editor:
         self.models: AbstractContextManager[Any] = nullcontext() if models is None else models
         self.compact_after, self._failed_at = compact_after, 0
         self._make_summarizer = summarizer
+        self._summarizer: Summarizer | None = None
+        self._summarizing = threading.Lock()
         self._dropped = title_rule(index.manifest.inputs.drop_sections)
         self._compacting = threading.Lock()
 
@@ -111,24 +114,42 @@ class Editor:
     def holds(self, article: Article) -> bool:
         """Returns whether the index has an article as it is, judged by its text and the thumbnail of its main image.
 
-        New content of a further image under the same URL is not noticed.
+        New content of a further image under the same URL is not noticed. Labeled images are no part of an article.
         """
         row = self.index.row_of(article.entity.id)
-        if row is None or self.index.entity(row) != without_lists(article.entity, self._dropped):
+        if row is None:
+            return False
+        entity = self.index.entity(row)
+        unlabeled = tuple(image for image in entity.images if not image.url.startswith(LABELED))
+        if replace(entity, images=unlabeled) != without_lists(article.entity, self._dropped):
             return False
         path = self.index.image_path(row)
         small = None if article.image is None else thumbnail(article.image)
         return small == (None if path is None else path.read_bytes())
 
-    @cached_property
-    def _summarizer(self) -> Summarizer:
-        summarizer, built_with = self._make_summarizer(), self.index.manifest.inputs.summarizer
-        if summarizer.name != built_with:
-            raise ValueError(
-                f"{self.index.root}: its summaries are by {built_with!r}, and this profile has {summarizer.name!r}; "
-                "use the profile it was built with"
-            )
-        return summarizer
+    def close(self) -> None:
+        """Lets other processes change the index, see `LiveIndex.close`, and closes the summarizer's connections."""
+        self.index.close()
+        if not self._summarizing.acquire(blocking=False):  # they end with the process that waits for a summary
+            return
+        try:
+            if isinstance(self._summarizer, ChatSummarizer):
+                self._summarizer.close()
+            self._summarizer = None
+        finally:
+            self._summarizing.release()
+
+    def _summaries(self, entities: Sequence[Entity]) -> list[str]:
+        with self._summarizing:
+            if self._summarizer is None:
+                self._summarizer = self._make_summarizer()
+            made, built_with = self._summarizer.name, self.index.manifest.inputs.summarizer
+            if made != built_with:
+                raise ValueError(
+                    f"{self.index.root}: its summaries are by {built_with!r}, and this profile has {made!r}; use the "
+                    "profile it was built with"
+                )
+            return self._summarizer.summarize(entities)
 
     def _additions(self, articles: Sequence[Article]) -> list[Addition]:
         use = self.index.manifest.inputs.image_use
@@ -136,7 +157,7 @@ class Editor:
             choose_further(one.entity, one.main, use, one.names.get, one.image is not None and has_no_ground(one.image))
             for one in articles
         ]
-        summaries = self._summarizer.summarize([one.entity for one in articles])
+        summaries = self._summaries([one.entity for one in articles])
         thumbnails = [b"" if one.image is None else thumbnail(one.image) for one in articles]
         with self.models:
             keys = self._keys(articles, summaries, further)

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -55,7 +55,7 @@ class LiveIndex(VersionedIndex):
     ) -> None:
         super().__init__(root, base, changes)
         self._generation, self._models = generation, models
-        self._seen, self._read = layout.State((None, None), ()), len(changes)
+        self._seen, self._ends = layout.State((None, None), ()), dict[str, int]()
         self._writer: ExitStack | None = None  # holds the lock; `None` if the index is only read
         self._log: ChangeLog | None = None
         self._changing, self._compacting = threading.Lock(), threading.Lock()
@@ -103,9 +103,9 @@ class LiveIndex(VersionedIndex):
                 image_weight=image_weight,
                 verify=verify,
             )
-            seen = layout.state_of(folder)
-            index = cls(folder, *_open_current(folder, open_files), (encoder, fusion))
-            index._seen = seen
+            seen, ends = layout.state_of(folder), dict[str, int]()
+            index = cls(folder, *_open_current(folder, open_files, ends), (encoder, fusion))
+            index._seen, index._ends = seen, ends
             if write:
                 index._continue_log()
                 index._writer = held.pop_all()
@@ -118,13 +118,17 @@ class LiveIndex(VersionedIndex):
         with super().pinned() as version:
             yield version
 
+    def is_behind(self) -> bool:
+        """Returns whether another process has changed the index since `refresh`, by the state of a few files."""
+        return self._writer is None and layout.state_of(self.root) != self._seen
+
     def refresh(self) -> bool:
         """Follows what another process has changed, unless this one is to change it; returns whether that was anything.
 
         If nothing has changed, it asks for the state of a few files. If what another process wrote cannot be read, the
         index answers as before.
         """
-        if self._writer is not None or layout.state_of(self.root) == self._seen:
+        if not self.is_behind():
             return False
         if not self._changing.acquire(blocking=False):
             return False  # another thread does it
@@ -140,18 +144,21 @@ class LiveIndex(VersionedIndex):
         before, self._seen = self._seen, layout.state_of(self.root)  # then what comes meanwhile is seen next time
         if self._seen.files == (None, None):  # it is being built anew
             return False
-        if before.files == self._seen.files:
-            changes = _read_changes(self.root, self._current.base)
-            if layout.state_of(self.root).files == before.files:  # else these may be changes of other files
-                self._current, known = self._after(self._current, changes[self._read :]), self._read
-                self._read = len(changes)
-                return len(changes) > known
+        ends = dict(self._ends)
+        # A log is shorter, or differs, if the last changes could not be written and were undone.
+        if before.files == self._seen.files and all(size >= ends.get(name, 0) for name, size in self._seen.logs):
+            with suppress(ValueError):
+                changes = _read_changes(self.root, self._current.base, ends)
+                if layout.state_of(self.root).files == before.files:  # else these may be changes of other files
+                    self._current, self._ends = self._after(self._current, changes), ends
+                    return bool(changes)
         encoder, fusion = self._models
         open_files = partial(
             Index.open_files, encoder=encoder, fusion=fusion, device=self.device, image_weight=self.image_weight
         )
-        base, self._generation, changes = _open_current(self.root, open_files)
-        self._current, self._read = self._after(self._moved(base), changes), len(changes)
+        base, self._generation, changes = _open_current(self.root, open_files, ends)
+        _hold(self._current)
+        self._current, self._ends = self._after(self._moved(base), changes), ends
         return True
 
     def apply(self, changes: Sequence[Change]) -> None:
@@ -262,9 +269,7 @@ class LiveIndex(VersionedIndex):
         later: list[tuple[str, Entry | None]] = [(entity_id, None) for entity_id in sorted(ids)]
         later += [(i, entry) for i, entry in current.entries.items() if compacted.entries.get(i) is not entry]
         self._current = self._moved(base).changed(later)
-        keep = threading.Timer(GRACE, bool, [current])  # does nothing but hold it until then
-        keep.daemon = True
-        keep.start()
+        _hold(current)
         weakref.finalize(old, _drop, self.root, before)
 
     def _moved(self, base: Index) -> Version:
@@ -284,13 +289,16 @@ class _Waiting:
         self.error: BaseException | None = None
 
 
-def _open_current(folder: Path, open_files: Callable[[Path], Index]) -> tuple[Index, int, list[Change]]:
-    """Returns the current files of an index, their generation, and the changes made since."""
+def _open_current(
+    folder: Path, open_files: Callable[[Path], Index], ends: dict[str, int]
+) -> tuple[Index, int, list[Change]]:
+    """Returns the current files of an index, their generation, and the changes made since, whose `ends` it notes."""
     while True:
+        ends.clear()
         generation = layout.generation_of(folder)
         try:
             base = open_files(layout.files_of(folder, generation))
-            changes = _read_changes(folder, base)
+            changes = _read_changes(folder, base, ends)
         except (ValueError, OSError):
             if layout.generation_of(folder) == generation:
                 raise
@@ -299,19 +307,26 @@ def _open_current(folder: Path, open_files: Callable[[Path], Index]) -> tuple[In
                 return base, generation, changes
 
 
-def _read_changes(folder: Path, base: Index) -> list[Change]:
+def _read_changes(folder: Path, base: Index, ends: dict[str, int]) -> list[Change]:
     """Returns the changes in the logs of an index.
+
+    Args:
+        folder: The index's folder.
+        base: The files of the current generation.
+        ends: Where to begin in each log that was read before, by its name; then where the last record ends.
 
     Raises:
         ValueError: A log is damaged, or of another index.
     """
     changes: list[Change] = []
     for path in layout.logs(folder):
-        for number, record in enumerate(read_log(path)):
+        known = ends.get(path.name)
+        for record in read_log(path) if known is None else read_log(path, known):
             try:
                 change = from_bytes(record.content)
-                if (number == 0) != isinstance(change, Origin):
+                if (path.name not in ends) != isinstance(change, Origin):
                     raise ValueError("records are in another order than they were written in")
+                ends[path.name] = record.end
                 if isinstance(change, Origin):
                     change.check(base.manifest)
                     continue
@@ -321,6 +336,13 @@ def _read_changes(folder: Path, base: Index) -> list[Change]:
             except ValueError as error:
                 raise ValueError(f"{path}: the record at byte {record.offset}: {error}") from error
     return changes
+
+
+def _hold(version: Version) -> None:
+    """Keeps a version readable for `GRACE` seconds."""
+    timer = threading.Timer(GRACE, bool, [version])  # does nothing but hold it until then
+    timer.daemon = True
+    timer.start()
 
 
 def _drop(root: Path, generation: int) -> None:

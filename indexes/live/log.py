@@ -28,6 +28,11 @@ class Record(NamedTuple):
     offset: int
     content: bytes
 
+    @property
+    def end(self) -> int:
+        """Where the next record begins."""
+        return self.offset + _FRAME.size + len(self.content)
+
 
 class ChangeLog:
     """A log open for appending; `open` reads an existing one to its end first.
@@ -69,7 +74,7 @@ class ChangeLog:
         """
         end = _START
         for record in read_log(path):
-            end = record.offset + _FRAME.size + len(record.content)
+            end = record.end
         if left := path.stat().st_size - end:
             logger.warning("%s: dropped %d bytes of a change that was never acknowledged", path, left)
             os.truncate(path, end)
@@ -111,8 +116,12 @@ class ChangeLog:
             logger.exception("%s: could not be cut back to %d bytes", self.path, self._end)
 
 
-def read_log(path: Path) -> Iterator[Record]:
+def read_log(path: Path, start: int = _START) -> Iterator[Record]:
     """Yields the records of a log, up to one that was being written when its process was killed.
+
+    Args:
+        path: The file.
+        start: Where the first record to read begins, the `end` of an earlier one.
 
     Raises:
         ValueError: A record is damaged, or acknowledged records are missing. The message names file, offset and fix.
@@ -121,7 +130,7 @@ def read_log(path: Path) -> Iterator[Record]:
         head = file.read(_START)
         if len(head) < _START or not head.startswith(_MAGIC):
             raise ValueError(f"{path}: not a log of changes, or of another release; {_FIX}")
-        size, offset = os.fstat(file.fileno()).st_size, _START
+        size, offset = os.fstat(file.fileno()).st_size, file.seek(start)
         acknowledged = struct.unpack_from("<Q", head, len(_MAGIC))[0]
         if size < acknowledged:
             raise ValueError(f"{path}: {size} bytes, but {acknowledged} were acknowledged: it was truncated; {_FIX}")
@@ -135,8 +144,8 @@ def read_log(path: Path) -> Iterator[Record]:
                 else:
                     content = file.read(length)
                     if len(content) == length and zlib.crc32(content) == checksum:
-                        yield Record(offset, content)
-                        offset += _FRAME.size + length
+                        yield (record := Record(offset, content))
+                        offset = record.end
                         continue
                     cut, why = len(content) < length, "its checksum differs"
             if cut and offset >= acknowledged:

@@ -48,13 +48,13 @@ class VersionedIndex(Index):
     @property
     def changes(self) -> int:
         """How many entities differ from the files: changed, new and removed ones."""
-        return self._version.changes
+        return self.version.changes
 
     @contextmanager
     def pinned(self) -> Iterator[Version]:
         """Yields the current version, which this thread searches until the end of the block."""
         before = self._pinned.version
-        version = self._pinned.version = self._version
+        version = self._pinned.version = self.version
         try:
             yield version
         finally:
@@ -62,19 +62,19 @@ class VersionedIndex(Index):
 
     def __len__(self) -> int:
         """Returns the number of entities."""
-        return len(self._version)
+        return len(self.version)
 
     def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
         """Returns scores and rows; see `Index.search`."""
-        return self._version.search(vectors, k)
+        return self.version.search(vectors, k)
 
     def row_of(self, entity_id: str) -> int | None:
         """Returns the row of an entity, or `None` if the index does not hold it."""
-        return self._version.row_of(entity_id)
+        return self.version.row_of(entity_id)
 
     def rows(self) -> Iterator[int]:
         """Yields the rows of all entities in the order in which a compaction writes them."""
-        version = self._version
+        version = self.version
         for source in version.sources():
             yield version.start + source if isinstance(source, int) else source.row
 
@@ -111,7 +111,7 @@ class VersionedIndex(Index):
         homes = [self._at(span.start // _SPREAD) if span else None for span in spans]
         bases = list(dict.fromkeys(home[0] for home in homes if home and isinstance(home[0], Index)))
         if len(bases) <= 1 and not any(home and isinstance(home[0], Entry) for home in homes):
-            base = bases[0] if bases else self._version.base
+            base = bases[0] if bases else self.version.base
             return base.gather([base.section_rows(home[1]) if home else range(0) for home in homes])
         found: dict[int, StoredTokens] = {}
         for base in bases:
@@ -142,7 +142,7 @@ class VersionedIndex(Index):
                 parts.append(self._store(home).read(np.array([place], np.int64)))
             else:
                 parts.append(home.tokens(np.array([home.section_rows(own)[place]], np.int64)))
-        return torch.cat(parts) if parts else self._version.base.tokens(np.empty(0, np.int64))
+        return torch.cat(parts) if parts else self.version.base.tokens(np.empty(0, np.int64))
 
     def save_pretrained(self, folder: str | Path, *, license: str | None = None) -> None:
         """Copies the files of the index; see `Index.save_pretrained`.
@@ -151,7 +151,7 @@ class VersionedIndex(Index):
             ValueError: It has changes that are not in the files yet.
         """
         self._check_settled()
-        self._version.base.save_pretrained(folder, license=license)
+        self.version.base.save_pretrained(folder, license=license)
 
     def push_to_hub(
         self,
@@ -168,10 +168,11 @@ class VersionedIndex(Index):
             ValueError: It has changes that are not in the files yet.
         """
         self._check_settled()
-        return self._version.base.push_to_hub(repo, private=private, token=token, message=message, license=license)
+        return self.version.base.push_to_hub(repo, private=private, token=token, message=message, license=license)
 
     @property
-    def _version(self) -> Version:
+    def version(self) -> Version:
+        """The version that this thread has pinned, or else the current one."""
         pinned = self._pinned.version
         return self._current if pinned is None else pinned
 

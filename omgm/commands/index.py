@@ -89,7 +89,7 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
             counts["unchanged"] += len(batch) - len(new)
         report = counts | {"entities": len(editor.index), "changes": editor.index.changes}
     finally:
-        editor.index.close()
+        editor.close()
     listed = ", ".join(f"{count} {what}" for what, count in counts.items())
     return report, f"{args.index}: {listed}; {report['entities']} entities{_advice(args.index, report['changes'])}"
 

@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> None:
         )
     finally:
         if not isinstance(editor, str):
-            editor.index.close()
+            editor.close()
 
 
 def run_replicas(args: argparse.Namespace, profile: Profile) -> None:

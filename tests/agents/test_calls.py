@@ -33,6 +33,7 @@ WRITTEN = f'{{"name": "text_search", "arguments": {ARGUMENTS}}}'
         '<calls><invoke name="text_search">\n<parameter name="queries">["a"]</parameter>\n</invoke></calls>',
         '<tool_call>text_search\n<arg_key>queries</arg_key>\n<arg_value>["a"]</arg_value>\n</tool_call>',
         f'<tool_call name="text_search">{ARGUMENTS}</tool_call>',
+        f'<tool_calls><tool_call name="text_search">{ARGUMENTS}</tool_call></tool_calls>',
         f"<tool_call>text_search{ARGUMENTS}</tool_call>",
         f"[TOOL_CALLS][{WRITTEN}]",
         f"<|python_tag|>{WRITTEN}<|eom_id|>",

@@ -115,3 +115,9 @@ def test_abstentions(text: str) -> None:
 )
 def test_answers_that_only_sound_like_abstentions(text: str) -> None:
     assert not is_abstention(text)
+
+
+def test_a_reply_of_empty_lines_takes_no_longer_than_another() -> None:
+    text = "a" + 45_000 * "\n" + "b"  # minutes, if every line were looked at from every earlier one
+    assert calls_of(ChatReply(text), ["text_search"]) == ((), "")
+    assert plain_answer(text) == text

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from indexes.article_images import ImageUse
 from indexes.build import build_index
 from indexes.chat_summarizer import ChatSummarizer
 from indexes.estimate import Estimate, estimate_build
@@ -12,7 +15,7 @@ from indexes.formats import read_knowledge_base
 from indexes.keys import Keys
 from indexes.recall import HeldOutQueries, mixed_queries
 from indexes.search_kinds import bytes_per_key, write_search
-from indexes.sources import open_images
+from indexes.sources import FolderImages, open_images
 from indexes.summary_cache import SummaryCache
 from llm.chat import ChatClient
 from retriever.types import Entity, Section
@@ -47,6 +50,33 @@ def test_a_sample_of_everything_is_what_is_built(tmp_path: Path) -> None:
     assert found.temporary_bytes == 7 * 7 * 2
     assert found.seconds.keys() == {"read", "images", "summaries", "keys"}
     assert all(seconds > 0 for seconds in found.seconds.values())
+
+
+def test_images_are_those_of_the_build(tmp_path: Path) -> None:
+    images = tmp_path / "images"
+    images.mkdir()
+    for name in ("fox.png", "hen.png"):
+        Image.new("RGB", (9, 9), "red").save(images / name)
+    (images / "further.png").write_bytes(b"no image")  # which no estimate reads if it is no key
+    kb = tmp_path / "kb.jsonl"
+    rows = [{"title": "Fox"}, {"title": "Hen"}, {"title": "Owl", "images": ["fox.png", "further.png"]}]
+    kb.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    class Source(FolderImages):
+        def load(self, name: str) -> Image.Image:
+            assert name != "further.png"
+            return super().load(name)
+
+    found = estimate_build(
+        read_knowledge_base(kb, "jsonl"),
+        Source(images, by_name=True),
+        summarizer=FakeSummarizer(),
+        encoder=FakeEncoder(),
+        fusion=FakeFusion(),
+        use=ImageUse(keys=5),
+        progress=False,
+    )
+    assert (found.entities, found.with_image) == (3, 3)
 
 
 def test_a_part_of_it_is_scaled_up(tmp_path: Path) -> None:

@@ -10,7 +10,11 @@ import pytest
 from PIL import Image
 
 from indexes.build import build_index
+from indexes.formats import read_knowledge_base
 from indexes.labeled_images import LabeledImage, LabeledSource
+from indexes.live.editor import Editor, article_of
+from indexes.live.index import LiveIndex
+from indexes.sources import FolderImages
 from indexes.store import Index
 from omgm.__main__ import main
 from retriever.types import Entity
@@ -111,6 +115,22 @@ def test_labeled_images_stand_for_a_missing_main_image(kb: Path) -> None:
     index = build(kb, labeled(kb, black="b"))
     assert index.manifest.counts.with_image == 2
     assert best(index, "black") == "b"
+
+
+def test_images_called_like_the_rows_are_main_images_beside_labeled_ones(kb: Path) -> None:
+    kb.write_text("".join(json.dumps({"id": color, "title": color, "text": "."}) + "\n" for color in ("red", "white")))
+    index = build(kb, labeled(kb, black="white"))
+    assert (index.manifest.counts.with_image, index.manifest.counts.further_keys) == (2, 1)
+    assert [best(index, color) for color in ("red", "white", "black")] == ["red", "white", "white"]
+
+
+def test_an_article_with_labeled_images_is_not_put_again(kb: Path) -> None:
+    folder = build(kb, labeled(kb, blue="a")).folder
+    index = LiveIndex.open(folder, encoder=FakeEncoder(), fusion=FakeFusion(), write=True)
+    editor = Editor(index, FakeSummarizer, FakeEncoder(), FakeFusion())
+    source = FolderImages(kb.parent / "images")
+    assert all(editor.holds(article_of(entity, source)) for entity in read_knowledge_base(kb))
+    editor.close()
 
 
 def test_the_command_takes_the_images_of_questions(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:

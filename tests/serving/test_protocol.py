@@ -14,7 +14,7 @@ from typing import Any, cast
 import httpx
 import pytest
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
 from serving.protocol import protocol_of
@@ -80,6 +80,12 @@ class Transport:
         pass
 
 
+async def begin(scope: Scope, receive: Receive, send: Send) -> None:
+    """Sends the beginning of an answer."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
+    await send({"type": "http.response.body", "body": b"ok", "more_body": True})
+
+
 async def answer(scope: Scope, receive: Receive, send: Send) -> None:
     """Answers without reading the body."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
@@ -89,9 +95,9 @@ async def answer(scope: Scope, receive: Receive, send: Send) -> None:
 class Connection:
     """One connection with a limit of 10 s on headers and 60 s on the rest of a body."""
 
-    def __init__(self) -> None:
+    def __init__(self, app: ASGIApp = answer) -> None:
         self.loop, self.transport = Loop(), Transport()
-        config = uvicorn.Config(answer, lifespan="off", log_level="error", proxy_headers=False)
+        config = uvicorn.Config(app, lifespan="off", log_level="error", proxy_headers=False)
         config.load()
         build = cast(Callable[..., Any], protocol_of(ServingSettings()))
         self.protocol = build(config=config, server_state=ServerState(), app_state={}, _loop=self.loop)
@@ -117,6 +123,17 @@ def test_headers_that_do_not_end() -> None:
     assert json.loads(text) == {"error": error | {"code": "upload_timeout"}}
 
 
+def test_headers_that_are_too_long() -> None:
+    connection = Connection()
+    connection.receive(b"POST /answer HTTP/1.1\r\nX-Long: ")
+    for _ in range(64):
+        connection.receive(b"x" * 1024)
+    assert not connection.transport.closed
+    connection.receive(b"x" * 1024)
+    assert connection.transport.closed
+    assert connection.transport.sent.startswith(b"HTTP/1.1 431 ") and b'"headers_too_long"' in connection.transport.sent
+
+
 def test_a_client_that_says_nothing() -> None:
     connection = Connection()
     connection.loop.turn(10)
@@ -132,6 +149,13 @@ def test_the_headers_of_a_second_request() -> None:
     assert not connection.transport.closed
     connection.loop.turn(1)
     assert connection.transport.closed and b"HTTP/1.1 408 " in connection.transport.sent
+
+
+def test_the_headers_of_a_second_request_beside_the_answer_to_the_first() -> None:
+    connection = Connection(begin)
+    connection.receive(LIVE + b"\r\n" + LIVE)
+    connection.loop.turn(10)
+    assert connection.transport.closed and connection.transport.sent.endswith(b"ok")  # and no 408 inside of it
 
 
 def test_the_rest_of_a_body_that_nobody_reads() -> None:

@@ -56,6 +56,16 @@ def test_changes_are_found_at_once(world: tuple[World, Editor]) -> None:
     assert found is not None and found.sections[0].text == "Its seat is Ndjamena."
 
 
+def test_what_another_process_changes_is_read_by_the_search(world: tuple[World, Editor]) -> None:
+    folder, editor = world
+    reader = folder.open()
+    texts = FullText(reader)
+    assert texts.changes == 0
+    folder.put(editor, *lands(("Mali", "Its capital is Bamako.")))
+    assert texts.changes == 1 and len(reader) == 2  # noticed in the event loop, which must not wait for files
+    assert titles(texts, "Bamako") == ["Mali"] and len(reader) == 3
+
+
 def test_a_name_falls_to_the_next_when_its_owner_goes(world: tuple[World, Editor]) -> None:
     folder, editor = world
     texts = FullText(editor.index)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,12 @@ def test_whole_numbers_as_ids_and_usual_names(tmp_path: Path, write: Any) -> Non
     ]
     fox, hen = read(write(tmp_path / ("kb.jsonl" if write is lines else "kb.parquet"), *rows))
     assert (fox.id, fox.title, fox.image, hen.id) == ("7", "Fox", "fox.png", "8")
+
+
+def test_dates_and_decimal_numbers_of_parquet_are_facts(tmp_path: Path) -> None:
+    row = {"title": "Fox", "born": date(1990, 5, 1), "seen": datetime(2020, 1, 2, 3, 4, 5), "weight": Decimal("4.50")}
+    (fox,) = read(parquet(tmp_path / "kb.parquet", row))
+    assert fox.sections == (Section("Facts", "Born: 1990-05-01\nSeen: 2020-01-02 03:04:05\nWeight: 4.50", 0),)
 
 
 def test_names_of_ones_own(tmp_path: Path) -> None:

@@ -134,6 +134,13 @@ def test_images_in_columns_of_any_name_and_in_lists(tmp_path: Path) -> None:
     assert elk.image == "https://a.example/l.png" and facts(elk) == ["Cover: Hardcover"]
 
 
+def test_the_title_is_recognized_behind_a_bad_row(tmp_path: Path) -> None:
+    path = tmp_path / "kb.jsonl"
+    path.write_text('{"Airport name": \n{"Code": "BRN", "Airport name": "Bern"}\n')
+    (bern,) = read_knowledge_base(path, skipped=SkippedEntries(1))
+    assert bern.title == "Bern"
+
+
 def test_images_called_like_the_rows(tmp_path: Path) -> None:
     save_png(tmp_path / "images" / "001.png")
     save_png(tmp_path / "thumbs" / "001.png")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexes.live import index as live_index
+from indexes.live.changes import Change, from_bytes
 from indexes.live.index import LiveIndex
 from indexes.live.layout import LIVE, logs
 from indexes.store import Index
@@ -60,6 +61,23 @@ def test_nothing_is_read_if_nothing_changed(world: World, monkeypatch: pytest.Mo
     editor.index.close()
 
 
+def test_only_new_changes_are_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    editor, reader = world.editor(), reader_of(world)
+    world.put(editor, article("f"), article("g"))
+    assert reader.refresh()
+    read: list[bytes] = []
+
+    def counted(content: bytes) -> Change:
+        read.append(content)
+        return from_bytes(content)
+
+    monkeypatch.setattr(live_index, "from_bytes", counted)
+    world.put(editor, article("h"))
+    assert reader.refresh() and len(read) == 1
+    assert [reader.row_of(f"kb/{name}") is not None for name in "fgh"] == [True] * 3
+    editor.index.close()
+
+
 def test_an_index_that_is_built_anew_is_followed(world: World) -> None:
     reader = reader_of(world)
     edit(world).close()
@@ -70,6 +88,30 @@ def test_an_index_that_is_built_anew_is_followed(world: World) -> None:
     check_same(reader, fresh)
     (world.index / "manifest.json").unlink()  # the next build publishes
     assert not reader.refresh() and len(reader) == 3
+
+
+def test_what_was_found_stays_readable_after_a_compaction(world: World) -> None:
+    editor, reader = world.editor(), reader_of(world)
+    row = reader.row_of("kb/a")
+    assert row is not None
+    found = reader.entity(row), reader.image_path(row)
+    world.put(editor, article("f"))
+    assert editor.index.compact() and reader.refresh()
+    assert reader.row_of("kb/a") not in (None, row)
+    assert (reader.entity(row), reader.image_path(row)) == found  # a page asks for its image now
+    editor.index.close()
+
+
+def test_a_change_that_could_not_be_written_is_forgotten(world: World) -> None:
+    editor, reader = world.editor(), reader_of(world)
+    world.put(editor, article("f"))
+    (path,) = logs(world.index)
+    before = path.read_bytes()
+    world.put(editor, article("g"))
+    assert reader.refresh() and reader.row_of("kb/g") is not None
+    editor.index.close()
+    path.write_bytes(before)  # as the writer undoes it when the disk is full
+    assert reader.refresh() and reader.row_of("kb/g") is None and reader.row_of("kb/f") is not None
 
 
 def test_what_cannot_be_read_leaves_the_reader_as_it_was(world: World, caplog: pytest.LogCaptureFixture) -> None:
