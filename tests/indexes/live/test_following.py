@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexes.live import index as live_index
-from indexes.live.changes import Change, from_bytes
+from indexes.live.changes import Change, Origin, from_bytes
 from indexes.live.index import LiveIndex
 from indexes.live.layout import LIVE, logs
 from indexes.store import Index
@@ -67,7 +67,7 @@ def test_only_new_changes_are_read(world: World, monkeypatch: pytest.MonkeyPatch
     assert reader.refresh()
     read: list[bytes] = []
 
-    def counted(content: bytes) -> Change:
+    def counted(content: bytes) -> Change | Origin:
         read.append(content)
         return from_bytes(content)
 
