@@ -43,7 +43,7 @@ def links(tokens: Tokens, question: AnalyzedQuestion, asked: Ints, cover: Floats
     for key in (*(position.get(word, -1) for word in question.keys), rarest):
         columns += [left[key], right[key], there[key][sentence]]
     columns += [share @ left[:-1], share @ right[:-1], share @ np.maximum(left, right)[:-1]]
-    names = np.array([word in question.exact for word in words], np.bool_)
+    names = np.array([word in question.exact for word in words], np.float32)
     columns += [(names @ there[:-1] / max(names.sum(), 1))[sentence], np.full(len(first), min(names.sum(), 3) / 3)]
     columns += [_pairs(asked, tokens.sentence, len(words), len(cover))[sentence]]
     rank = np.argsort(np.argsort(-cover, kind="stable"), kind="stable")

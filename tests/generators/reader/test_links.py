@@ -49,6 +49,11 @@ def test_names_pairs_rank_and_rivals_of_the_sentence() -> None:
     np.testing.assert_allclose(other[12:17], [1, 1 / 3, 0, 1 / 5, 0.4], rtol=1e-5)
 
 
+def test_names_are_counted() -> None:
+    for span, share in (("1889", 1), ("1901", 1 / 2)):  # the second sentence has Bern, but not Ada
+        np.testing.assert_allclose(linked("When did Ada leave Bern?", span)[12:14], [share, 2 / 3], rtol=1e-5)
+
+
 def test_a_question_without_words_of_the_text_has_no_links() -> None:
     row = linked("Why?", "Ada")
     np.testing.assert_allclose(row[:15], 0)
