@@ -7,6 +7,7 @@
 
 `card.jsonl` asks about logos on white, turned by up to 10 degrees, scaled, on one color; `bare.jsonl` about logos
 without their ground, on one color or a made-up scene. All are JPEG. Nothing of the topics is part of this project.
+A flat folder of PNG files will do, too, such as `png/` of walkxcode/dashboard-icons.
 """
 
 from __future__ import annotations
@@ -74,9 +75,12 @@ def _jpeg(image: Image.Image, rng: random.Random) -> Image.Image:
 def write(topics: Path, out: Path, most: int = 750, seed: int = 7) -> int:
     """Writes knowledge base, images and questions; returns the number of logos."""
     rng = random.Random(seed)
+    images = sorted([*topics.glob("*/*.png"), *topics.glob("*.png")])
+    stems = {path.stem for path in topics.glob("*.png")}
     different: dict[bytes, Path] = {}
-    for path in sorted(topics.glob("*/*.png")):
-        different.setdefault(path.read_bytes(), path)
+    for path in images:
+        if path.parent != topics or not _is_variant(path.stem, stems):
+            different.setdefault(path.read_bytes(), path)
     files = sorted(different.values())
     rng.shuffle(files)
     files = files[:most]
@@ -84,7 +88,7 @@ def write(topics: Path, out: Path, most: int = 750, seed: int = 7) -> int:
         (out / folder).mkdir(parents=True, exist_ok=True)
     entities = []
     for path in files:
-        name, article = path.parent.name, path.parent / "index.md"
+        name, article = _name(path, topics), path.parent / "index.md"
         text = article.read_text(encoding="utf-8", errors="replace") if article.exists() else ""
         parts = text.split("---", 2)
         text = parts[2].strip() if len(parts) == 3 else text
@@ -95,11 +99,22 @@ def write(topics: Path, out: Path, most: int = 750, seed: int = 7) -> int:
     for change in (bare, card):
         questions = []
         for path in files:
-            name, key = path.parent.name, f"{change.__name__}_{path.parent.name}"
+            name = _name(path, topics)
+            key = f"{change.__name__}_{name}"
             change(path, rng).save(out / "queries" / f"{key}.jpg", quality=92)
             questions.append({"id": key, "image": key, "question": QUESTION, "answers": ["-"], "entity": name})
         _write_lines(out / f"{change.__name__}.jsonl", questions)
     return len(files)
+
+
+def _name(path: Path, topics: Path) -> str:
+    return path.stem if path.parent == topics else path.parent.name
+
+
+def _is_variant(stem: str, stems: set[str]) -> bool:
+    """Returns whether an image is a variant of another one by its name: `fox-light` of `fox`."""
+    words = stem.split("-")
+    return any("-".join(words[:end]) in stems for end in range(1, len(words)))
 
 
 def _write_lines(path: Path, rows: list[dict[str, object]]) -> None:
@@ -108,7 +123,8 @@ def _write_lines(path: Path, rows: list[dict[str, object]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--topics", type=Path, required=True, metavar="DIR", help="the folder topics/ of a checkout")
+    images = "the folder topics/ of a checkout, or one with images"
+    parser.add_argument("--topics", type=Path, required=True, metavar="DIR", help=images)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write to")
     args = parser.parse_args()
     print(f"{args.out}: {write(args.topics, args.out)} logos")

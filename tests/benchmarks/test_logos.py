@@ -24,6 +24,15 @@ def test_logos_become_a_data_set(tmp_path: Path) -> None:
         assert all((tmp_path / "out" / "queries" / f"{row['image']}.jpg").is_file() for row in rows)
 
 
+def test_a_flat_folder_of_icons(tmp_path: Path) -> None:
+    (tmp_path / "png").mkdir()
+    for name, color in {"fox": "red", "fox-light": "pink", "red-hen": "blue"}.items():
+        Image.new("RGB", (40, 30), color).save(tmp_path / "png" / f"{name}.png")
+    assert write(tmp_path / "png", tmp_path / "out") == 2  # "fox-light" is a variant of "fox"
+    rows = map(json.loads, (tmp_path / "out" / "kb.jsonl").read_text().splitlines())
+    assert {row["id"]: row["image"] for row in rows} == {"fox": "fox.png", "red-hen": "red-hen.png"}
+
+
 def test_a_third_is_left_out(tmp_path: Path) -> None:
     ids = [str(number) for number in range(300)]
     (tmp_path / "kb.jsonl").write_text("".join(json.dumps({"id": key}) + "\n" for key in ids))
