@@ -33,7 +33,7 @@ AT_LEAST = 1_000
 TARGET = 0.98
 """Recall@20 against exact search that an entity index should have."""
 MARGIN = 0.01
-"""What is asked for beyond that of the queries that settings are chosen by: on others, recall is up to a point lower."""
+"""How far the queries that settings are chosen by must exceed it: on others, recall is up to a point lower."""
 
 _MOST_LISTS = 4096
 _PER_LIST = 40
@@ -97,8 +97,8 @@ def write_search(
 ) -> SearchRecord:
     """Writes the entity index of keys and returns its record; an entity without a key is never found.
 
-    FAISS is trained on a sample of bounded size and gets the keys block by block. Of the settings that exceed `TARGET` by
-    `MARGIN`, the one that reads least is chosen; if none does, the best one, with a warning below `TARGET`.
+    FAISS is trained on a sample of bounded size and gets the keys block by block. Of the settings whose recall exceeds
+    `TARGET` by `MARGIN`, the one that reads least is chosen; if none does, the best, with a warning below `TARGET`.
 
     Args:
         folder: Gets `entities.faiss` and, for an approximate kind, `vectors.npy`, else an empty one.
