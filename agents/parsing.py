@@ -67,7 +67,7 @@ def answer_of(text: str) -> str | None:
 
 
 def labeled_answer(text: str) -> str | None:
-    r"""Returns what follows the last `answer:` at the start of a line, or the answer of a JSON object; else `None`.
+    r"""Returns the text after the last `answer:` at the start of a line, or the answer of a JSON object; else `None`.
 
     Example:
         >>> labeled_answer("It is in the results.\n**Final Answer:** Paris [3]")

@@ -213,7 +213,7 @@ class ReadImages:
         return EntityImages(main, small, further, list(problems.values()), texts, images)
 
     def encode(self, items: Sequence[EntityImages]) -> tuple[list[EntityImages], Parts]:
-        """Returns what was read, and the rows of the batch."""
+        """Encodes the images of a batch; returns its entities without their images, and the rows for each file."""
         parts = {} if self._encoder is None else self._keys(self._encoder, items)
         if self._fusion is not None:
             parts |= self._tokens(self._fusion, items)

@@ -119,7 +119,7 @@ def inspect_knowledge_base(
 
 
 def text_lines(result: Inspection) -> Iterator[str]:
-    """Yields what was found as lines for a terminal."""
+    """Yields the findings as lines for a terminal."""
     for specimen in result.specimens:
         entity = specimen.entity
         yield f"{entity.title}  [{entity.id}]"

@@ -24,7 +24,7 @@ class Work(Protocol[R_co]):
     """What one stage does with a batch of entities, in two halves."""
 
     def read(self, row: int) -> Any:
-        """Returns what `encode` needs of the entity at `row`; called by several threads at once."""
+        """Reads the entity at `row` for `encode`; called by several threads at once."""
 
     def encode(self, items: Sequence[Any]) -> R_co:
         """Returns the result for a batch, given what `read` returned for each of its rows; called by one thread."""

@@ -26,7 +26,7 @@ from retriever.protocols import DualEncoder, FusionEncoder
 
 
 def design_of(profile: Profile) -> IndexDesign:
-    """Returns what a profile decides about an index."""
+    """Returns the settings of a profile that decide what an index holds."""
     return {
         "drop_sections": profile.index.drop_sections,
         "candidates": profile.search.candidates,
@@ -95,7 +95,7 @@ def build(
 def _workers(
     profile: Profile, cluster: str | None, shared: Sequence[Path]
 ) -> Iterator[Callable[[DualEncoder, FusionEncoder | None], Workers]]:
-    """Yields what makes the workers of a build; with a cluster, this process is connected to it meanwhile."""
+    """Yields a function that makes the workers of a build; with a cluster, this process stays connected to it."""
     if cluster is None:
         yield LocalWorkers
         return

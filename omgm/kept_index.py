@@ -86,7 +86,7 @@ def keep_index(
 
 
 def found_lines(index: Index) -> Iterator[str]:
-    """Yields what an index holds: counts, examples and problems."""
+    """Yields lines that describe an index: its counts, examples and problems."""
     counts = index.manifest.counts
     yield f"{counts.entities} entities, {counts.sections} sections, {counts.with_image} with an image"
     rows = islice((row for row in range(len(index)) if index.image_path(row) is not None), _EXAMPLES)

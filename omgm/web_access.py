@@ -83,7 +83,7 @@ class WebSettings:
 
 
 def web_of(settings: AgentSettings, corpus: Corpus | None = None) -> WebSettings:
-    """Returns what a profile says of the web; `corpus` takes the place of its own.
+    """Returns the web settings of a profile; `corpus` takes the place of its own.
 
     Raises:
         ValueError: A setting needs another one.

@@ -49,7 +49,7 @@ async def take_in(
 
 
 def retrieval(service: Service, request: Request) -> Begin[PendingAnswer]:
-    """Returns what retrieves for a request in `take_in`."""
+    """Returns the function that retrieves for a request in `take_in`."""
     root = request.scope.get("root_path", "")
     return lambda checked: service.retrieve(checked, request.state.request_id, root)
 

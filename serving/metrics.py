@@ -124,7 +124,7 @@ class Metrics:
         self.agent_tokens.labels(mode).inc(tokens)
 
     def _labeled(self, route: str, status: int, code: str) -> tuple[list[Counter], Histogram]:
-        """Returns what counts and times such a request."""
+        """Returns the counters and the histogram of such a request."""
         counters = [self.requests.labels(route, status)]
         if code:
             counters.append(self.errors.labels(code))

@@ -41,7 +41,7 @@ class RateLimiter:
 
 
 def caller_of(host: str) -> str:
-    """Returns what a client's address counts as: of IPv6 its /64 network, all of which one host may own."""
+    """Returns the key under which a client's requests are counted: of IPv6 its /64 network, which one host may own."""
     try:
         address = ip_address(host)
     except ValueError:  # a Unix socket, or a name that a proxy gave

@@ -173,7 +173,7 @@ class IndexTools:
         return [changes] if (changes := self._texts.changes) else []
 
     def _key(self) -> list[object]:
-        """Returns what of the index decides a result."""
+        """Returns the state of the index that a cached result depends on."""
         return [self._index.name, *self.changes()]
 
     def _text_key(self) -> object:

@@ -55,7 +55,7 @@ def without_site_markup(text: str, components: bool = False) -> str:
 
 
 def _plain(found: re.Match[str], imported: Mapping[str, str]) -> str:
-    """Returns what stays of a piece of markup: code as it is, the title of an admonition, the image of a tag."""
+    """Replaces a piece of markup: code stays as it is, an admonition becomes its title, a tag its image."""
     if found["code"] is not None:
         return found[0]
     if found["output"] is not None:

@@ -18,20 +18,9 @@ from indexes.chat_summarizer import ChatSummarizer, SummaryCounts, article_text,
 from indexes.summary_cache import SummaryCache
 from indexes.summary_file import summarize_all
 from llm.chat import ChatClient, ChatError
-from retriever.types import Entity, Section
+from retriever.types import Entity
+from tests.fakes.articles import COUNTRY, entity
 from tests.fakes.chat_server import FakeChatServer
-
-
-def entity(title: str, *sections: tuple[str, str]) -> Entity:
-    return Entity(title, title, tuple(Section(name, text, i) for i, (name, text) in enumerate(sections)))
-
-
-COUNTRY = entity(
-    "Velland",
-    ("Velland", "Background: Velland has known many kings. It has red roofs and white walls of stone everywhere."),
-    ("Government", "Capital: name: Orrin\nFlag: description: three equal vertical bands of teal (left), white, and "
-     "red; a yellow sun is centered meaning: teal stands for the sea history: adopted in 1961"),
-)  # fmt: skip
 
 
 def test_the_papers_prompt() -> None:

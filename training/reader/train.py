@@ -102,7 +102,7 @@ def _logsumexp(values: torch.Tensor, group: torch.Tensor, groups: int) -> torch.
 
 @torch.no_grad()
 def signs_of(networks: Sequence[Network], example: Example) -> tuple[np.ndarray, float, bool]:
-    """Returns what the confidence is computed from, the quality of the answer, and whether it is an exact match."""
+    """Returns the inputs of the confidence, the quality of the answer, and whether it is an exact match."""
     results = [network(joined([example])) for network in networks]
     scores = np.mean([result[0].numpy() for result in results], 0)
     null = float(np.mean([result[1].item() for result in results]))

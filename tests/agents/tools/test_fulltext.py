@@ -93,7 +93,7 @@ def test_no_tool_answers_from_before_a_change(world: tuple[World, Editor]) -> No
     folder, editor = world
 
     async def retrieve(query: Query) -> RetrievalResult:
-        raise NotImplementedError
+        raise AssertionError("no image is searched")
 
     tools = IndexTools(editor.index, retrieve)
     engine = Engine(ScriptedPlanner([""]), [*tools.tools(), open_page([tools.opener], changes=tools.changes)])
