@@ -19,7 +19,7 @@ FINE = 2  # designs are painted this much larger than asked for and then scaled 
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class DesignLayer:
     """One painter with all that it depends on besides what it paints on."""
 
     paint: Painter
@@ -37,7 +37,7 @@ class Design:
     """
 
     ratio: float
-    layers: tuple[Layer, ...]
+    layers: tuple[DesignLayer, ...]
 
 
 def random_design(rng: random.Random) -> Design:
@@ -65,14 +65,14 @@ def similar_design(design: Design, rng: random.Random) -> Design:
     return replace(design, layers=tuple(layers))
 
 
-def random_ground(rng: random.Random) -> Layer:
+def random_ground(rng: random.Random) -> DesignLayer:
     """Returns the ground of another design."""
     return _layer(GROUNDS, [_color(rng) for _ in range(2)], rng)
 
 
-def one_color(rng: random.Random) -> Layer:
+def one_color(rng: random.Random) -> DesignLayer:
     """Returns a ground of one color."""
-    return Layer(plain, (_color(rng),), 0)
+    return DesignLayer(plain, (_color(rng),), 0)
 
 
 def paint(design: Design, height: int = 128) -> Image.Image:
@@ -88,7 +88,9 @@ def paint(design: Design, height: int = 128) -> Image.Image:
 def cut_out(design: Design, height: int = 128) -> Image.Image:
     """Paints a design without its ground as an RGBA image: what differs between a black and a white ground is gone."""
     black, white = (
-        np.asarray(paint(replace(design, layers=(Layer(plain, (color,), 0), *design.layers[1:])), height), np.float32)
+        np.asarray(
+            paint(replace(design, layers=(DesignLayer(plain, (color,), 0), *design.layers[1:])), height), np.float32
+        )
         for color in ((0, 0, 0), (255, 255, 255))
     )
     alpha = 1 - (white - black).mean(axis=2, keepdims=True) / 255
@@ -96,9 +98,9 @@ def cut_out(design: Design, height: int = 128) -> Image.Image:
     return Image.fromarray(np.concatenate([colors, 255 * alpha], axis=2).round().clip(0, 255).astype(np.uint8))
 
 
-def _layer(painters: Mapping[Painter, float], palette: list[RGB], rng: random.Random) -> Layer:
+def _layer(painters: Mapping[Painter, float], palette: list[RGB], rng: random.Random) -> DesignLayer:
     painter = rng.choices(list(painters), list(painters.values()))[0]
-    return Layer(painter, tuple(rng.sample(palette, len(palette))), rng.getrandbits(48))
+    return DesignLayer(painter, tuple(rng.sample(palette, len(palette))), rng.getrandbits(48))
 
 
 def _color(rng: random.Random) -> RGB:
