@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import Request
-from fastapi.responses import Response
 
 from evaluation.report import write_report
 from omgm.__main__ import main
@@ -23,15 +21,6 @@ from tests.fakes.knowledge_base import write_kb
 from tests.paths import ROOT
 
 QUESTIONS = 12
-
-
-class ClosingServer(FakeChatServer):
-    """A server that closes every connection, since clients in this process never do."""
-
-    async def answer(self, request: Request) -> Response:
-        response = await super().answer(request)
-        response.headers["Connection"] = "close"
-        return response
 
 
 def write_questions(folder: Path) -> Path:
@@ -87,7 +76,7 @@ def test_a_killed_run_ends_with_the_same_bytes(tmp_path: Path) -> None:
         settings = {"kind": "openai", "base_url": f"{server.url}/v1", "model": "counted"}
         return ["evaluate", *named, *(f"--set=generator.{key}={value}" for key, value in settings.items())]
 
-    with ClosingServer() as server:
+    with FakeChatServer() as server:
         whole, killed = tmp_path / "whole", tmp_path / "killed"
         assert main(command(whole, server)) == 0
         every = asked(server)

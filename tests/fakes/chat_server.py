@@ -28,8 +28,10 @@ class FakeChatServer:
         app = FastAPI()
         app.post("/v1/chat/completions")(self.answer)
         app.get("/v1/models")(self.models)
+        # Clients in the process of a test may never close a connection that is kept.
+        closing = [("Connection", "close")]
         self._uvicorn = uvicorn.Server(
-            uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", loop="asyncio")
+            uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", loop="asyncio", headers=closing)
         )
         self._thread = threading.Thread(target=self._uvicorn.run, daemon=True)
 

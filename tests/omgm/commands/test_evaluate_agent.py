@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import Request
-from fastapi.responses import Response
 
 from llm.replies import ChatReply
 from omgm.__main__ import main
@@ -24,15 +22,6 @@ from tests.fakes.question_files import DYNVQA, write_jsonl
 from tests.fakes.scripted_server import ScriptedServer
 from tests.fakes.search_sets import plus_rows, write_mmsearch, write_parquet
 from tests.paths import ROOT, contents
-
-
-class ClosingServer(ScriptedServer):
-    """A server that closes every connection, since clients in this process never do."""
-
-    async def answer(self, request: Request) -> Response:
-        response = await super().answer(request)
-        response.headers["Connection"] = "close"
-        return response
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +56,7 @@ def test_mmsearch(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("nltk", reason="needs the extra mmsearch")
     pytest.importorskip("rouge_score", reason="needs the extra mmsearch")
     queries = write_mmsearch(tmp_path / "mmsearch", [(folder / "photo.jpg").read_bytes(), None], ["Tokyo", "Nairobi"])
-    with ClosingServer(pipeline) as server:
+    with ScriptedServer(pipeline) as server:
         assert main(arguments(folder, "mmsearch", queries, tmp_path / "out", "--planner-url", server.url)) == 0
     metrics = figures(tmp_path / "out")
     # Question 1: no requery, no website of eight chosen, a wrong answer.
@@ -104,7 +93,7 @@ def test_mmsearch_plus_is_judged(folder: Path, tmp_path: Path, capsys: pytest.Ca
         return "<answer>Tokyo [1]</answer>"
 
     options = ["--canary", "canary", "--judge-model", "scripted", "--concurrency", "2"]
-    with ClosingServer(play) as server:
+    with ScriptedServer(play) as server:
         command = arguments(folder, "mmsearch-plus", queries, tmp_path / "out", "--planner-url", server.url, *options)
         assert main(command) == 0
     metrics = figures(tmp_path / "out")
@@ -141,7 +130,7 @@ def test_the_baselines_of_dynvqa(folder: Path, tmp_path: Path, mode: str, search
         return "A flag." if text_of(messages[0]).startswith("Describe") else "Ann Lee leads it"
 
     more = ["--query-images", str(tmp_path), "--mode", mode]
-    with ClosingServer(play) as server:
+    with ScriptedServer(play) as server:
         assert main(arguments(folder, "dynvqa", queries, tmp_path / "out", *more, "--planner-url", server.url)) == 0
     metrics = figures(tmp_path / "out")
     assert metrics["answer"]["token_f1" if "token_f1" in metrics["answer"] else "accuracy"] == pytest.approx(4 / 6)
@@ -173,7 +162,7 @@ def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(folder: 
         server.bodies.clear()
         return bodies
 
-    with ClosingServer(play) as server:
+    with ScriptedServer(play) as server:
         killed = arguments(folder, "mmsearch-plus", queries, tmp_path / "killed", "--planner-url", server.url)
         process = subprocess.Popen(
             [sys.executable, "-m", "omgm", *killed], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
