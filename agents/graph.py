@@ -32,7 +32,7 @@ _CITED = "#2c7a2c"
 
 
 @dataclass(slots=True)
-class _Node:
+class _TextBox:
     """A box with lines of text and images; a line with a mark stands for a source that the answer cites."""
 
     x: int
@@ -76,12 +76,12 @@ class _Node:
 
 def as_svg(answer: AgentAnswer) -> str:
     """Draws a trail."""
-    asked = _Node(_PAD, _LEFT, _FILLS["question"])
+    asked = _TextBox(_PAD, _LEFT, _FILLS["question"])
     asked.add(f"Question: {answer.question}", rows=6)
     asked.images += [("the image of the question", answer.image)] if answer.image is not None else []
     cited = {number for claim in answer.claims for number in claim.sources}
     spine, edges, new = [asked], [], set(cited)
-    calls: list[_Node] = []
+    calls: list[_TextBox] = []
     asked.top, bottom = _PAD, _PAD + asked.height
     for one in answer.rounds:
         node = _round(one)
@@ -120,8 +120,8 @@ def thumbnail(image: Image.Image, side: int = THUMBNAIL_SIDE) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
-def _round(one: Round) -> _Node:
-    node = _Node(_PAD, _LEFT, _FILLS["malformed" if one.problem else "round"])
+def _round(one: Round) -> _TextBox:
+    node = _TextBox(_PAD, _LEFT, _FILLS["malformed" if one.problem else "round"])
     tokens = sum(request.prompt_tokens + request.completion_tokens for request in one.requests)
     money = sum(request.money for request in one.requests) + sum(record.cost for record in one.calls)
     ms = sum(request.ms for request in one.requests)
@@ -135,10 +135,10 @@ def _round(one: Round) -> _Node:
     return node
 
 
-def _call(record: CallRecord, sources: Sequence[Source], cited: set[int]) -> _Node:
+def _call(record: CallRecord, sources: Sequence[Source], cited: set[int]) -> _TextBox:
     """Returns the box of a call; the sources in `cited` are marked."""
     seen = record.observation
-    node = _Node(_PAD + _LEFT + _GUTTER, _RIGHT, _FILLS["failed" if seen.error else "call"])
+    node = _TextBox(_PAD + _LEFT + _GUTTER, _RIGHT, _FILLS["failed" if seen.error else "call"])
     arguments = record.call.arguments
     values = arguments.items() if isinstance(arguments, Mapping) else _items(arguments)
     node.add(f"{record.call.tool}  {'(from the cache)' if record.cached else f'{record.ms:.0f} ms'}", rows=1)
@@ -159,8 +159,8 @@ def _call(record: CallRecord, sources: Sequence[Source], cited: set[int]) -> _No
     return node
 
 
-def _answer(answer: AgentAnswer, cited: Sequence[int]) -> _Node:
-    node = _Node(_PAD, _LEFT + _GUTTER + _RIGHT, "#dff2dc" if answer.answer is not None else _FILLS["malformed"])
+def _answer(answer: AgentAnswer, cited: Sequence[int]) -> _TextBox:
+    node = _TextBox(_PAD, _LEFT + _GUTTER + _RIGHT, "#dff2dc" if answer.answer is not None else _FILLS["malformed"])
     stopped = f" (stopped: {answer.stopped})" if answer.stopped else ""
     node.add(f"Answer ({answer.policy}): {'none' if answer.answer is None else answer.answer}{stopped}", rows=8)
     for number in cited:

@@ -32,7 +32,7 @@ from llm.messages import Message
 from llm.replies import ChatReply, ToolCall
 
 
-class Words(BaseModel):
+class SearchWords(BaseModel):
     """The arguments of the search."""
 
     query: str
@@ -41,12 +41,12 @@ class Words(BaseModel):
 def sleeping_search(seconds: float) -> Tool:
     """Returns a search that finds five sources of 1,200 characters after so many seconds."""
 
-    async def search(arguments: Words, run: AgentRun) -> Observation:
+    async def search(arguments: SearchWords, run: AgentRun) -> Observation:
         await asyncio.sleep(seconds)
         titles = [f"{arguments.query} {number}" for number in range(5)]
         return Observation(tuple(Source(title, "word " * 240, f"https://example.org/{title}") for title in titles))
 
-    return Tool("text_search", "Searches.", Words, search, lambda arguments, run: "")
+    return Tool("text_search", "Searches.", SearchWords, search, lambda arguments, run: "")
 
 
 class Prompt:

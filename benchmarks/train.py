@@ -43,7 +43,7 @@ from torch.utils.flop_counter import FlopCounterMode
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.full_size import PAPER, TINY, build_fusion, tokenizer
-from benchmarks.training_data import Sizes, write_data
+from benchmarks.training_data import DataSizes, write_data
 from indexes.formats import read_knowledge_base
 from retriever.images import load_image
 from retriever.models.pixels import PixelPreparation
@@ -66,7 +66,7 @@ EPOCH, IMAGES, ENTITIES = 191_000, 200_000, 200_000
 BATCH = 8
 TOKENS = 8192
 CURVE_RATE, CURVE_TOKENS = 1e-3, 64
-SIZES = Sizes(questions=2000, entities=3000, query_images=1000, side=1024, pictures=200)
+SIZES = DataSizes(questions=2000, entities=3000, query_images=1000, side=1024, pictures=200)
 PEAK_FLOPS = 989e12
 """bfloat16 on an H100 or H200 SXM, without sparsity."""
 

@@ -26,7 +26,7 @@ FOUND = 20
 
 
 @dataclass(frozen=True)
-class Question:
+class MadeUpQuestion:
     """A labeled question."""
 
     id: str
@@ -37,7 +37,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class DataSizes:
     """How much data to make up.
 
     Attributes:
@@ -55,7 +55,7 @@ class Sizes:
     pictures: int
 
 
-def write_data(folder: Path, sizes: Sizes, seed: int = 0) -> RerankerData:
+def write_data(folder: Path, sizes: DataSizes, seed: int = 0) -> RerankerData:
     """Writes `kb.jsonl`, `negatives.json` and images, unless the folder has them; returns the training's data."""
     if not (folder / "negatives.json").is_file():
         folder.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def _text(generator: np.random.Generator, count: int) -> str:
     return " ".join(generator.choice(WORDS, count))
 
 
-def _articles(sizes: Sizes, seed: int) -> Iterator[dict[str, Any]]:
+def _articles(sizes: DataSizes, seed: int) -> Iterator[dict[str, Any]]:
     for entity in range(sizes.entities):
         generator = np.random.default_rng([seed, 1, entity])
         lengths = generator.lognormal(np.log(MEDIAN_WORDS), SIGMA, 2 + generator.poisson(MEAN_SECTIONS - 2))
@@ -90,19 +90,21 @@ def _articles(sizes: Sizes, seed: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def _questions(sizes: Sizes, seed: int) -> Iterator[Question]:
+def _questions(sizes: DataSizes, seed: int) -> Iterator[MadeUpQuestion]:
     for number in range(sizes.questions):
         generator = np.random.default_rng([seed, 2, number])
         image = number % sizes.query_images
         text = "which " + _text(generator, 9)
-        yield Question(str(number), text, f"q{image}", (f"e{_gold(image, sizes, seed)}",), int(generator.integers(2)))
+        yield MadeUpQuestion(
+            str(number), text, f"q{image}", (f"e{_gold(image, sizes, seed)}",), int(generator.integers(2))
+        )
 
 
-def _gold(image: int, sizes: Sizes, seed: int) -> int:
+def _gold(image: int, sizes: DataSizes, seed: int) -> int:
     return int(np.random.default_rng([seed, 3, image]).integers(sizes.entities))
 
 
-def _write_negatives(path: Path, sizes: Sizes, seed: int) -> None:
+def _write_negatives(path: Path, sizes: DataSizes, seed: int) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.write("{")
         for image in range(sizes.query_images):
@@ -117,7 +119,7 @@ def _write_negatives(path: Path, sizes: Sizes, seed: int) -> None:
         file.write("}\n")
 
 
-def _write_images(folder: Path, sizes: Sizes, seed: int) -> None:
+def _write_images(folder: Path, sizes: DataSizes, seed: int) -> None:
     generator = np.random.default_rng([seed, 5])
     width, height = sizes.side, sizes.side * 3 // 4
     (folder / "files").mkdir()

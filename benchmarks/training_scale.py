@@ -31,7 +31,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.full_size import TINY, build_fusion
-from benchmarks.training_data import Sizes, write_data
+from benchmarks.training_data import DataSizes, write_data
 from retriever.files import replace_with
 from training.reranker.batches import BatchMaker, Feeder, Order
 from training.reranker.config import RerankerTrainingConfig
@@ -41,8 +41,8 @@ from training.reranker.prepare import TEXTS_NAME, TOKEN_DTYPE, prepare
 from training.reranker.rows import Rows
 from training.reranker.train import train_reranker
 
-PAPER = Sizes(questions=191_000, entities=100_000, query_images=100_000, side=64, pictures=200)
-STREAM = Sizes(questions=20_000, entities=12_000, query_images=8_000, side=64, pictures=200)
+PAPER = DataSizes(questions=191_000, entities=100_000, query_images=100_000, side=64, pictures=200)
+STREAM = DataSizes(questions=20_000, entities=12_000, query_images=8_000, side=64, pictures=200)
 VIT_G = (257, 1408)
 
 
@@ -69,7 +69,7 @@ def memory(args: argparse.Namespace) -> dict[str, Any]:
     torch.manual_seed(0)
     qformer = {**TINY.qformer, "max_position_embeddings": 512}
     build_fusion(replace(TINY, qformer=qformer), "cpu", torch.float32).save(args.folder / "tiny")
-    meter = Meter()
+    meter = MemorySampler()
     started = time.perf_counter()
     out = args.folder / f"run-{sizes.questions}"
     config = RerankerTrainingConfig(
@@ -100,7 +100,7 @@ def memory(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-class Meter:
+class MemorySampler:
     """Samples the resident memory of this process every two seconds, in MB."""
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ _SAMPLE = 4096
 
 
 @dataclass(slots=True)
-class _Run:
+class _CodecRun:
     """A codec with the outcome of every question so far."""
 
     index: ReencodedIndex
@@ -81,7 +81,7 @@ def measure_codecs(
     """
     _check(retriever, questions)
     parsed = {codec.name: codec for codec in map(TokenCodec.parse, (EXACT, *codecs))}
-    runs = {name: _Run(ReencodedIndex(retriever.index, codec)) for name, codec in parsed.items()}
+    runs = {name: _CodecRun(ReencodedIndex(retriever.index, codec)) for name, codec in parsed.items()}
     reached: dict[int, None] = {}
     bar = progress_bar(total=len(questions), desc="queries", unit="query", shown=progress)
     for start in range(0, len(questions), batch_size):
@@ -181,7 +181,9 @@ def _check(retriever: Retriever[Index], questions: Sequence[Question]) -> None:
         raise ValueError("there are no questions that name entities or sections, so there is no recall to measure")
 
 
-def _ask(retriever: Retriever[Index], batch: Sequence[Question], folder: Path, runs: Mapping[str, _Run]) -> list[int]:
+def _ask(
+    retriever: Retriever[Index], batch: Sequence[Question], folder: Path, runs: Mapping[str, _CodecRun]
+) -> list[int]:
     """Adds the outcomes of a batch to every run, and returns the rows of all its candidates."""
     queries = {question.id: query for question in batch if (query := _query(question, folder)) is not None}
     asked = list(queries.values())

@@ -14,10 +14,10 @@ import httpx
 from omgm.wire import (
     MAX_CONNECT,
     AgentStep,
-    AnswerOptions,
-    Budget,
+    AnswerParams,
+    BudgetParams,
     EventReader,
-    Options,
+    RetrieveParams,
     ServiceError,
     article_form,
     entity_path,
@@ -32,14 +32,14 @@ from serving.schemas import AnswerOut, ChangeOut, RetrieveOut
 
 __all__ = [
     "AgentStep",
-    "AnswerOptions",
     "AnswerOut",
+    "AnswerParams",
     "AsyncClient",
-    "Budget",
+    "BudgetParams",
     "ChangeOut",
     "Client",
-    "Options",
     "RetrieveOut",
+    "RetrieveParams",
     "ServiceError",
 ]
 
@@ -77,7 +77,7 @@ class Client:
         self._retries = retries
         self._http = httpx.Client(**_settings(url, api_key, timeout, retries))
 
-    def answer(self, image: ImageInput, question: str, **options: Unpack[AnswerOptions]) -> AnswerOut:
+    def answer(self, image: ImageInput, question: str, **options: Unpack[AnswerParams]) -> AnswerOut:
         """Answers a question about an image; with a `mode` by that agent, which may take minutes.
 
         Raises:
@@ -91,14 +91,14 @@ class Client:
             response.read()
         return parsed(AnswerOut, response)
 
-    def retrieve(self, image: ImageInput, question: str, **options: Unpack[Options]) -> RetrieveOut:
+    def retrieve(self, image: ImageInput, question: str, **options: Unpack[RetrieveParams]) -> RetrieveOut:
         """Retrieves evidence and candidates, without an answer; raises as `answer`."""
         with self._sent("/retrieve", form(image, question, options)) as response:
             response.read()
         return parsed(RetrieveOut, response)
 
     def stream(
-        self, image: ImageInput, question: str, **options: Unpack[AnswerOptions]
+        self, image: ImageInput, question: str, **options: Unpack[AnswerParams]
     ) -> Iterator[RetrieveOut | str | AgentStep | AnswerOut]:
         """Yields what was retrieved, then the answer's text piece by piece, then the whole answer; raises as `answer`.
 
@@ -192,7 +192,7 @@ class AsyncClient:
         self._retries = retries
         self._http = httpx.AsyncClient(**_settings(url, api_key, timeout, retries))
 
-    async def answer(self, image: ImageInput, question: str, **options: Unpack[AnswerOptions]) -> AnswerOut:
+    async def answer(self, image: ImageInput, question: str, **options: Unpack[AnswerParams]) -> AnswerOut:
         """Answers a question about an image; see `Client.answer`. Canceling it ends an agent's run."""
         if "mode" in options:
             return _whole([event async for event in self.stream(image, question, **options)][-1])
@@ -200,14 +200,14 @@ class AsyncClient:
             await response.aread()
         return parsed(AnswerOut, response)
 
-    async def retrieve(self, image: ImageInput, question: str, **options: Unpack[Options]) -> RetrieveOut:
+    async def retrieve(self, image: ImageInput, question: str, **options: Unpack[RetrieveParams]) -> RetrieveOut:
         """Retrieves evidence and candidates, without an answer; raises as `Client.answer`."""
         async with self._sent("/retrieve", await asyncio.to_thread(form, image, question, options)) as response:
             await response.aread()
         return parsed(RetrieveOut, response)
 
     async def stream(
-        self, image: ImageInput, question: str, **options: Unpack[AnswerOptions]
+        self, image: ImageInput, question: str, **options: Unpack[AnswerParams]
     ) -> AsyncIterator[RetrieveOut | str | AgentStep | AnswerOut]:
         """Yields what was retrieved or an agent's steps, pieces of text, then the whole answer; see `Client.stream`."""
         content = await asyncio.to_thread(form, image, question, options, stream=True)

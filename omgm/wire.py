@@ -33,7 +33,7 @@ _STEPS: dict[str, type[AgentStep]] = {"request": RequestStep, "round": RoundStep
 Model = TypeVar("Model", bound=BaseModel)
 
 
-class Budget(TypedDict, total=False):
+class BudgetParams(TypedDict, total=False):
     """Limits of an agent's run, none above the service's own."""
 
     rounds: int
@@ -42,7 +42,7 @@ class Budget(TypedDict, total=False):
     money: float
 
 
-class Options(TypedDict, total=False):
+class RetrieveParams(TypedDict, total=False):
     """What a request for evidence may choose for itself; docs/serving.md describes them."""
 
     k: int
@@ -51,11 +51,11 @@ class Options(TypedDict, total=False):
     on_generator_error: OnGeneratorError
 
 
-class AnswerOptions(Options, total=False):
+class AnswerParams(RetrieveParams, total=False):
     """What a request for an answer may choose for itself; docs/serving.md describes them."""
 
     mode: str
-    budget: Budget
+    budget: BudgetParams
     boxes: Sequence[Sequence[float]]
 
 
@@ -87,7 +87,7 @@ class ServiceError(Exception):
         self.code, self.request_id = code, request_id
 
 
-def form(image: ImageInput, question: str, options: Options, stream: bool = False) -> dict[str, Any]:
+def form(image: ImageInput, question: str, options: RetrieveParams, stream: bool = False) -> dict[str, Any]:
     """Returns a request's form as arguments of httpx. An image in memory becomes PNG, a file is sent as it is.
 
     Raises:

@@ -7,11 +7,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 
-class _Part(BaseModel):
+class _TrailPart(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
 
 
-class ClaimOut(_Part):
+class ClaimOut(_TrailPart):
     """A sentence of the answer."""
 
     text: str
@@ -19,7 +19,7 @@ class ClaimOut(_Part):
     """Numbers of the sources it cites."""
 
 
-class SourceOut(_Part):
+class SourceOut(_TrailPart):
     """An excerpt that a tool found."""
 
     number: int
@@ -34,7 +34,7 @@ class SourceOut(_Part):
     """How the image that was found relates to the one searched for; empty if none was."""
 
 
-class AgentCallOut(_Part):
+class AgentCallOut(_TrailPart):
     """A call of a tool."""
 
     tool: str
@@ -57,7 +57,7 @@ class CallOut(AgentCallOut):
     ms: float
 
 
-class ModelRequestOut(_Part):
+class ModelRequestOut(_TrailPart):
     """A request to the chat model."""
 
     purpose: str
@@ -67,7 +67,7 @@ class ModelRequestOut(_Part):
     money: float
 
 
-class RoundOut(_Part):
+class RoundOut(_TrailPart):
     """A decision, and the calls that came of it."""
 
     number: int
@@ -79,7 +79,7 @@ class RoundOut(_Part):
     ms: float
 
 
-class SpentOut(_Part):
+class SpentOut(_TrailPart):
     """What a run took."""
 
     tokens: int
@@ -89,7 +89,7 @@ class SpentOut(_Part):
     ms: float
 
 
-class TrailOut(_Part):
+class TrailOut(_TrailPart):
     """How an agent came to its answer."""
 
     question: str
@@ -117,7 +117,7 @@ class RequestStep(ModelRequestOut):
     round: int
 
 
-class RoundStep(_Part):
+class RoundStep(_TrailPart):
     """The event `round`: the policy has decided; its calls are running."""
 
     round: int

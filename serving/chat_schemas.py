@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from serving.schemas import AnswerOptions, AnswerOut, OnGeneratorError
+from serving.schemas import AnswerOptions, AnswerOut, OnGeneratorError, ResponseModel
 
 MODEL = "omgm"
 """The one model of this service, and who owns it: `omgm doctor` tells by it that this is no generator."""
@@ -92,11 +92,7 @@ class ChatFields(BaseModel):
     """Options of the retrieval."""
 
 
-class _Response(BaseModel):
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-
-class ChatMessageOut(_Response):
+class ChatMessageOut(ResponseModel):
     """The answer as a message."""
 
     role: Literal["assistant"] = "assistant"
@@ -104,7 +100,7 @@ class ChatMessageOut(_Response):
     """The answer, or a sentence that says that there is none."""
 
 
-class ChatChoiceOut(_Response):
+class ChatChoiceOut(ResponseModel):
     """The one choice."""
 
     index: int = 0
@@ -112,7 +108,7 @@ class ChatChoiceOut(_Response):
     finish_reason: Literal["stop"] = "stop"
 
 
-class ChatCompletionOut(_Response):
+class ChatCompletionOut(ResponseModel):
     """A chat completion with the evidence of its answer."""
 
     id: str
@@ -124,7 +120,7 @@ class ChatCompletionOut(_Response):
     """What `POST /answer` returns."""
 
 
-class ModelOut(_Response):
+class ModelOut(ResponseModel):
     """A model of this service."""
 
     id: str = MODEL
@@ -133,7 +129,7 @@ class ModelOut(_Response):
     owned_by: str = MODEL
 
 
-class ModelsOut(_Response):
+class ModelsOut(ResponseModel):
     """The models of this service."""
 
     object: Literal["list"] = "list"

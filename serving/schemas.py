@@ -66,11 +66,13 @@ class RequestFields(RequestOptions):
     """The question about the image."""
 
 
-class _Response(BaseModel):
+class ResponseModel(BaseModel):
+    """A part of a response; the docstrings of its fields are their descriptions in OpenAPI."""
+
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
-class EntityOut(_Response):
+class EntityOut(ResponseModel):
     """An entity of the knowledge base."""
 
     id: str
@@ -80,7 +82,7 @@ class EntityOut(_Response):
     """Path of its main image on this service, null without one."""
 
 
-class SectionScores(_Response):
+class SectionScores(ResponseModel):
     """Scores of a section; null if a step did not score it."""
 
     sim_m: float | None
@@ -91,7 +93,7 @@ class SectionScores(_Response):
     """The score that sections are ranked by."""
 
 
-class EvidenceOut(_Response):
+class EvidenceOut(ResponseModel):
     """A section of the best entity."""
 
     entity: EntityOut
@@ -105,7 +107,7 @@ class EvidenceOut(_Response):
     scores: SectionScores
 
 
-class CandidateOut(_Response):
+class CandidateOut(ResponseModel):
     """A candidate entity with its scores; null if a step did not score it."""
 
     entity_id: str
@@ -120,7 +122,7 @@ class CandidateOut(_Response):
     """Path of its main image on this service, null without one."""
 
 
-class IndexOut(_Response):
+class IndexOut(ResponseModel):
     """The index that was searched."""
 
     name: str
@@ -128,7 +130,7 @@ class IndexOut(_Response):
     """Number of entities in it."""
 
 
-class RetrieveOut(_Response):
+class RetrieveOut(ResponseModel):
     """The result of retrieval."""
 
     entity: EntityOut | None
@@ -146,7 +148,7 @@ class RetrieveOut(_Response):
     index: IndexOut
 
 
-class ErrorDetail(_Response):
+class ErrorDetail(ResponseModel):
     """An error."""
 
     message: str
@@ -203,7 +205,7 @@ class ArticleFields(BaseModel):
     out."""
 
 
-class ArticleSectionOut(_Response):
+class ArticleSectionOut(ResponseModel):
     """A section of an article."""
 
     title: str
@@ -212,7 +214,7 @@ class ArticleSectionOut(_Response):
     """Its position in the article as published."""
 
 
-class ArticleOut(_Response):
+class ArticleOut(ResponseModel):
     """An article of the index."""
 
     id: str
@@ -223,7 +225,7 @@ class ArticleOut(_Response):
     sections: list[ArticleSectionOut]
 
 
-class ChangeOut(_Response):
+class ChangeOut(ResponseModel):
     """A change that is on disk, and that every later search sees."""
 
     id: str
@@ -232,13 +234,13 @@ class ChangeOut(_Response):
     index: IndexOut
 
 
-class ErrorOut(_Response):
+class ErrorOut(ResponseModel):
     """The shape of every error."""
 
     error: ErrorDetail
 
 
-class ExampleOut(_Response):
+class ExampleOut(ResponseModel):
     """An example image with a question."""
 
     image: str
@@ -246,7 +248,7 @@ class ExampleOut(_Response):
     question: str
 
 
-class ReadyOut(_Response):
+class ReadyOut(ResponseModel):
     """The state of a service that accepts requests."""
 
     status: str
@@ -257,7 +259,7 @@ class ReadyOut(_Response):
     """Number of requests in the queue."""
 
 
-class LimitsOut(_Response):
+class LimitsOut(ResponseModel):
     """What a request may be; see the settings in docs/serving.md."""
 
     max_image_bytes: int
@@ -267,7 +269,7 @@ class LimitsOut(_Response):
     timeout_s: float
 
 
-class InfoOut(_Response):
+class InfoOut(ResponseModel):
     """What this service is."""
 
     version: str

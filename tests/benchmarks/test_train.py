@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from benchmarks import train, training_scale
-from benchmarks.training_data import Sizes, write_data
+from benchmarks.training_data import DataSizes, write_data
 
-SMALL = Sizes(questions=24, entities=30, query_images=12, side=48, pictures=3)
+SMALL = DataSizes(questions=24, entities=30, query_images=12, side=48, pictures=3)
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class CannedReply:
     """What a server sends back."""
 
     body: str
@@ -31,10 +31,10 @@ class LocalChatServer:
         replies: By path; any other path is 404.
     """
 
-    def __init__(self, replies: Mapping[str, Reply | list[Reply]]) -> None:
+    def __init__(self, replies: Mapping[str, CannedReply | list[CannedReply]]) -> None:
         self.headers: list[dict[str, str]] = []
         self.bodies: list[dict[str, Any]] = []
-        self._replies = {path: [reply] if isinstance(reply, Reply) else reply for path, reply in replies.items()}
+        self._replies = {path: [reply] if isinstance(reply, CannedReply) else reply for path, reply in replies.items()}
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -51,7 +51,7 @@ class LocalChatServer:
 
             do_POST = do_GET
 
-            def _send(self, reply: Reply) -> None:
+            def _send(self, reply: CannedReply) -> None:
                 body = reply.body.encode()
                 self.send_response(reply.status)
                 self.send_header("Content-Type", reply.content_type)
@@ -75,34 +75,36 @@ class LocalChatServer:
         self._http.server_close()
         self._thread.join(5)
 
-    def _next(self, path: str) -> Reply:
-        replies = self._replies.get(path, [Reply("404 page not found", 404, "text/plain")])
+    def _next(self, path: str) -> CannedReply:
+        replies = self._replies.get(path, [CannedReply("404 page not found", 404, "text/plain")])
         return replies.pop(0) if len(replies) > 1 else replies[0]
 
 
-def as_json(value: object, status: int = 200) -> Reply:
+def as_json(value: object, status: int = 200) -> CannedReply:
     """Returns a reply with a JSON body."""
-    return Reply(json.dumps(value), status)
+    return CannedReply(json.dumps(value), status)
 
 
-def as_events(events: Iterable[object], end: str = "data: [DONE]\n\n") -> Reply:
+def as_events(events: Iterable[object], end: str = "data: [DONE]\n\n") -> CannedReply:
     """Returns a reply that streams events; `end` is what comes after them."""
-    return Reply("".join(f"data: {json.dumps(event)}\n\n" for event in events) + end, content_type="text/event-stream")
+    return CannedReply(
+        "".join(f"data: {json.dumps(event)}\n\n" for event in events) + end, content_type="text/event-stream"
+    )
 
 
-def ollama_models(*names: str) -> Reply:
+def ollama_models(*names: str) -> CannedReply:
     """Returns Ollama's list of models, which is null before the first `ollama pull`."""
     models = [{"id": name, "object": "model", "created": 1763683200, "owned_by": "library"} for name in names]
     return as_json({"object": "list", "data": models or None})
 
 
-def ollama_error(message: str, status: int) -> Reply:
+def ollama_error(message: str, status: int) -> CannedReply:
     """Returns an error of Ollama."""
     type_ = {400: "invalid_request_error", 404: "not_found_error"}.get(status, "api_error")
     return as_json({"error": {"message": message, "type": type_, "param": None, "code": None}}, status)
 
 
-def ollama_completion(content: str, finish_reason: str = "stop", reasoning: str = "") -> Reply:
+def ollama_completion(content: str, finish_reason: str = "stop", reasoning: str = "") -> CannedReply:
     """Returns a chat completion of Ollama; `reasoning` is left out where it is empty."""
     message = {"role": "assistant", "content": content} | ({"reasoning": reasoning} if reasoning else {})
     return as_json(
@@ -130,7 +132,7 @@ def ollama_chunk(finish_reason: str | None = None, **delta: str) -> dict[str, An
     }
 
 
-def llama_models(name: str, *modalities: str) -> Reply:
+def llama_models(name: str, *modalities: str) -> CannedReply:
     """Returns the list of models of llama.cpp's server, which says what the model reads."""
     meta = {"vocab_type": 2, "n_vocab": 262144, "n_ctx_train": 131072, "n_embd": 2560, "n_params": 3880099328}
     model = {
@@ -144,12 +146,12 @@ def llama_models(name: str, *modalities: str) -> Reply:
     return as_json({"object": "list", "data": [model]})
 
 
-def llama_error(message: str, status: int, type_: str, **more: int) -> Reply:
+def llama_error(message: str, status: int, type_: str, **more: int) -> CannedReply:
     """Returns an error of llama.cpp's server."""
     return as_json({"error": {"code": status, "message": message, "type": type_, **more}}, status)
 
 
-def llama_completion(content: str, finish_reason: str = "stop", reasoning: str = "") -> Reply:
+def llama_completion(content: str, finish_reason: str = "stop", reasoning: str = "") -> CannedReply:
     """Returns a chat completion of llama.cpp's server."""
     message = {"role": "assistant", "content": content} | ({"reasoning_content": reasoning} if reasoning else {})
     return as_json(

@@ -62,14 +62,14 @@ def test_images_are_those_of_the_build(tmp_path: Path) -> None:
     rows = [{"title": "Fox"}, {"title": "Hen"}, {"title": "Owl", "images": ["fox.png", "further.png"]}]
     kb.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-    class Source(FolderImages):
+    class OnlyKeys(FolderImages):
         def load(self, name: str) -> Image.Image:
             assert name != "further.png"
             return super().load(name)
 
     found = estimate_build(
         read_knowledge_base(kb, "jsonl"),
-        Source(images, by_name=True),
+        OnlyKeys(images, by_name=True),
         summarizer=FakeSummarizer(),
         encoder=FakeEncoder(),
         fusion=FakeFusion(),

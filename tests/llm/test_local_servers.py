@@ -11,8 +11,8 @@ from PIL import Image
 from llm.chat import ChatClient, ChatError
 from llm.messages import Message, image_part, text_part
 from tests.fakes.local_chat_servers import (
+    CannedReply,
     LocalChatServer,
-    Reply,
     as_events,
     as_json,
     llama_chunk,
@@ -30,7 +30,7 @@ QUESTION: list[Message] = [{"role": "user", "content": "Who built this?"}]
 THOUGHT = "The image shows a tower. The user asks who"
 
 
-def complete(*replies: Reply, messages: list[Message] = QUESTION, **settings: Any) -> tuple[str, LocalChatServer]:
+def complete(*replies: CannedReply, messages: list[Message] = QUESTION, **settings: Any) -> tuple[str, LocalChatServer]:
     async def run(url: str) -> str:
         async with ChatClient(f"{url}/v1", "gemma3:4b", backoff=0.01, **settings) as client:
             return await client.complete(messages, 16)
@@ -39,7 +39,7 @@ def complete(*replies: Reply, messages: list[Message] = QUESTION, **settings: An
         return asyncio.run(run(server.url)), server
 
 
-def stream(reply: Reply) -> list[str]:
+def stream(reply: CannedReply) -> list[str]:
     async def run(url: str) -> list[str]:
         async with ChatClient(url, "gemma3:4b", retries=0) as client:
             return [piece async for piece in client.stream(QUESTION, 16)]
@@ -48,7 +48,7 @@ def stream(reply: Reply) -> list[str]:
         return asyncio.run(run(server.url))
 
 
-def check(models: Reply, model: str) -> str:
+def check(models: CannedReply, model: str) -> str:
     async def run(url: str) -> str:
         async with ChatClient(url, model) as client:
             return (await client.check()).removeprefix(url)
@@ -86,7 +86,9 @@ def test_streams_end() -> None:
         llama_chunk("stop"),
     ]
     pinged = as_events(llama)
-    pinged = Reply(f":\n\n{pinged.body}", content_type=pinged.content_type)  # llama.cpp's server pings while it reads
+    pinged = CannedReply(
+        f":\n\n{pinged.body}", content_type=pinged.content_type
+    )  # llama.cpp's server pings while it reads
     assert stream(pinged) == ["Gustave", " Eiffel"]
 
 
@@ -122,7 +124,7 @@ def test_a_stream_that_fails_half_way() -> None:
         ),
     ],
 )
-def test_a_refusal_says_what_the_server_said(reply: Reply, message: str) -> None:
+def test_a_refusal_says_what_the_server_said(reply: CannedReply, message: str) -> None:
     with pytest.raises(ChatError, match=message):
         complete(reply)
 

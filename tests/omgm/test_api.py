@@ -208,7 +208,7 @@ def test_bad_questions_and_options_are_named(omgm: OMGM, images: Path) -> None:
         omgm.ask(5, QUESTION)  # type: ignore[arg-type]
 
 
-class Page(HTMLParser):
+class PageParser(HTMLParser):
     """Collects the texts and the tags of a page."""
 
     def __init__(self, source: str) -> None:
@@ -226,7 +226,7 @@ class Page(HTMLParser):
 
 def test_html_for_notebooks(omgm: OMGM, images: Path) -> None:
     found = omgm.ask(images / "flag" / "France.png", "<b>Which?</b>")
-    page = Page(found._repr_html_())
+    page = PageParser(found._repr_html_())
     assert "<b>Which?</b>" in page.texts  # shown, not run
     assert found.answer in page.texts and "mark" in page.tags
     assert page.tags.count("tr") == 1 + min(5, len(found.candidates))

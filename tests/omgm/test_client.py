@@ -26,7 +26,7 @@ from serving.agents import Searcher
 from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.fakes.images import image_bytes
-from tests.fakes.local_chat_servers import LocalChatServer, Reply, as_json
+from tests.fakes.local_chat_servers import CannedReply, LocalChatServer, as_json
 from tests.fakes.planner import ScriptedPlanner, calling
 from tests.fakes.service import World, served
 from tests.paths import ROOT
@@ -167,15 +167,15 @@ def test_async(world: World) -> None:
     assert asyncio.run(ask()) == ("1848", "Greenland", ["1", "8", "4", "8"])
 
 
-def busy(after: str | None = None, status: int = 429) -> Reply:
+def busy(after: str | None = None, status: int = 429) -> CannedReply:
     error = {"message": "the queue is full", "type": "rate_limit_error", "param": None, "code": "queue_full"}
     headers = {} if after is None else {"Retry-After": after}
-    return Reply(as_json({"error": error}, status).body, status, headers=headers)
+    return CannedReply(as_json({"error": error}, status).body, status, headers=headers)
 
 
-def whole(world: World) -> Reply:
+def whole(world: World) -> CannedReply:
     with Client(world.url, KEY) as client:
-        return Reply(client.answer(image_bytes("red"), WHEN).model_dump_json())
+        return CannedReply(client.answer(image_bytes("red"), WHEN).model_dump_json())
 
 
 def test_retries_wait_as_told(world: World) -> None:
@@ -219,9 +219,9 @@ def test_a_full_service_is_asked_again(tmp_path: Path) -> None:
 
 def test_something_else_answers() -> None:
     for reply, status, message in (
-        (Reply("<html>Bad  Gateway</html>", 502, "text/html"), 502, "<html>Bad Gateway</html>"),
+        (CannedReply("<html>Bad  Gateway</html>", 502, "text/html"), 502, "<html>Bad Gateway</html>"),
         (as_json({"error": "no"}, 404), 404, '{"error": "no"}'),
-        (Reply("", 404), 404, "Not Found"),
+        (CannedReply("", 404), 404, "Not Found"),
         (as_json({"hello": 1}), 200, "not a reply of this version of the service: Field required"),
     ):
         with LocalChatServer({"/answer": reply}) as server, Client(server.url) as client:
@@ -240,7 +240,7 @@ def test_nobody_answers(world: World) -> None:
         client.answer(image_bytes("red"), WHEN)
     world.retriever.gate.set()
     assert raised.value.type == "connection_error"
-    cut = Reply('event: answer\ndata: {"text": "18"}\n\n', content_type="text/event-stream")
+    cut = CannedReply('event: answer\ndata: {"text": "18"}\n\n', content_type="text/event-stream")
     with LocalChatServer({"/answer": cut}) as server, Client(server.url) as client:
         stream = client.stream(image_bytes("red"), WHEN)
         assert next(stream) == "18"

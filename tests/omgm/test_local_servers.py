@@ -12,8 +12,8 @@ from omgm.local_servers import local_server_findings
 from omgm.machine import Finding
 from omgm.profile import load_profile
 from tests.fakes.local_chat_servers import (
+    CannedReply,
     LocalChatServer,
-    Reply,
     as_json,
     llama_completion,
     llama_error,
@@ -24,7 +24,7 @@ from tests.fakes.local_chat_servers import (
 MODELS = "/v1/models"
 
 
-def find(reply: Reply, usual: str = "Ollama") -> tuple[Finding, int]:
+def find(reply: CannedReply, usual: str = "Ollama") -> tuple[Finding, int]:
     with LocalChatServer({MODELS: reply}) as server:
         [finding] = local_server_findings({server.port: usual}, seconds=60)
     return finding, server.port
@@ -83,14 +83,14 @@ def test_a_server_that_is_not_ready_or_wants_a_key() -> None:
 @pytest.mark.parametrize(
     "reply",
     [
-        Reply("<html>a wiki</html>", content_type="text/html"),
-        Reply("no such page", 404, "text/plain"),
+        CannedReply("<html>a wiki</html>", content_type="text/html"),
+        CannedReply("no such page", 404, "text/plain"),
         as_json({"detail": "Not Found"}, 404),
         as_json({"error": "Unexpected endpoint or method. (GET /v1/models)"}),
         as_json(["a"]),
     ],
 )
-def test_something_else_is_no_chat_server(reply: Reply) -> None:
+def test_something_else_is_no_chat_server(reply: CannedReply) -> None:
     finding, port = find(reply)
     assert (finding.name, finding.status) == ("local chat servers", "ok")
     assert finding.found.startswith(f"none on ports {port};")

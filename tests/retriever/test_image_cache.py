@@ -15,7 +15,7 @@ def image(width: int, content: str = "") -> Image.Image:
     return made
 
 
-class Widths:
+class WidthRows:
     """Computes an image's width, twice, as a row of 8 bytes."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ def firsts(rows: torch.Tensor) -> list[float]:
 
 
 def test_equal_images_are_computed_once() -> None:
-    cache, widths = ImageCache(1000), Widths()
+    cache, widths = ImageCache(1000), WidthRows()
     assert firsts(cache.rows("step1", [image(1, "a"), image(2, "b"), image(1, "a")], widths)) == [1, 2, 1]
     assert firsts(cache.rows("step1", [image(3, "c"), image(2, "b")], widths)) == [3, 2]
     assert firsts(cache.rows("step1", [image(2, "b"), image(1, "a")], widths)) == [2, 1]
@@ -42,14 +42,14 @@ def test_equal_images_are_computed_once() -> None:
 
 
 def test_images_without_content_are_always_computed() -> None:
-    cache, widths = ImageCache(1000), Widths()
+    cache, widths = ImageCache(1000), WidthRows()
     for _ in range(2):
         assert firsts(cache.rows("step1", [image(1), image(2, "b"), image(1)], widths)) == [1, 2, 1]
     assert widths.asked == [[1, 2, 1], [1, 1]]
 
 
 def test_bytes_are_bounded() -> None:
-    cache, widths = ImageCache(16), Widths()
+    cache, widths = ImageCache(16), WidthRows()
     for name in "abac":  # of 8 bytes each; a is used again, so b makes room for c
         cache.rows("step1", [image(1, name)], widths)
     assert cache.bytes == 16
@@ -63,13 +63,13 @@ def test_bytes_are_bounded() -> None:
 
 
 def test_nothing_is_kept_in_an_empty_cache() -> None:
-    cache, widths = ImageCache(0), Widths()
+    cache, widths = ImageCache(0), WidthRows()
     for _ in range(2):
         assert firsts(cache.rows("step1", [image(5, "a")], widths)) == [5]
     assert widths.asked == [[5], [5]] and cache.bytes == 0
 
 
 def test_a_kept_row_does_not_hold_its_batch() -> None:
-    cache, widths = ImageCache(1000), Widths()
+    cache, widths = ImageCache(1000), WidthRows()
     cache.rows("step1", [image(1, "a"), image(2, "b")], widths)
     assert cache.get("step1", "a").untyped_storage().nbytes() == 8

@@ -18,7 +18,7 @@ from serving.settings import ServingSettings
 NAME = "images.example"
 
 
-class Host(HTTPServer):
+class RecordingHost(HTTPServer):
     """A host on loopback that keeps the Host headers of its requests."""
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class Host(HTTPServer):
 
 
 @pytest.fixture
-def host() -> Iterator[Host]:
-    server = Host()
+def host() -> Iterator[RecordingHost]:
+    server = RecordingHost()
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield server
@@ -75,14 +75,14 @@ def code(url: str, *hosts: str) -> str:
     return raised.value.code
 
 
-def test_a_name_is_resolved_once(host: Host, resolved: list[str]) -> None:
+def test_a_name_is_resolved_once(host: RecordingHost, resolved: list[str]) -> None:
     """Between what is checked, the name, and what is connected to there is no second answer of DNS to wait for."""
     place = f"{NAME}:{host.server_port}"
     assert fetched(f"http://{place}/a.png", place) == b"content"
     assert resolved == [NAME] and host.asked == [place]
 
 
-def test_a_name_that_is_not_allowed_is_not_even_resolved(host: Host, resolved: list[str]) -> None:
+def test_a_name_that_is_not_allowed_is_not_even_resolved(host: RecordingHost, resolved: list[str]) -> None:
     """`evil.example` resolves to loopback, where an allowed host listens; names that only look alike do so, too."""
     port = host.server_port
     for name in ("evil.example", f"{NAME}.evil.example", f"evil-{NAME}", "localhost", "127.0.0.1", f"{NAME}."):
@@ -95,13 +95,13 @@ def test_a_name_that_is_not_allowed_is_not_even_resolved(host: Host, resolved: l
     "spelling",
     ["2130706433", "0x7f000001", "0177.0.0.1", "127.1", "[::1]", "[::ffff:127.0.0.1]", "0", "127.0.0.1.nip.io"],
 )
-def test_other_spellings_of_an_address(host: Host, resolved: list[str], spelling: str) -> None:
+def test_other_spellings_of_an_address(host: RecordingHost, resolved: list[str], spelling: str) -> None:
     port = host.server_port
     assert code(f"http://{spelling}:{port}/a.png", f"127.0.0.1:{port}") in ("host_not_allowed", "bad_image_url")
     assert resolved == [] and host.asked == []
 
 
-def test_redirects_are_not_followed(host: Host) -> None:
+def test_redirects_are_not_followed(host: RecordingHost) -> None:
     place = f"127.0.0.1:{host.server_port}"
     assert code(f"http://{place}/moved", place) == "image_fetch_failed"
     assert host.asked == [place]

@@ -35,7 +35,7 @@ def server() -> Iterator[FakeChatServer]:
         yield running
 
 
-class Service:
+class FailingService:
     """The service with a generator of one behavior."""
 
     def __init__(self, folder: Path, server: FakeChatServer, behavior: str, **settings: Any) -> None:
@@ -43,7 +43,7 @@ class Service:
         generator = ChatGenerator(ChatClient(url, model, retries=1, backoff=0.01), **settings)
         self._served = served(folder, ServingSettings(timeout_s=0.6 if behavior == "slow" else 20), generator)
 
-    def __enter__(self) -> Service:
+    def __enter__(self) -> FailingService:
         self.url = self._served.__enter__().url
         return self
 
@@ -70,7 +70,7 @@ def test_degrades_or_fails_as_asked(
     tmp_path: Path, server: FakeChatServer, behavior: str, code: str, message: str
 ) -> None:
     error = {"message": message, "type": "server_error", "param": None, "code": code}
-    with Service(tmp_path, server, behavior) as service:
+    with FailingService(tmp_path, server, behavior) as service:
         for response in (service.ask(), service.upload(on_generator_error="degrade")):
             body = response.json()
             assert response.status_code == 200
@@ -87,7 +87,7 @@ def test_streams_degrade_or_fail_as_asked(
     tmp_path: Path, server: FakeChatServer, behavior: str, code: str, message: str
 ) -> None:
     error = {"message": message, "type": "server_error", "param": None, "code": code}
-    with Service(tmp_path, server, behavior) as service:
+    with FailingService(tmp_path, server, behavior) as service:
         found = events(service.ask(stream=True))
         assert [name for name, _ in found] == ["retrieval", "done"]
         assert found[0][1]["evidence"][0]["section"] == "History"
@@ -98,14 +98,14 @@ def test_streams_degrade_or_fail_as_asked(
 
 
 def test_a_stream_that_breaks_has_no_answer(tmp_path: Path, server: FakeChatServer) -> None:
-    with Service(tmp_path, server, "troubled") as service:
+    with FailingService(tmp_path, server, "troubled") as service:
         found = events(service.ask(stream=True))
     assert [name for name, _ in found] == ["retrieval", "answer", "answer", "done"]
     assert found[-1][1]["answer"] is None and found[-1][1]["generator_error"]["code"] == "generator_garbled"
 
 
 def test_a_cut_section_is_reported(tmp_path: Path, server: FakeChatServer) -> None:
-    with Service(tmp_path, server, "good", max_context_tokens=5) as service:
+    with FailingService(tmp_path, server, "good", max_context_tokens=5) as service:
         body = service.ask().json()
         done = events(service.ask(stream=True))[-1][1]
     assert body["answer"].startswith(
@@ -113,5 +113,5 @@ def test_a_cut_section_is_reported(tmp_path: Path, server: FakeChatServer) -> No
     )
     assert body["context_truncated"] is True and done["context_truncated"] is True
     assert body["generator_error"] is None and done["answer"] == "Mount Véll"
-    with Service(tmp_path, server, "good") as service:
+    with FailingService(tmp_path, server, "good") as service:
         assert service.ask().json()["context_truncated"] is False

@@ -16,7 +16,7 @@ _CLOSING = frozenset((",", ".", ";", ":", "?", "!", ")", "]", "%"))
 _OPENING = frozenset(("(", "[", "$", "``", "#", "£"))
 
 
-class Answer(NamedTuple):
+class SpanAnswer(NamedTuple):
     """A right answer.
 
     Attributes:
@@ -34,7 +34,7 @@ class SpanQuestion(NamedTuple):
     question: str
     passage: str
     article: str
-    answers: tuple[Answer, ...]
+    answers: tuple[SpanAnswer, ...]
 
 
 def read_squad(path: Path) -> Iterator[SpanQuestion]:
@@ -47,7 +47,9 @@ def read_squad(path: Path) -> Iterator[SpanQuestion]:
         for article in json.loads(path.read_text(encoding="utf-8"))["data"]:
             for paragraph in article["paragraphs"]:
                 for row in paragraph["qas"]:
-                    answers = dict.fromkeys(Answer(answer["text"], answer["answer_start"]) for answer in row["answers"])
+                    answers = dict.fromkeys(
+                        SpanAnswer(answer["text"], answer["answer_start"]) for answer in row["answers"]
+                    )
                     title = article["title"].replace("_", " ")
                     yield SpanQuestion(row["question"], paragraph["context"], title, tuple(answers))
     except (KeyError, TypeError, json.JSONDecodeError) as error:
@@ -70,7 +72,7 @@ def read_tokens(stem: Path) -> Iterator[SpanQuestion]:
             passage, places = joined_tokens(context.split())
             first, last = (int(number) for number in span.split())
             start = places[first][0]
-            answer = Answer(passage[start : places[last][1]], start)
+            answer = SpanAnswer(passage[start : places[last][1]], start)
             yield SpanQuestion(joined_tokens(question.split())[0], passage, "", (answer,))
     except (IndexError, ValueError) as error:
         message = f"{files[0]}: must have a line per line of the other files, and spans within: {error}"
@@ -100,7 +102,7 @@ def read_evqa(path: Path) -> Iterator[SpanQuestion]:
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if row["evidence"]:
-                answers = tuple(Answer(_listed(text.split("&&"))) for text in row["answer"].split("|"))
+                answers = tuple(SpanAnswer(_listed(text.split("&&"))) for text in row["answer"].split("|"))
                 yield SpanQuestion(row["question"], row["evidence"], row["wikipedia_title"], answers)
 
 

@@ -31,7 +31,7 @@ PAGE = bytes(range(256)) * 3
 SHOT = Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8))
 
 
-class World:
+class FlakyWeb:
     """What is asked, and what fails."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ def bits(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*.json"))}
 
 
-def wrapped(corpus: Corpus, world: World | None) -> tuple[WebSearch, Fetch, Screenshot]:
+def wrapped(corpus: Corpus, world: FlakyWeb | None) -> tuple[WebSearch, Fetch, Screenshot]:
     return (
         frozen_search(corpus, "searxng", None if world is None else world.search),
         frozen_fetch(corpus, None if world is None else world.fetch),
@@ -76,13 +76,13 @@ def wrapped(corpus: Corpus, world: World | None) -> tuple[WebSearch, Fetch, Scre
     )
 
 
-def record(folder: Path, world: World, *queries: str) -> dict[str, Any]:
+def record(folder: Path, world: FlakyWeb, *queries: str) -> dict[str, Any]:
     search, fetch, screenshot = wrapped(Corpus(folder, record=True), world)
     return run(record_web(queries, search, fetch, screenshot, pages=5))
 
 
 def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
-    world = World()
+    world = FlakyWeb()
     assert record(tmp_path, world, "Niger", "Niger") == {"search": 1, "page": 2, "screenshot": 4, "failed": {}}
     before = bits(tmp_path)
     assert len(before) == 7
@@ -96,7 +96,7 @@ def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
 
 
 def test_nobody_is_asked_for_what_is_missing(tmp_path: Path) -> None:
-    world = World()
+    world = FlakyWeb()
     record(tmp_path, world, "Niger")
     asked = len(world.asked)
     search, fetch, screenshot = wrapped(Corpus(tmp_path), world)
@@ -111,7 +111,7 @@ def test_nobody_is_asked_for_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_failures_are_replayed_and_recorded_again(tmp_path: Path) -> None:
-    world = World()
+    world = FlakyWeb()
     world.away = {"https://web/b"}
     report = record(tmp_path, world, "Niger")
     assert report == {
@@ -126,7 +126,7 @@ def test_failures_are_replayed_and_recorded_again(tmp_path: Path) -> None:
 
 
 def test_a_search_by_image(tmp_path: Path) -> None:
-    world = World()
+    world = FlakyWeb()
     image = Image.new("RGB", (3, 2), "red")
     run(frozen_image_search(Corpus(tmp_path, record=True), "serpapi", world.image_search)(image))
     replayed = frozen_image_search(Corpus(tmp_path), "serpapi", None)
@@ -142,7 +142,7 @@ def test_nothing_can_be_recorded_without_a_function(tmp_path: Path) -> None:
 
 
 def test_a_page_that_is_larger_than_asked_for(tmp_path: Path) -> None:
-    fetch = frozen_fetch(Corpus(tmp_path, record=True), World().fetch)
+    fetch = frozen_fetch(Corpus(tmp_path, record=True), FlakyWeb().fetch)
     with pytest.raises(ValueError, match="has more than 100 bytes"):
         run(fetch("https://web/a", 100))
     assert run(fetch("https://web/a", 768)) == PAGE
@@ -150,7 +150,7 @@ def test_a_page_that_is_larger_than_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["{", '{"result": 3}', '{"result": {}}', "[]", '{"result": {"value": [3]}}'])
 def test_a_damaged_file_is_named(tmp_path: Path, text: str) -> None:
-    record(tmp_path, World(), "Niger")
+    record(tmp_path, FlakyWeb(), "Niger")
     [path] = (tmp_path / "search").iterdir()
     path.write_text(text)
     with pytest.raises(ValueError, match=r"search/\w+\.json: not a recorded result"):

@@ -228,7 +228,7 @@ def test_a_replay_reads_what_was_chosen(tmp_path: Path) -> None:
 def test_a_generator_reads_whole_articles(tmp_path: Path) -> None:
     index = make_index(tmp_path)
 
-    class Echo:
+    class EchoedEvidence:
         name = "echo"
 
         async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
@@ -239,7 +239,7 @@ def test_a_generator_reads_whole_articles(tmp_path: Path) -> None:
 
     lead = Evidence(WIKI + "Plain", "Plain", "Plain", "All yellow.")
     requests = [GenerationRequest("?", None, lead), GenerationRequest("?", None, None)]
-    coroutine = ArticleGenerator(Echo(), index).generate(requests)
+    coroutine = ArticleGenerator(EchoedEvidence(), index).generate(requests)
     with pytest.raises(StopIteration) as finished:
         coroutine.send(None)
     assert [answer.answer for answer in finished.value.value] == ["Plain\nAll yellow.\n\nUse\nNone.", None]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from training.reader.questions import (
-    Answer,
+    SpanAnswer,
     SpanQuestion,
     joined_tokens,
     normalize,
@@ -27,7 +27,7 @@ def test_squad(tmp_path: Path) -> None:
     path = tmp_path / "squad.json"
     path.write_text(json.dumps({"data": data}))
     assert list(read_squad(path)) == [
-        SpanQuestion("What color?", "It is red.", "Old Tower", (Answer("red", 6),)),
+        SpanQuestion("What color?", "It is red.", "Old Tower", (SpanAnswer("red", 6),)),
         SpanQuestion("Why?", "It is red.", "Old Tower", ()),
     ]
     path.write_text('{"data": [{"title": "A"}]}')
@@ -40,7 +40,7 @@ def test_evqa(tmp_path: Path) -> None:
     path.write_text(
         "question,answer,evidence,wikipedia_title\nWhich?,A&&B&&C|D,A B C,T\nNo evidence?,x,,T\n", encoding="utf-8"
     )
-    assert list(read_evqa(path)) == [SpanQuestion("Which?", "A B C", "T", (Answer("A, B and C"), Answer("D")))]
+    assert list(read_evqa(path)) == [SpanQuestion("Which?", "A B C", "T", (SpanAnswer("A, B and C"), SpanAnswer("D")))]
 
 
 def write_tokens(folder: Path, span: str) -> Path:
@@ -54,7 +54,7 @@ def write_tokens(folder: Path, span: str) -> Path:
 def test_tokens(tmp_path: Path) -> None:
     passage = 'It\'s red (or "so"), they say.'
     [question] = read_tokens(write_tokens(tmp_path, "3 7"))
-    assert question == SpanQuestion("What's it?", passage, "", (Answer('(or "so"', passage.index("(")),))
+    assert question == SpanQuestion("What's it?", passage, "", (SpanAnswer('(or "so"', passage.index("(")),))
     with pytest.raises(ValueError, match=r"val\.context: must have a line per line"):
         list(read_tokens(write_tokens(tmp_path, "3 70")))
     (tmp_path / "val.span").write_text("", encoding="utf-8")

@@ -19,7 +19,7 @@ from generators.reader.tokens import stems_of, tokenize_text
 from retriever.types import Evidence
 from training.reader.examples import examples, joined
 from training.reader.network import Network
-from training.reader.questions import Answer, SpanQuestion
+from training.reader.questions import SpanAnswer, SpanQuestion
 from training.reader.train import fit_confidence, main, pointing, signs_of, train
 from training.reader.weights import numbers_of, save
 
@@ -33,7 +33,7 @@ def passage(i: int) -> str:
 
 def asked(i: int) -> list[SpanQuestion]:
     answers = {"Who built the tower?": f"{NAMES[i]} Stone", "When was it built?": str(1800 + 7 * i)}
-    found = [(question, (Answer(answer, passage(i).index(answer)),)) for question, answer in answers.items()]
+    found = [(question, (SpanAnswer(answer, passage(i).index(answer)),)) for question, answer in answers.items()]
     return [SpanQuestion(q, passage(i), f"Tower {i}", a) for q, a in [*found, ("Who painted the ceiling?", ())]]
 
 
@@ -67,7 +67,7 @@ def test_the_command_writes_weights_that_the_reader_loads(tmp_path: Path, monkey
 
 
 def test_numpy_computes_what_torch_does(tmp_path: Path) -> None:
-    source = [SpanQuestion("Who built it?", passage(i), "Tower", (Answer(f"{NAMES[i]} Stone"),)) for i in range(16)]
+    source = [SpanQuestion("Who built it?", passage(i), "Tower", (SpanAnswer(f"{NAMES[i]} Stone"),)) for i in range(16)]
     numbers = numbers_of(source)
     torch.manual_seed(0)
     networks = [Network(numbers).eval() for _ in range(2)]
@@ -102,7 +102,7 @@ def test_some_questions_point_at_the_image_instead_of_naming_the_article() -> No
 def test_an_example_thinned_for_training_keeps_the_good_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("training.reader.examples.KEPT", 50)
     text = " ".join(passage(i) for i in range(12))
-    question = SpanQuestion("Who built the tower?", text, "Tower", (Answer("Ada Stone", text.index("Ada")),))
+    question = SpanQuestion("Who built the tower?", text, "Tower", (SpanAnswer("Ada Stone", text.index("Ada")),))
     numbers = numbers_of([question] * 4)
     [full] = examples([question], numbers)
     [thin] = examples([question], numbers, np.random.default_rng(0))

@@ -11,20 +11,20 @@ from training.reranker.fusion_weight import best_alpha
 
 
 @dataclass
-class Question:
+class CandidateScores:
     right: list[bool]
     sim_c: list[float | None]
     best_sim_m: list[float | None]
 
 
-def questions(weights: tuple[float, float], count: int = 3000) -> list[Question]:
+def questions(weights: tuple[float, float], count: int = 3000) -> list[CandidateScores]:
     """Draws gold entities from softmax(w1 * sim_c + w2 * sim_m), which is what is fitted."""
     generator = np.random.default_rng(0)
     drawn = []
     for _ in range(count):
         sims = generator.normal(0, 0.2, (2, 10))
         gold = int((weights @ sims + generator.gumbel(size=10)).argmax())
-        drawn.append(Question([place == gold for place in range(10)], sims[0].tolist(), sims[1].tolist()))
+        drawn.append(CandidateScores([place == gold for place in range(10)], sims[0].tolist(), sims[1].tolist()))
     return drawn
 
 
@@ -36,7 +36,7 @@ def test_alpha_is_the_share_of_step_1_s_weight(weights: tuple[float, float], alp
 
 
 def test_a_step_that_is_always_right_gets_all_the_weight() -> None:
-    always = [Question([True, False], [0.9, 0.1], [0.3, 0.3]) for _ in range(5)]
+    always = [CandidateScores([True, False], [0.9, 0.1], [0.3, 0.3]) for _ in range(5)]
     assert best_alpha(always) == 1.0  # however far apart: weights stay finite
 
 
@@ -48,6 +48,6 @@ def test_a_missing_score_is_the_lowest_of_its_list() -> None:
 
 
 def test_without_scores_of_step_1_there_is_none() -> None:
-    assert best_alpha([Question([True, False], [None, None], [0.2, 0.1])]) is None
-    assert best_alpha([Question([False, False], [0.2, 0.1], [0.2, 0.1])]) is None  # step 1 missed it
+    assert best_alpha([CandidateScores([True, False], [None, None], [0.2, 0.1])]) is None
+    assert best_alpha([CandidateScores([False, False], [0.2, 0.1], [0.2, 0.1])]) is None  # step 1 missed it
     assert best_alpha([]) is None
