@@ -15,6 +15,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from pydantic import BaseModel
 from agents.budget import Budget
 from agents.engine import Engine
 from agents.policies.mmsearch_plus import MMSearchPlus
+from agents.scripted import ScriptedPlanner
 from agents.state import AgentRun, Observation, Source
 from agents.tool import Tool
 from llm.messages import Message
@@ -49,37 +51,25 @@ def sleeping_search(seconds: float) -> Tool:
     return Tool("text_search", "Searches.", SearchWords, search, lambda arguments, run: "")
 
 
-class Prompt:
-    """A planner that asks for so many searches a round, and answers after the last one."""
+def searching_planner(rounds: int, searches: int) -> ScriptedPlanner:
+    """Returns a planner that asks for so many searches per round, and answers after the last round."""
+    requests = count(1)
 
-    name = "prompt"
-
-    def __init__(self, rounds: int, searches: int) -> None:
-        self._rounds, self._searches, self._asked = rounds, searches, 0
-
-    async def reply(
-        self,
-        messages: Sequence[Message],
-        max_tokens: int,
-        tools: Sequence[Mapping[str, Any]],
-        schema: Mapping[str, Any] | None,
-    ) -> ChatReply:
-        """Returns the next calls, or the answer."""
-        self._asked += 1
-        if self._asked > self._rounds:
+    def play(messages: Sequence[Message], schema: Mapping[str, Any] | None) -> ChatReply:
+        number = next(requests)
+        if number > rounds:
             return ChatReply("<answer>done [1]</answer>", prompt_tokens=1, completion_tokens=1)
-        queries = [f"query {self._asked} {number}" for number in range(self._searches)]
+        queries = [f"query {number} {place}" for place in range(searches)]
         calls = tuple(ToolCall("text_search", json.dumps({"query": query}), query) for query in queries)
         return ChatReply("", calls, prompt_tokens=1, completion_tokens=1)
 
-    async def aclose(self) -> None:
-        """Does nothing."""
+    return ScriptedPlanner(play)
 
 
 def seconds_of(rounds: int, searches: int, search_s: float) -> tuple[float, float]:
     """Returns the wall time and the processor time of a run in seconds."""
     image = Image.effect_noise((1024, 768), 50).convert("RGB")
-    engine = Engine(Prompt(rounds, searches), [sleeping_search(search_s)], context_tokens=32_768)
+    engine = Engine(searching_planner(rounds, searches), [sleeping_search(search_s)], context_tokens=32_768)
     budget = Budget(rounds=rounds + 1, tokens=10**9)
     wall, processor = time.perf_counter(), time.process_time()
     answer = asyncio.run(engine.run(MMSearchPlus(), "What is it?", image, budget=budget))

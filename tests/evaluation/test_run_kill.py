@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +14,7 @@ from omgm.__main__ import main
 from tests.evaluation.test_bem import bert
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.knowledge_base import write_kb
+from tests.fakes.processes import kill_omgm_when
 from tests.paths import ROOT
 
 QUESTIONS = 12
@@ -83,19 +80,7 @@ def test_a_killed_run_ends_with_the_same_bytes(tmp_path: Path) -> None:
         assert every == [f"Question {n}?" for n in range(QUESTIONS) if n % 4 != 3]
 
         records = killed / "queries.jsonl"
-        process = subprocess.Popen(
-            [sys.executable, "-m", "omgm", *command(killed, server)],
-            cwd=ROOT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        while process.poll() is None and not (records.is_file() and records.read_bytes().count(b"\n") >= 3):
-            time.sleep(0.005)
-        assert process.poll() is None, process.stderr and process.stderr.read()
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert process.stderr is not None
-        process.stderr.close()
+        kill_omgm_when(lambda: records.is_file() and records.read_bytes().count(b"\n") >= 3, command(killed, server))
         assert not (killed / "metrics.json").exists()
         whole_lines = records.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
         done = [json.loads(line)["question"] for line in whole_lines]

@@ -211,3 +211,12 @@ def serve_hub(hub: FakeHub) -> Iterator[FakeHub]:
         finally:
             server.shutdown()
             thread.join(10)
+
+
+@contextmanager
+def logged_in_hub(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    """Yields an empty hub that this process's client takes for the only one, and that it is logged in to."""
+    with serve_hub(FakeHub({}, tokens={"secret"})) as hub:
+        be_the_only_hub(hub, cache, monkeypatch)
+        monkeypatch.setenv("HF_TOKEN", "secret")
+        yield hub

@@ -64,10 +64,12 @@ def write_kb(folder: Path) -> tuple[Path, Path]:
     return kb, images
 
 
-def build_small_index(folder: Path) -> Path:
-    """Builds an index of `write_kb`'s knowledge base with fake models; returns its folder."""
+def build_small_index(folder: Path, **changes: Any) -> Path:
+    """Builds an index of `write_kb`'s knowledge base with fake models; returns its folder.
+
+    `changes` are arguments of `build_index`.
+    """
     kb, images = write_kb(folder)
-    out = folder / "index"
-    models = FakeSummarizer(), FakeEncoder(), FakeFusion()
-    build_index(kb, images, out, summarizer=models[0], encoder=models[1], fusion=models[2], progress=False)
-    return out
+    models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
+    build_index(kb, images, folder / "index", progress=False, **models | changes)
+    return folder / "index"

@@ -12,23 +12,13 @@ from PIL import Image
 from indexes.build import build_index
 from indexes.keys import Keys, as_query
 from indexes.store import Index
-from tests.fakes.knowledge_base import write_kb
+from tests.fakes.knowledge_base import build_small_index, write_kb
 from tests.fakes.models import FakeEncoder, FakeSummarizer
 
 
 def build(folder: Path, out: str, candidates: str) -> Index:
     (folder / out).mkdir()
-    kb, images = write_kb(folder / out)
-    return build_index(
-        kb,
-        images,
-        folder / out / "index",
-        summarizer=FakeSummarizer(),
-        encoder=FakeEncoder(),
-        fusion=None,
-        candidates=candidates,  # type: ignore[arg-type]
-        progress=False,
-    )
+    return Index.open(build_small_index(folder / out, fusion=None, candidates=candidates))
 
 
 def test_a_combined_score_is_the_weighted_mean_of_image_and_summary(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from indexes import published
 from indexes.manifest import FILES, MANIFEST, read_manifest
 from indexes.store import Index
 from tests.examples import python_blocks
-from tests.fakes.hub import UPLOADS_WARN, FakeHub, be_the_only_hub, serve_hub
+from tests.fakes.hub import UPLOADS_WARN, FakeHub, logged_in_hub
 from tests.fakes.knowledge_base import build_small_index
 from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.paths import contents
@@ -29,10 +29,7 @@ REPO = "datasets/org/index"
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    """A hub that this process's client takes for the only one; it is logged in, the cache is empty."""
-    with serve_hub(FakeHub({}, tokens={"secret"})) as hub:
-        be_the_only_hub(hub, tmp_path / "cache", monkeypatch)
-        monkeypatch.setenv("HF_TOKEN", "secret")
+    with logged_in_hub(tmp_path / "cache", monkeypatch) as hub:
         yield hub
 
 

@@ -12,29 +12,17 @@ import pytest
 import torch
 from PIL import Image
 
-from indexes.build import build_index
 from indexes.manifest import read_manifest
 from indexes.search import StoredVectors
 from indexes.store import Index
 from retriever.protocols import EntityIndex
-from tests.fakes.knowledge_base import write_kb
-from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.knowledge_base import build_small_index
+from tests.fakes.models import FakeEncoder, FakeFusion
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("store")
-    kb, images = write_kb(folder)
-    build_index(
-        kb,
-        images,
-        folder / "index",
-        summarizer=FakeSummarizer(),
-        encoder=FakeEncoder(),
-        fusion=FakeFusion(),
-        progress=False,
-    )
-    return folder / "index"
+    return build_small_index(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture

@@ -8,16 +8,15 @@ from pathlib import Path
 import pytest
 from safetensors import safe_open
 
-from indexes.build import build_index
 from omgm import doctor, machine
 from omgm.__main__ import main
 from omgm.machine import Device, Finding
 from omgm.profile import load_profile
 from omgm.settings import Profile
 from retriever.models.folder import folder_fingerprint
-from tests.fakes.knowledge_base import write_kb
+from tests.fakes.knowledge_base import build_small_index
 from tests.fakes.local_chat_servers import LocalChatServer, llama_models
-from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.paths import ROOT
 
 WEIGHTS = ROOT / "weights" / "embedded"
@@ -199,20 +198,13 @@ def test_the_server_of_a_profile() -> None:
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index of small models that pass for the embedded ones: their fingerprints, and 32 tokens of length 128."""
-    folder = tmp_path_factory.mktemp("doctor")
-    kb, images = write_kb(folder)
-    build_index(
-        kb,
-        images,
-        folder / "index",
-        summarizer=FakeSummarizer(),
+    return build_small_index(
+        tmp_path_factory.mktemp("doctor"),
         encoder=FakeEncoder(folder_fingerprint(WEIGHTS / "encoder")),
         fusion=FakeFusion(width=128, fingerprint=folder_fingerprint(WEIGHTS / "fusion")),
         candidates=embedded().search.candidates,
         tokens=embedded().fusion.tokens,
-        progress=False,
     )
-    return folder / "index"
 
 
 def test_an_index_that_fits(index: Path) -> None:

@@ -5,7 +5,6 @@ import pytest
 import torch
 from PIL import Image
 
-from indexes.build import build_index
 from indexes.store import Index
 from retriever.models.bm25 import BM25
 from retriever.pipeline import Retriever
@@ -15,23 +14,13 @@ from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from retriever.texts import blip_caption
 from retriever.types import Candidate, Options, Query, RetrievalResult, ScoredSection
-from tests.fakes.knowledge_base import write_kb
-from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.knowledge_base import build_small_index
+from tests.fakes.models import FakeEncoder, FakeFusion
 
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    folder = tmp_path_factory.mktemp("pipeline")
-    kb, images = write_kb(folder)
-    return build_index(
-        kb,
-        images,
-        folder / "index",
-        summarizer=FakeSummarizer(),
-        encoder=FakeEncoder(),
-        fusion=FakeFusion(),
-        progress=False,
-    )
+    return Index.open(build_small_index(tmp_path_factory.mktemp("pipeline")))
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -18,10 +15,11 @@ from omgm.__main__ import main
 from tests.examples import write_examples
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.planner import calling, text_of
+from tests.fakes.processes import kill_omgm_when
 from tests.fakes.question_files import DYNVQA, write_jsonl
 from tests.fakes.scripted_server import ScriptedServer
 from tests.fakes.search_sets import plus_rows, write_mmsearch, write_parquet
-from tests.paths import ROOT, contents
+from tests.paths import contents
 
 
 @pytest.fixture(scope="module")
@@ -164,16 +162,7 @@ def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(folder: 
 
     with ScriptedServer(play) as server:
         killed = arguments(folder, "mmsearch-plus", queries, tmp_path / "killed", "--planner-url", server.url)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "omgm", *killed], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
-        while process.poll() is None and not held.is_set():
-            time.sleep(0.01)
-        assert process.poll() is None, process.stderr and process.stderr.read()
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert process.stderr is not None
-        process.stderr.close()
+        kill_omgm_when(held.is_set, killed)
         assert not (tmp_path / "killed/metrics.json").exists()
         first = asked(server)
         assert len(first) == 3 * 3  # the last one was not answered

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 from omgm.__main__ import main
 from tests.fakes.downloads import FILES, downloaded, fetch_command, missing_reasons, write_kb_of
+from tests.fakes.processes import kill_omgm_when
 from tests.fakes.web import serve_web
 
 
@@ -24,16 +21,8 @@ def test_a_killed_run_ends_with_the_same_bytes(tmp_path: Path) -> None:
         web.forget()
         web.pause = 0.02
         killed = tmp_path / "killed"
-        arguments = [sys.executable, "-m", "omgm", *fetch_command(web, kb, killed)]
         for stop_at in (3, 17):
-            process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            while process.poll() is None and len(downloaded(killed)) < stop_at:
-                time.sleep(0.005)
-            assert process.poll() is None, process.stderr and process.stderr.read()
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            assert process.stderr is not None
-            process.stderr.close()
+            kill_omgm_when(lambda least=stop_at: len(downloaded(killed)) >= least, fetch_command(web, kb, killed))
         found = downloaded(killed)
         assert 17 <= len(found) < len(undisturbed)
         assert found.items() <= undisturbed.items()  # nothing half-written

@@ -21,7 +21,7 @@ from retriever.models.folder import RECORD_NAME, folder_fingerprint, kind_of, st
 from retriever.models.published import Published, push_model
 from retriever.models.qformer import QFormerFusion
 from tests.examples import python_blocks
-from tests.fakes.hub import UPLOADS_WARN, FakeHub, be_the_only_hub, serve_hub
+from tests.fakes.hub import UPLOADS_WARN, FakeHub, logged_in_hub
 from tests.fakes.training_world import write_training_world
 from tests.paths import ROOT
 
@@ -44,10 +44,7 @@ RECORD: dict[str, Any] = {
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    """A hub that this process's client takes for the only one; it is logged in, the cache is empty."""
-    with serve_hub(FakeHub({}, tokens={"secret"})) as hub:
-        be_the_only_hub(hub, tmp_path / "cache", monkeypatch)
-        monkeypatch.setenv("HF_TOKEN", "secret")
+    with logged_in_hub(tmp_path / "cache", monkeypatch) as hub:
         yield hub
 
 

@@ -1,0 +1,22 @@
+"""Processes that are killed in the middle of their work."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from tests.paths import ROOT
+
+
+def kill_omgm_when(reached: Callable[[], bool], arguments: Sequence[str]) -> None:
+    """Starts `omgm` in a process of its own and kills it for real once a condition holds; it must not end before."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "omgm", *arguments], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        while process.poll() is None and not reached():
+            time.sleep(0.005)
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        process.send_signal(signal.SIGKILL)
