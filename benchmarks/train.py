@@ -4,10 +4,8 @@
     python benchmarks/train.py --size full --device cuda --out ...               BLIP-2's sizes, random weights, one GPU
     python benchmarks/train.py --size tiny --curves --out ...                    do both loops learn alike?
 
-The published loop (facts, not code): every sample decodes and encodes 17 images, each through the frozen tower; every
-text is tokenized anew and padded to the longest that the model reads; the question, the evidence and the 15 negatives
-go through the Q-Former with eager attention; AdamW and OneCycleLR; no cache, no sharing within a batch. Both loops use
-the same weights, samples, text limit and precision, and take turns in one run.
+Both loops use the same weights, samples, text limit and precision, and take turns in one run.
+`benchmarks/published_loop.py` describes the published one.
 
 `samples_per_s` is the trainer's once features and token ids are on disk; `hours_191k` is one epoch of the paper's
 191,000 samples with it, plus the time to encode 200,000 images and to tokenize the articles of 200,000 entities at the
@@ -36,23 +34,19 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.full_size import PAPER, TINY, build_fusion, tokenizer
+from benchmarks.published_loop import PublishedLoop, adamw
 from benchmarks.training_data import DataSizes, write_data
-from indexes.formats import read_knowledge_base
-from retriever.images import load_image
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
-from retriever.texts import blip_caption, section_passage
 from training.config import Optimization
 from training.loop import train
-from training.losses import contrastive_loss, mean_max_sim
 from training.processes import Processes
 from training.reranker.batches import BatchMaker, Feeder, Order
 from training.reranker.features import FeatureStore, compute_features
@@ -105,7 +99,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     fusion = build(args.size).to(device)
     samples, texts, store, rates = prepared(fusion, data, folder, device)
     trainer = Trainer(fusion, samples, texts, store, device, args.precision)
-    published = PublishedLoop(build(args.size).to(device), data, samples, texts, device, args.precision, args.workers)
+    published = PublishedLoop(build(args.size).to(device), data, samples, device, args.precision, args.workers, BATCH)
     rows: dict[str, list[float]] = {"ours": [], "published": []}
     for loop in (trainer, published):
         loop.step()  # buffers, kernels, workers
@@ -174,7 +168,7 @@ def compare_curves(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     for seed, name in ((1, "published"), (2, "published again")):
         model = build(args.size, CURVE_TOKENS).to(device)
         torch.manual_seed(seed)
-        loop = PublishedLoop(model, data, samples, texts, device, args.precision, args.workers, CURVE_RATE, steps)
+        loop = PublishedLoop(model, data, samples, device, args.precision, args.workers, BATCH, CURVE_RATE, steps)
         losses[name] = [loop.step() for _ in range(steps)]
     means = {name: np.array(values).reshape(-1, 10).mean(1) for name, values in losses.items()}
     reference = (means["published"] + means["published again"]) / 2
@@ -279,102 +273,6 @@ class Trainer:
         """Returns the mean number of text tokens of a pair, padding included."""
         texts = [part for number in range(8) for part in self.make(number).pairs.texts]
         return sum(part.ids.numel() for part in texts) / sum(len(part.ids) for part in texts)
-
-
-class PublishedLoop:
-    """The published loop, re-created from what is known of it."""
-
-    def __init__(
-        self,
-        fusion: QFormerFusion,
-        data: RerankerData,
-        samples: SampleSet,
-        texts: Rows,
-        device: torch.device,
-        precision: str,
-        workers: int,
-        learning_rate: float = 1e-5,
-        steps: int = 1_000_000,
-    ):
-        self.model = Reranker(fusion, False).to(device).train()
-        self.device, self.precision = device, getattr(torch, precision)
-        self.optimizer = adamw(self.model)
-        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimizer, max_lr=learning_rate, pct_start=0.3, div_factor=100.0, total_steps=steps
-        )
-        dataset = PublishedSamples(data, samples, texts, fusion)
-        order = [int(i) for step in range(10_000) for i in Order(samples.training, BATCH, 1, 1, 0).part(step, 0, 0)[1]]
-        self.loader = iter(
-            DataLoader(dataset, BATCH, sampler=order, num_workers=workers, pin_memory=device.type == "cuda")
-        )
-
-    def step(self) -> float:
-        """Trains a step; returns its loss."""
-        pixels, ids, mask = (tensor.to(self.device, non_blocking=True) for tensor in next(self.loader))
-        fusion = self.model.fusion
-        self.optimizer.zero_grad()
-        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
-            with torch.no_grad():
-                features = fusion.vision_features(fusion.pixels.normalize(pixels.flatten(0, 1).float() / 255))
-            tokens = fuse_all(fusion, features, ids.flatten(0, 1), mask.flatten(0, 1)).float()
-        tokens = tokens.view(len(pixels), 17, *tokens.shape[1:])
-        loss = contrastive_loss(mean_max_sim(tokens[:, 0], tokens[:, 1:]), self.model.temperature)
-        loss.backward()
-        self.optimizer.step()
-        self.schedule.step()
-        return float(loss.detach())
-
-
-class PublishedSamples(Dataset[tuple[Tensor, Tensor, Tensor]]):
-    """Samples as the published loader makes them: 17 images decoded, 17 texts tokenized and padded."""
-
-    def __init__(self, data: RerankerData, samples: SampleSet, texts: Rows, fusion: QFormerFusion):
-        self.samples, self.tokenizer, self.pixels = samples, fusion.tokenizer, fusion.pixels
-        self.length, self.folder = fusion.max_text_tokens, Path(str(data.images)).parent
-        entities = read_knowledge_base(data.kb, data.kb_format)
-        self.passages = [section_passage(e.title, s.title, s.text) for e in entities for s in e.sections]
-        self.questions = [question for question in data.questions if not isinstance(question, ValueError)]
-
-    def __len__(self) -> int:
-        """Returns the number of samples."""
-        return len(self.samples)
-
-    def __getitem__(self, sample: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns pixels, token ids and mask of the question and its 16 candidates."""
-        generator = np.random.default_rng([0, 0, sample, 1])  # what the trainer draws in its first epoch
-        sections, _ = self.samples.draw(sample, generator, "pooled")
-        question = self.questions[sample]
-        files = [self.folder / "queries" / f"{question.image_id}.jpg"]
-        files += [self.folder / "images" / f"{entity}.jpg" for entity in self.samples.entity_of(sections)]
-        pixels = torch.cat([self.pixels.to_uint8([load_image(file)]) for file in files])
-        words = [question.question, *(self.passages[section] for section in sections)]
-        tokens = self.tokenizer(
-            [blip_caption(text) for text in words],
-            padding="max_length",
-            truncation=True,
-            max_length=self.length,
-            return_tensors="pt",
-        )
-        return pixels, tokens["input_ids"], tokens["attention_mask"]
-
-
-def fuse_all(fusion: QFormerFusion, features: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
-    """Fuses images and texts with eager attention and all outputs of all layers, as LAVIS does."""
-    fusion.qformer.set_attn_implementation("eager")
-    queries = fusion.query_tokens.expand(len(ids), -1, -1)
-    output = fusion.qformer(
-        query_embeds=fusion.embeddings(input_ids=ids, query_embeds=queries),
-        query_length=queries.shape[1],
-        attention_mask=torch.cat([mask.new_ones(queries.shape[:2]), mask], dim=1),
-        encoder_hidden_states=fusion.vision_norm(features),
-    )
-    return output.last_hidden_state[:, : queries.shape[1]]
-
-
-def adamw(model: nn.Module) -> torch.optim.AdamW:
-    """Returns the published optimizer."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return torch.optim.AdamW(trained, lr=1e-5, betas=(0.9, 0.98), eps=1e-7, weight_decay=0.05)
 
 
 def wait(device: torch.device) -> None:

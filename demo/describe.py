@@ -173,7 +173,7 @@ def _part(writer: Writer, layers: Sequence[Layer], index: int, ratio: float, ban
         bare = plural or noun.endswith(("script", "text", "writing", "words", "letters", "initials", "calligraphy"))
         return _Part(size + noun if bare else _article(size + noun), region, plural)
     plural = count > 1 or layer.operation == "stars"
-    noun = _noun(writer, layer, region, ratio, count, plural)
+    noun = _noun(writer, layer, region, ratio, plural)
     if layer.operation == "stars":
         stars = f"{writer.number(int(layer.number('n', 5)))} {noun}"
         return _Part(_grouped(writer, stars, layer.options.get("layout", "circle")), region, True)
@@ -189,7 +189,7 @@ def _grouped(writer: Writer, stars: str, layout: str) -> str:
     return stars.replace(" a pair of ", " two ").replace("of a pair of", "of two")
 
 
-def _noun(writer: Writer, layer: Layer, region: Region, ratio: float, count: int, plural: bool) -> str:
+def _noun(writer: Writer, layer: Layer, region: Region, ratio: float, plural: bool) -> str:
     options, operation = layer.options, layer.operation
     size = size_of(layer, ratio)
     edge = writer.color(options["edge"]) if "edge" in options else ""

@@ -258,7 +258,7 @@ class Agent:
 
 
 class _NoPlanner:
-    """Stands where nothing is planned."""
+    """The planner of an agent that has none: only its tools can be called."""
 
     name = "none"
 

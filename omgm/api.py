@@ -175,7 +175,8 @@ class OMGM:
             ValueError: The image is unreadable, the question is empty, or an option is out of range.
             ChatError: The generator is a server, and it failed.
         """
-        query, retrieval = self._retrieve([(image, question)], Options(k, alpha, beta))[0]
+        query = _query(image, question, Options(k, alpha, beta))
+        [retrieval] = self._retrieve([query])
         return self._loop.submit(self._answer(query, retrieval)).result()
 
     async def ask_async(
@@ -188,7 +189,7 @@ class OMGM:
         beta: float | None = None,
     ) -> Answer:
         """Answers a question about an image without blocking the caller's event loop; see `ask`."""
-        query = await asyncio.to_thread(_query, (image, question), Options(k, alpha, beta), 0)
+        query = await asyncio.to_thread(_query, image, question, Options(k, alpha, beta))
         return (await self._answered(query))[1]
 
     async def retrieve_query(self, query: Query) -> RetrievalResult:
@@ -233,12 +234,18 @@ class OMGM:
         """
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-        options, waiting = Options(k, alpha, beta), list(pairs)
-        found = []
-        for start in range(0, len(waiting), batch_size):
-            part = self._retrieve(waiting[start : start + batch_size], options, start)
-            found += [retrieval for _, retrieval in part]
-        return found
+        options = Options(k, alpha, beta)
+        found: list[Retrieval] = []
+        queries: list[Query] = []
+        for number, (image, question) in enumerate(pairs):
+            try:
+                queries.append(_query(image, question, options, str(number)))
+            except ValueError as error:
+                raise ValueError(f"pair {number}: {error}") from error
+            if len(queries) == batch_size:
+                found += self._retrieve(queries)
+                queries = []
+        return found + self._retrieve(queries)
 
     async def retrieve_async(
         self,
@@ -279,12 +286,9 @@ class OMGM:
         """Closes it."""
         self.close()
 
-    def _retrieve(self, pairs: Sequence[Pair], options: Options, first: int = 0) -> list[tuple[Query, Retrieval]]:
-        queries = [_query(pair, options, number) for number, pair in enumerate(pairs, start=first)]
-        return [
-            (query, make_retrieval(self.index, query, result))
-            for query, result in zip(queries, self.run_steps(queries), strict=True)
-        ]
+    def _retrieve(self, queries: Sequence[Query]) -> list[Retrieval]:
+        results = self.run_steps(queries) if queries else []
+        return [make_retrieval(self.index, query, result) for query, result in zip(queries, results, strict=True)]
 
     async def _answered(self, query: Query) -> tuple[RetrievalResult, Answer]:
         result = await self.retrieve_query(query)
@@ -301,16 +305,12 @@ class OMGM:
 def _profile(profile: str | Path | Profile, settings: Mapping[str, Any] | None) -> Profile:
     if isinstance(profile, Profile):
         if settings:
-            raise ValueError("settings: pass them to load_profile, or name the profile")
+            raise ValueError("settings replace those of a profile that is named; give load_profile those of a Profile")
         return profile
     return load_profile(str(profile), settings or {})
 
 
-def _query(pair: Pair, options: Options, number: int) -> Query:
-    image, question = pair
-    try:
-        if not question.strip():
-            raise ValueError("the question is empty")
-        return Query(load_image(image), question, str(number), options)
-    except ValueError as error:
-        raise ValueError(f"pair {number}: {error}") from error
+def _query(image: ImageInput, question: str, options: Options, name: str = "") -> Query:
+    if not question.strip():
+        raise ValueError("the question is empty")
+    return Query(load_image(image), question, name, options)

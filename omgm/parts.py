@@ -46,7 +46,7 @@ from retriever.step3_sections import SectionRerank
 
 logger = logging.getLogger(__name__)
 
-transformers_logging.disable_progress_bar()  # a small model's weights are there before the bar is
+transformers_logging.disable_progress_bar()  # a small model loads before its bar is drawn
 
 
 def build_encoder(profile: Profile, cache: ImageCache | None = None) -> DualEncoder:
@@ -282,13 +282,15 @@ def build_planner(profile: Profile) -> ChatClient:
     Raises:
         ValueError: The server's address or its name is not set.
     """
-    return _client(profile.generator, "generator")
+    return _client(profile.generator, "generator", "an agent")
 
 
-def _client(settings: GeneratorSettings | SummarizerSettings, section: str) -> ChatClient:
+def _client(
+    settings: GeneratorSettings | SummarizerSettings, section: str, user: str = 'a kind of "openai"'
+) -> ChatClient:
     for key in ("base_url", "model"):
         if not getattr(settings, key):
-            raise ValueError(f'{section}.{key} is not set; {section}.kind = "openai" needs it')
+            raise ValueError(f"{section}.{key} is not set; {user} needs it")
     return ChatClient(
         settings.base_url,
         settings.model,

@@ -47,7 +47,7 @@ def start_replicas(profile: Profile, index: Path, replicas: tuple[int, int], hos
         import ray
         from ray import serve
     except ImportError as error:
-        raise ValueError('--replicas needs the extra ray: pip install -c constraints.txt ".[cpu,ray]"') from error
+        raise ValueError('--replicas needs the extra ray: pip install "omgm[ray]"') from error
     settings = profile.serving
     if not ray.is_initialized():
         ray.init(os.environ.get("RAY_ADDRESS", "local"), include_dashboard=False, log_to_driver=False)

@@ -46,7 +46,7 @@ class MinedNegatives:
 
     Attributes:
         entities: Ids of the entities found, best first.
-        similarities: Their `sim_c`, NaN if the file has none, as OMGM's own have not.
+        similarities: Their `sim_c`, NaN if the file has none, as in OMGM's own files.
         positive: URL or path of the gold entity's image that is most similar to this one.
     """
 

@@ -130,8 +130,8 @@ def train_encoder(
             vectors = network.get_image_features(pixels)
             words = network.get_text_features(tokens["input_ids"][texts], tokens["attention_mask"][texts])
         scale = network.logit_scale.exp().clamp(max=100)
-        by_text = _find(vectors[: len(views)], owners, words, texts.tolist(), scale)
-        return by_text + _find(vectors[: len(views)], owners, vectors[len(views) :], shown, scale)
+        by_text = _search_loss(vectors[: len(views)], owners, words, texts.tolist(), scale)
+        return by_text + _search_loss(vectors[: len(views)], owners, vectors[len(views) :], shown, scale)
 
     optimization = config.optimization(LEARNING_RATE)
     metrics = train(
@@ -165,8 +165,8 @@ def train_encoder(
     return out / "encoder"
 
 
-def _find(images: Tensor, owners: Tensor, keys: Tensor, rows: list[int], scale: Tensor) -> Tensor:
-    """Returns the loss of finding the key of each image's entity, over the images whose entity has one, a scalar.
+def _search_loss(images: Tensor, owners: Tensor, keys: Tensor, rows: list[int], scale: Tensor) -> Tensor:
+    """Returns the loss of finding the key of each image's entity, a scalar; images whose entity has none do not count.
 
     Args:
         images: Vectors [B, D], not normalized.
@@ -242,7 +242,9 @@ def _validation(
         by_text, by_image = (queries @ texts.T).argmax(1), keyed[(queries @ keys.T).argmax(1)]
         recalls = [float((found == gold).float().mean()) for found in (by_text, by_image)]
         scale = model.model.logit_scale.exp().clamp(max=100).cpu()
-        loss = _find(queries, gold, texts, list(range(len(summaries))), scale) + _find(queries, gold, keys, rows, scale)
+        loss = _search_loss(queries, gold, texts, list(range(len(summaries))), scale) + _search_loss(
+            queries, gold, keys, rows, scale
+        )
         return {
             "recall@1": sum(recalls) / 2,  # an index may search either, or both
             "recall@1_by_summary": recalls[0],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,10 +45,6 @@ class StepTask:
     image_search: RowImages = NO_IMAGES
     valid: tuple[int, ...] = ()
     unsure: tuple[int, ...] = ()
-
-
-StepReader = Callable[[Path, bool], Iterator[StepTask]]
-"""Yields the tasks of a file, with their images if the second argument is true. Raises `ValueError`."""
 
 
 def read_rerank(path: Path, images: bool = True) -> Iterator[StepTask]:

@@ -161,4 +161,4 @@ def _info(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 
 def _advice(index: Path, changes: int) -> str:
-    return f", {changes} changes not compacted (omgm index compact --index {index})"
+    return f", {changes} changes not compacted (omgm index compact --index {index})" if changes else ""

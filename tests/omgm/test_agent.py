@@ -174,7 +174,7 @@ def test_the_command_records_and_replays(folder: Path, tmp_path: Path, capsys: p
     ("options", "told"),
     [
         (["--trail", "a.json"], "--trail needs --mode"),
-        (["--mode", "auto"], "generator.base_url is not set"),
+        (["--mode", "auto"], "generator.base_url is not set; an agent needs it"),
         (["--mode", "auto", "--trail", "a.png"], "--trail: a.png must end in .json or .svg"),
         (["--screenshots"], "--screenshots needs --mode"),
         (

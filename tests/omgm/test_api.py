@@ -198,7 +198,7 @@ def test_bad_images_are_named(omgm: OMGM, images: Path, image: ImageInput, messa
 
 def test_bad_questions_and_options_are_named(omgm: OMGM, images: Path) -> None:
     path = images / "flag" / "France.png"
-    with pytest.raises(ValueError, match="the question is empty"):
+    with pytest.raises(ValueError, match=r"^the question is empty"):
         omgm.ask(path, "  ")
     with pytest.raises(ValueError, match="k"):
         omgm.ask(path, QUESTION, k=0)

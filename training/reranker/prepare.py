@@ -281,4 +281,4 @@ class _Samples:
 def read_by_row(path: Path) -> dict[int, Any]:
     """Returns the passages of held-out gold articles by entity, or held-out questions by text."""
     with path.open(encoding="utf-8") as file:
-        return {row: value for row, value in map(json.loads, file)}
+        return dict(map(json.loads, file))

@@ -1,0 +1,122 @@
+"""A plain re-creation of the published training loop of step 2, from facts about it, not from its code.
+
+Every sample decodes and encodes 17 images, each through the frozen tower; every text is tokenized anew and padded to
+the longest that the model reads; the question, the evidence and the 15 negatives go through the Q-Former with eager
+attention; AdamW and OneCycleLR; no cache, no sharing within a batch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from indexes.formats import read_knowledge_base
+from retriever.images import load_image
+from retriever.models.qformer import QFormerFusion
+from retriever.texts import blip_caption, section_passage
+from training.losses import contrastive_loss, mean_max_sim
+from training.reranker.batches import Order
+from training.reranker.model import Reranker
+from training.reranker.prepare import RerankerData
+from training.reranker.samples import SampleSet
+
+
+class PublishedLoop:
+    """The published loop, re-created from what is known of it."""
+
+    def __init__(
+        self,
+        fusion: QFormerFusion,
+        data: RerankerData,
+        samples: SampleSet,
+        device: torch.device,
+        precision: str,
+        workers: int,
+        batch_size: int,
+        learning_rate: float = 1e-5,
+        steps: int = 1_000_000,
+    ):
+        self.model = Reranker(fusion, False).to(device).train()
+        self.device, self.precision = device, getattr(torch, precision)
+        self.optimizer = adamw(self.model)
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self.optimizer, max_lr=learning_rate, pct_start=0.3, div_factor=100.0, total_steps=steps
+        )
+        dataset = PublishedSamples(data, samples, fusion)
+        batches = Order(samples.training, batch_size, 1, 1, 0)
+        order = [int(sample) for step in range(10_000) for sample in batches.part(step, 0, 0)[1]]
+        self.loader = iter(
+            DataLoader(dataset, batch_size, sampler=order, num_workers=workers, pin_memory=device.type == "cuda")
+        )
+
+    def step(self) -> float:
+        """Trains a step; returns its loss."""
+        pixels, ids, mask = (tensor.to(self.device, non_blocking=True) for tensor in next(self.loader))
+        fusion = self.model.fusion
+        self.optimizer.zero_grad()
+        with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
+            with torch.no_grad():
+                features = fusion.vision_features(fusion.pixels.normalize(pixels.flatten(0, 1).float() / 255))
+            tokens = fuse_all(fusion, features, ids.flatten(0, 1), mask.flatten(0, 1)).float()
+        tokens = tokens.view(len(pixels), 17, *tokens.shape[1:])
+        loss = contrastive_loss(mean_max_sim(tokens[:, 0], tokens[:, 1:]), self.model.temperature)
+        loss.backward()
+        self.optimizer.step()
+        self.schedule.step()
+        return float(loss.detach())
+
+
+class PublishedSamples(Dataset[tuple[Tensor, Tensor, Tensor]]):
+    """Samples as the published loader makes them: 17 images decoded, 17 texts tokenized and padded."""
+
+    def __init__(self, data: RerankerData, samples: SampleSet, fusion: QFormerFusion):
+        self.samples, self.tokenizer, self.pixels = samples, fusion.tokenizer, fusion.pixels
+        self.length, self.folder = fusion.max_text_tokens, Path(str(data.images)).parent
+        entities = read_knowledge_base(data.kb, data.kb_format)
+        self.passages = [section_passage(e.title, s.title, s.text) for e in entities for s in e.sections]
+        self.questions = [question for question in data.questions if not isinstance(question, ValueError)]
+
+    def __len__(self) -> int:
+        """Returns the number of samples."""
+        return len(self.samples)
+
+    def __getitem__(self, sample: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Returns pixels, token ids and mask of the question and its 16 candidates."""
+        generator = np.random.default_rng([0, 0, sample, 1])  # what the trainer draws in its first epoch
+        sections, _ = self.samples.draw(sample, generator, "pooled")
+        question = self.questions[sample]
+        files = [self.folder / "queries" / f"{question.image_id}.jpg"]
+        files += [self.folder / "images" / f"{entity}.jpg" for entity in self.samples.entity_of(sections)]
+        pixels = torch.cat([self.pixels.to_uint8([load_image(file)]) for file in files])
+        words = [question.question, *(self.passages[section] for section in sections)]
+        tokens = self.tokenizer(
+            [blip_caption(text) for text in words],
+            padding="max_length",
+            truncation=True,
+            max_length=self.length,
+            return_tensors="pt",
+        )
+        return pixels, tokens["input_ids"], tokens["attention_mask"]
+
+
+def fuse_all(fusion: QFormerFusion, features: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
+    """Fuses images and texts with eager attention and all outputs of all layers, as LAVIS does."""
+    fusion.qformer.set_attn_implementation("eager")
+    queries = fusion.query_tokens.expand(len(ids), -1, -1)
+    output = fusion.qformer(
+        query_embeds=fusion.embeddings(input_ids=ids, query_embeds=queries),
+        query_length=queries.shape[1],
+        attention_mask=torch.cat([mask.new_ones(queries.shape[:2]), mask], dim=1),
+        encoder_hidden_states=fusion.vision_norm(features),
+    )
+    return output.last_hidden_state[:, : queries.shape[1]]
+
+
+def adamw(model: nn.Module) -> torch.optim.AdamW:
+    """Returns the published optimizer."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return torch.optim.AdamW(trained, lr=1e-5, betas=(0.9, 0.98), eps=1e-7, weight_decay=0.05)

@@ -1,0 +1,259 @@
+"""Requests that are refused: each fault has its status, its code and the field at fault."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+from tests.fakes.asking import GREEN, LIMITS, RED, WHEN, ask, ask_json, fault
+from tests.fakes.images import data_uri, image_bytes
+from tests.fakes.service import served
+
+# Faults of the image
+
+
+def test_base64_faults(client: httpx.Client) -> None:
+    response = ask_json(client, image="photo.jpg")
+    assert fault(response) == (422, "bad_image_url", "image")
+    message = "image must be base64, a data URI or an http(s) URL; as base64 it is malformed: "
+    assert response.json()["error"]["message"].startswith(message)
+    assert fault(ask_json(client, image="hello")) == (422, "bad_image_url", "image")
+    assert fault(ask_json(client, image="äöü=")) == (422, "bad_image_url", "image")
+    assert fault(ask_json(client, image=" \n")) == (422, "missing_image", "image")
+    assert fault(ask_json(client, image=base64.b64encode(b"hello").decode())) == (415, "not_an_image", "image")
+    assert fault(ask_json(client, image=base64.b64encode(image_bytes(RED)[:60]).decode())) == (
+        400,
+        "broken_image",
+        "image",
+    )
+    assert fault(ask_json(client, image="A" * 140_000)) == (413, "image_too_large", "image")
+    assert fault(ask_json(client, image="A" * 1_000_000)) == (413, "image_too_large", "image")
+
+
+def test_image_faults(client: httpx.Client) -> None:
+    noise = Image.effect_noise((100, 100), 80)
+    noise.save(buffer := io.BytesIO(), "PNG")
+    data = buffer.getvalue()
+    assert fault(ask(client, b"hello")) == (415, "not_an_image", "image")
+    assert fault(ask(client, data[: len(data) // 2])) == (400, "broken_image", "image")
+    assert fault(ask(client, data + b"\0" * 100_000)) == (413, "image_too_large", "image")
+    assert fault(ask(client, b"\0" * 1_000_000)) == (413, "image_too_large", "image")
+    assert fault(ask(client, image_bytes(RED, (2000, 1000)))) == (413, "too_many_pixels", "image")
+    assert fault(ask_json(client, image=data_uri(b"hello"))) == (415, "not_an_image", "image")
+    assert fault(ask_json(client, image=data_uri(data[:5000]))) == (400, "broken_image", "image")
+    assert fault(ask_json(client, image=data_uri(b"\0" * 110_000))) == (413, "image_too_large", "image")
+    assert fault(ask_json(client, image=data_uri(b"\0" * 1_000_000))) == (413, "image_too_large", "image")
+    assert fault(ask_json(client, image="data:image/png;base64,@@@")) == (400, "malformed_data_uri", "image")
+
+
+def test_no_image(client: httpx.Client) -> None:
+    assert fault(client.post("/answer", files={"question": (None, WHEN)})) == (422, "missing_image", "image")
+    assert fault(client.post("/answer", files={"image": ("a.png", b"")}, data={"question": WHEN})) == (
+        422,
+        "missing_image",
+        "image",
+    )
+    assert fault(client.post("/answer", json={"question": WHEN})) == (422, "missing_image", "image")
+    assert fault(ask_json(client, image="")) == (422, "missing_image", "image")
+    assert fault(ask_json(client, image=data_uri(b""))) == (422, "missing_image", "image")
+
+
+def test_an_upload_without_length_is_stopped_at_the_limit(client: httpx.Client) -> None:
+    sent = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal sent
+        head = '--b\r\nContent-Disposition: form-data; name="image"; filename="a"\r\n\r\n'
+        yield head.encode()
+        for _ in range(20_000):
+            sent += 65536
+            yield b"\0" * 65536
+
+    headers = {"content-type": "multipart/form-data; boundary=b"}
+    with suppress(httpx.NetworkError):  # the server may close the connection before the client reads its answer
+        assert fault(client.post("/answer", content=endless(), headers=headers)) == (413, "image_too_large", "image")
+    assert sent < 100 * 2**20
+
+
+@pytest.fixture
+def image_host() -> Iterator[str]:
+    class Images(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            moved = self.path == "/moved"
+            self.send_response(302 if moved else 200 if self.path != "/none" else 404)
+            if moved:
+                self.send_header("Location", "/green.png")
+            self.end_headers()
+            self.wfile.write(b"\0" * 200_000 if self.path == "/large" else image_bytes(GREEN))
+
+        def log_message(self, *args: object) -> None:
+            """Keeps quiet."""
+
+    server = HTTPServer(("127.0.0.1", 0), Images)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_images_by_url(tmp_path: Path, client: httpx.Client, image_host: str) -> None:
+    url = f"http://{image_host}"
+    assert fault(ask_json(client, image=f"{url}/green.png")) == (422, "host_not_allowed", "image")
+    assert fault(ask_json(client, image="file:///etc/passwd")) == (422, "bad_image_url", "image")
+    assert fault(ask_json(client, image="photo.png")) == (422, "bad_image_url", "image")
+    settings = LIMITS.model_copy(update={"image_hosts": (image_host,)})
+    with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as allowed:
+        assert ask_json(allowed, image=f"{url}/green.png").json()["entity"]["title"] == "Greenland"
+        assert fault(ask_json(allowed, image=f"{url}/large")) == (413, "image_too_large", "image")
+        assert fault(ask_json(allowed, image=f"{url}/none")) == (422, "image_fetch_failed", "image")
+        assert fault(ask_json(allowed, image=f"{url}/moved")) == (422, "image_fetch_failed", "image")
+        assert fault(ask_json(allowed, image=f"http://user@{image_host}/green.png")) == (
+            422,
+            "bad_image_url",
+            "image",
+        )
+        assert fault(ask_json(allowed, image="http://127.0.0.1:9/a.png")) == (422, "host_not_allowed", "image")
+
+
+# Faults of the other fields
+
+FIELDS = [
+    ({"question": ""}, 422, "empty_question", "question"),
+    ({"question": " \n\t"}, 422, "empty_question", "question"),
+    ({"question": "x" * 101}, 422, "question_too_long", "question"),
+    ({"question": None}, 422, "wrong_type", "question"),
+    ({"question": 7}, 422, "wrong_type", "question"),
+    ({"image": 7}, 422, "wrong_type", "image"),
+    ({"k": "5"}, 422, "wrong_type", "k"),
+    ({"k": 5.5}, 422, "wrong_type", "k"),
+    ({"k": True}, 422, "wrong_type", "k"),
+    ({"alpha": "0.5"}, 422, "wrong_type", "alpha"),
+    ({"beta": [0.5]}, 422, "wrong_type", "beta"),
+    ({"stream": "yes"}, 422, "wrong_type", "stream"),
+    ({"on_generator_error": 1}, 422, "out_of_range", "on_generator_error"),
+    ({"on_generator_error": "explode"}, 422, "out_of_range", "on_generator_error"),
+    ({"k": 0}, 422, "out_of_range", "k"),
+    ({"k": -1}, 422, "out_of_range", "k"),
+    ({"k": 101}, 422, "out_of_range", "k"),
+    ({"k": 10**30}, 422, "out_of_range", "k"),
+    ({"alpha": 1.01}, 422, "out_of_range", "alpha"),
+    ({"alpha": -0.01}, 422, "out_of_range", "alpha"),
+    ({"beta": 2}, 422, "out_of_range", "beta"),
+    ({"top_k": 5}, 422, "unknown_option", "top_k"),
+]
+
+
+@pytest.mark.parametrize(("fields", "status", "code", "param"), FIELDS)
+def test_field_faults(client: httpx.Client, fields: dict[str, Any], status: int, code: str, param: str) -> None:
+    assert fault(ask_json(client, **fields)) == (status, code, param)
+    if not {"question", "image"} & set(fields):
+        assert fault(ask(client, **fields)) == (status, code, param)
+    elif isinstance(fields.get("question"), str):
+        assert fault(ask(client, question=fields["question"])) == (status, code, param)
+
+
+def test_limits_themselves_pass(client: httpx.Client) -> None:
+    for fields in (
+        {"question": "x" * 100},
+        {"k": 100},
+        {"k": 1},
+        {"alpha": 0},
+        {"beta": 1.0},
+        {"alpha": None, "k": None},
+    ):
+        assert ask_json(client, **fields).status_code == 200
+
+
+def test_not_a_number(client: httpx.Client) -> None:
+    for text in ("NaN", "Infinity", "-Infinity"):
+        response = client.post(
+            "/answer", files={"image": image_bytes(RED)}, data={"question": WHEN, "options": f'{{"alpha": {text}}}'}
+        )
+        assert fault(response) == (422, "out_of_range", "alpha")
+
+
+def test_lone_surrogate(client: httpx.Client) -> None:
+    headers = {"content-type": "application/json"}
+    body = b'{"image": "data:", "question": "\\ud800"}'
+    assert fault(client.post("/answer", content=body, headers=headers)) == (422, "wrong_type", "question")
+    assert fault(client.post("/answer", content=b'{"\\ud800": 1}', headers=headers)) == (422, "unknown_option", "?")
+
+
+def test_unknown_options_name_the_known(client: httpx.Client) -> None:
+    message = ask(client, kk=1).json()["error"]["message"]
+    known = "alpha, beta, boxes, budget, k, mode, on_generator_error, stream"
+    assert message == f"unknown field 'kk'; known fields are {known}"
+    message = ask_json(client, kk=1).json()["error"]["message"]
+    known = "alpha, beta, boxes, budget, image, k, mode, on_generator_error, question, stream"
+    assert message == f"unknown field 'kk'; known fields are {known}"
+    response = client.post("/answer", files={"image": image_bytes(RED)}, data={"question": WHEN, "k": "5"})
+    assert fault(response) == (422, "unknown_option", "k")
+    assert response.json()["error"]["message"].endswith(
+        'options, question; write k into options, such as options={"k": …}'
+    )
+
+
+def test_malformed_bodies(client: httpx.Client) -> None:
+    def post(body: bytes, kind: str) -> tuple[int, str, str | None]:
+        return fault(client.post("/answer", content=body, headers={"content-type": kind}))
+
+    assert post(b"{", "application/json") == (400, "malformed_json", None)
+    assert post(b"\xff\xfe{", "application/json") == (400, "malformed_json", None)
+    assert post(b"[" * 100_000, "application/json") == (400, "malformed_json", None)
+    assert post(b"[]", "application/json") == (422, "wrong_type", None)
+    assert post(b"{}", "application/json; charset=utf-8") == (422, "missing_image", "image")
+    assert post(b"hello", "multipart/form-data") == (400, "malformed_multipart", None)
+    assert post(b"hello", "multipart/form-data; boundary=b") == (400, "malformed_multipart", None)
+    cut = b'--b\r\nContent-Disposition: form-data; name="question"\r\n\r\nWhen'
+    assert post(cut, "multipart/form-data; boundary=b") == (400, "malformed_multipart", None)
+    assert post(b"", "multipart/form-data; boundary=b") == (400, "malformed_multipart", None)
+    assert post(b"question=a", "application/x-www-form-urlencoded") == (415, "unsupported_media_type", None)
+    assert fault(client.post("/answer")) == (415, "unsupported_media_type", None)
+    files = {"image": image_bytes(RED)}
+    assert fault(client.post("/answer", files=files, data={"question": WHEN, "options": "{"})) == (
+        400,
+        "malformed_json",
+        "options",
+    )
+    assert fault(client.post("/answer", files=files, data={"question": WHEN, "options": "5"})) == (
+        422,
+        "wrong_type",
+        "options",
+    )
+    assert fault(client.post("/answer", files=files, data={"question": ["a", "b"]})) == (
+        422,
+        "duplicate_field",
+        "question",
+    )
+    assert fault(client.post("/answer", files=files)) == (422, "missing_question", "question")
+    both: Any = [("image", image_bytes(RED)), ("image", image_bytes(RED)), ("question", (None, WHEN))]
+    assert fault(client.post("/answer", files=both)) == (422, "duplicate_field", "image")
+    assert fault(client.post("/answer", files=files | {"question": ("q", b"When?")})) == (422, "wrong_type", "question")
+    assert fault(client.post("/answer", files={"question": ("q.txt", b"When?")})) == (422, "wrong_type", "question")
+
+
+def test_unknown_paths_and_methods(client: httpx.Client) -> None:
+    assert fault(client.get("/nothing")) == (404, "not_found", None)
+    response = client.get("/answer")
+    assert fault(response) == (405, "method_not_allowed", None)
+    assert response.headers["allow"] == "POST"
+    assert response.json()["error"]["message"] == "GET /answer: Method Not Allowed; use POST"
+
+
+def test_internal_errors_keep_their_internals(client: httpx.Client) -> None:
+    response = ask(client, question="poison")
+    assert fault(response) == (500, "internal_error", None)
+    assert "secret" not in response.text and response.headers["x-request-id"] in response.text
+    assert ask(client).status_code == 200
