@@ -60,7 +60,7 @@ EPOCH, IMAGES, ENTITIES = 191_000, 200_000, 200_000
 BATCH = 8
 TOKENS = 8192
 CURVE_RATE, CURVE_TOKENS = 1e-3, 64
-SIZES = DataSizes(questions=2000, entities=3000, query_images=1000, side=1024, pictures=200)
+SIZES = DataSizes(questions=2000, entities=3000, query_images=1000, side=1024, image_files=200)
 PEAK_FLOPS = 989e12
 """bfloat16 on an H100 or H200 SXM, without sparsity."""
 

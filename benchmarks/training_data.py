@@ -45,14 +45,14 @@ class DataSizes:
         entities: Articles, each with one image.
         query_images: Images of questions.
         side: Longer side of an image in pixels.
-        pictures: Different image files; all others are links to them.
+        image_files: Different image files; all others are links to them.
     """
 
     questions: int
     entities: int
     query_images: int
     side: int
-    pictures: int
+    image_files: int
 
 
 def write_data(folder: Path, sizes: DataSizes, seed: int = 0) -> RerankerData:
@@ -123,7 +123,7 @@ def _write_images(folder: Path, sizes: DataSizes, seed: int) -> None:
     generator = np.random.default_rng([seed, 5])
     width, height = sizes.side, sizes.side * 3 // 4
     (folder / "files").mkdir()
-    for number in range(sizes.pictures):
+    for number in range(sizes.image_files):
         corner = generator.uniform(0, 200, 3)
         ramp = np.linspace(0, 1, width)[None, :, None] * generator.uniform(-60, 60, 3)
         noise = generator.normal(0, 12, (height // 8 + 1, width // 8 + 1, 3)).repeat(8, 0).repeat(8, 1)
@@ -133,4 +133,6 @@ def _write_images(folder: Path, sizes: DataSizes, seed: int) -> None:
         (folder / name).mkdir()
         for number in range(count):
             # Links cost no disk; every one is decoded as a file of its own.
-            (folder / name / f"{prefix}{number}.jpg").hardlink_to(folder / "files" / f"{number % sizes.pictures}.jpg")
+            (folder / name / f"{prefix}{number}.jpg").hardlink_to(
+                folder / "files" / f"{number % sizes.image_files}.jpg"
+            )

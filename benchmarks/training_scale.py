@@ -41,8 +41,8 @@ from training.reranker.prepare import TEXTS_NAME, TOKEN_DTYPE, prepare
 from training.reranker.rows import Rows
 from training.reranker.train import train_reranker
 
-PAPER = DataSizes(questions=191_000, entities=100_000, query_images=100_000, side=64, pictures=200)
-STREAM = DataSizes(questions=20_000, entities=12_000, query_images=8_000, side=64, pictures=200)
+PAPER = DataSizes(questions=191_000, entities=100_000, query_images=100_000, side=64, image_files=200)
+STREAM = DataSizes(questions=20_000, entities=12_000, query_images=8_000, side=64, image_files=200)
 VIT_G = (257, 1408)
 
 

@@ -29,7 +29,7 @@ def fetch_index(name: str | Path, revision: str | None, token: str | None) -> Pa
     """Returns the folder of an index; one of the hub is fetched, checked in full and unpacked if it is not here.
 
     Raises:
-        ValueError: The files cannot be had, or differ from their checksums.
+        ValueError: The files are not available, or differ from their checksums.
     """
     folder = local_or_fetched(name, revision, token, allow=[MANIFEST, *ALL_FILES, f"{PACKS}/*.tar"], dataset=True)
     if not (folder / PACKS).is_dir() or (folder / THUMBNAILS).is_dir():

@@ -140,7 +140,7 @@ class Index:
             **options: As of `open`.
 
         Raises:
-            ValueError: The files cannot be had or are damaged, or as in `open`; the message says what to do.
+            ValueError: The files are not available, are damaged, or as in `open`; the message says what to do.
         """
         return cls.open(fetch_index(name, revision, token), **options)
 

@@ -1,4 +1,4 @@
-"""auto: OMGM's retrieval first; an inspector decides whether its evidence suffices; otherwise a planner goes on."""
+"""auto: OMGM's retrieval first; an inspector decides whether its evidence suffices; otherwise a planner searches on."""
 
 from __future__ import annotations
 

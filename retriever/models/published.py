@@ -59,7 +59,7 @@ class Published(ABC):
             **options: As of `load`.
 
         Raises:
-            ValueError: The files cannot be had, or are not those of such a model; the message says what to do.
+            ValueError: The files are not available, or are not those of such a model; the message says what to do.
         """
         return cls.load(
             local_or_fetched(name, revision, token, allow=[*SETTINGS, *WEIGHTS], ignore=UNWANTED), **options

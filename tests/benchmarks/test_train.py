@@ -12,7 +12,7 @@ from benchmarks import train, training_scale
 from benchmarks.published_loop import PublishedLoop
 from benchmarks.training_data import DataSizes, write_data
 
-SMALL = DataSizes(questions=24, entities=30, query_images=12, side=48, pictures=3)
+SMALL = DataSizes(questions=24, entities=30, query_images=12, side=48, image_files=3)
 
 
 @pytest.fixture(autouse=True)

@@ -27,9 +27,19 @@ def ask_json(client: httpx.Client, path: str = "/answer", **fields: Any) -> http
 
 
 def fault(response: httpx.Response) -> tuple[int, str, str | None]:
+    """Returns status, code and field of an error, which has the documented shape."""
     body = response.json()
     assert list(body) == ["error"] and list(body["error"]) == ["message", "type", "param", "code"]
-    expected = {429: "rate_limit_error", 500: "server_error", 503: "server_error", 504: "server_error"}
-    assert body["error"]["type"] == expected.get(response.status_code, "invalid_request_error")
+    status = response.status_code
+    of_server = status == 424 or status >= 500
+    kind = "rate_limit_error" if status == 429 else "server_error" if of_server else "invalid_request_error"
+    assert body["error"]["type"] == kind
     assert body["error"]["message"]
-    return response.status_code, body["error"]["code"], body["error"]["param"]
+    return status, body["error"]["code"], body["error"]["param"]
+
+
+def events(response: httpx.Response) -> list[tuple[str, Any]]:
+    """Returns the names and data of a stream's events."""
+    assert response.headers["content-type"].startswith("text/event-stream")
+    blocks = [block.split("\n") for block in response.text.strip().split("\n\n")]
+    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in blocks]

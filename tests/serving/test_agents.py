@@ -25,6 +25,7 @@ from omgm.settings import AgentSettings
 from serving.agent_schemas import CallStep, RequestStep, RoundStep, TrailOut
 from serving.agents import AgentFactory
 from serving.settings import ServingSettings
+from tests.fakes.asking import fault
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.planner import Script, ScriptedPlanner, calling, text_of
 from tests.fakes.service import World, served, wait_until
@@ -91,11 +92,6 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 def ask(client: httpx.Client, path: str = "/answer", **fields: Any) -> httpx.Response:
     content = {"image": data_uri(image_bytes("red")), "question": QUESTION, **fields}
     return client.post(path, json=content)
-
-
-def fault(response: httpx.Response) -> tuple[int, str, str | None]:
-    error = response.json()["error"]
-    return response.status_code, error["code"], error["param"]
 
 
 def events(response: httpx.Response) -> list[tuple[str, dict[str, Any]]]:

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pillow_heif
@@ -14,7 +12,7 @@ import pytest
 from PIL import Image
 
 from serving.settings import ServingSettings
-from tests.fakes.asking import GREEN, RED, WHEN, ask, ask_json, fault
+from tests.fakes.asking import GREEN, RED, WHEN, ask, ask_json, events, fault
 from tests.fakes.images import image_bytes
 from tests.fakes.service import World, served, wait_until
 from tests.fakes.world import COLORS
@@ -116,12 +114,6 @@ def test_abstains(client: httpx.Client) -> None:
     body = ask(client, question="What is the flag of one color?").json()
     assert (body["answer"], body["abstained"], body["confidence"]) == (None, True, 0.125)
     assert body["evidence"][0]["section"] == "Flag"
-
-
-def events(response: httpx.Response) -> list[tuple[str, Any]]:
-    assert response.headers["content-type"].startswith("text/event-stream")
-    blocks = [block.split("\n") for block in response.text.strip().split("\n\n")]
-    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in blocks]
 
 
 def test_stream(client: httpx.Client) -> None:

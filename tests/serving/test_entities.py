@@ -28,6 +28,7 @@ from retriever.step3_sections import SectionRerank
 from serving.app import create_app
 from serving.keys import digest_of
 from serving.settings import ServingSettings
+from tests.fakes.asking import fault
 from tests.fakes.images import data_uri, encoded, image_bytes
 from tests.fakes.live import World, article, as_row, painting
 from tests.fakes.models import FakeEncoder, FakeFusion
@@ -86,11 +87,6 @@ def served_world(folder: Path, settings: ServingSettings, **options: Any) -> Ite
     with listening(app) as url:
         yield Live(world, editor, url)
     index.close()
-
-
-def fault(response: httpx.Response) -> tuple[int, str, str | None]:
-    error = response.json()["error"]
-    return response.status_code, error["code"], error["param"]
 
 
 def test_an_article_by_json_is_found_at_once(live: Live) -> None:

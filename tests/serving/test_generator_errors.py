@@ -13,6 +13,7 @@ import pytest
 from generators.chat import ChatGenerator
 from llm.chat import ChatClient
 from serving.settings import ServingSettings
+from tests.fakes.asking import events
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.service import served
@@ -58,11 +59,6 @@ class FailingService:
         data = {"question": WHEN, "options": json.dumps(options)}
         files = {"image": ("flag.png", RED)}
         return httpx.post(f"{self.url}/answer", files=files, data=data, timeout=20, trust_env=False)
-
-
-def events(response: httpx.Response) -> list[tuple[str, Any]]:
-    blocks = [block.split("\n") for block in response.text.strip().split("\n\n")]
-    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in blocks]
 
 
 @pytest.mark.parametrize(("behavior", "code", "message"), FAILURES)
