@@ -16,12 +16,14 @@ import numpy as np
 from indexes.growing import new_array, save_array
 from indexes.ids import hash_id, other_ids, save_ids
 from indexes.keys import Keys
+from indexes.labeled_keys import load_labeled
 from indexes.lines import save_offsets, to_row
 from indexes.live.changes import Addition
 from indexes.live.log import sync_folder
 from indexes.live.version import Version
 from indexes.manifest import (
     FORMAT_VERSION,
+    LABELED_KEYS,
     MANIFEST,
     OWNERS,
     THUMBNAILS,
@@ -149,7 +151,7 @@ def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[Keys
     stored, path = stored_keys(base.folder, scratch), out / "keys.npy"
     old, owners = _old_keys(stored, sources)
     keys = new_array(path, (len(old), manifest.key_length), np.float16)
-    found = np.isin(old, stored.rows)
+    found, labeled = np.isin(old, stored.rows), np.isin(old, load_labeled(base.folder, manifest))
     kept = np.flatnonzero(found)
     for start in range(0, len(kept), _BLOCK):
         part = kept[start : start + _BLOCK]
@@ -158,10 +160,13 @@ def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[Keys
         if isinstance(source, Addition) and len(source.keys):
             own = [row, *(len(sources) + np.flatnonzero(owners == row)).tolist()] if len(source.keys) > 1 else [row]
             keys[own], found[own] = source.keys, True
+            labeled[own[len(own) - source.labeled :]] = True
     halves = np.split(keys, 2, axis=1) if manifest.inputs.candidates == "combined" else [keys]
     written = Keys(tuple(halves), np.flatnonzero(found).astype(np.int64), owners)
     if len(owners):
         save_array(out / OWNERS, owners)
+    if manifest.inputs.labeled != "none":
+        save_array(out / LABELED_KEYS, np.flatnonzero(labeled).astype(np.int64))
     if manifest.search is not None and manifest.search.kind == "milvus":
         from indexes.search_milvus import key_ids, update_milvus  # which needs an extra
 

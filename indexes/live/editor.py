@@ -89,6 +89,8 @@ class Editor:
     def put(self, articles: Sequence[Article]) -> None:
         """Adds articles, or replaces those of the same ids; when it returns, they are on disk and found.
 
+        An entity keeps its labeled images, which are no part of its article.
+
         Raises:
             ValueError: The index is closed, or was built with another summarizer.
             OSError: They could not be written; none of them is added.
@@ -124,6 +126,8 @@ class Editor:
         unlabeled = tuple(image for image in entity.images if not image.url.startswith(LABELED))
         if replace(entity, images=unlabeled) != without_lists(article.entity, self._dropped):
             return False
+        if article.image is None and self.index.main_is_labeled(row):
+            return True
         path = self.index.image_path(row)
         small = None if article.image is None else thumbnail(article.image)
         return small == (None if path is None else path.read_bytes())
@@ -153,6 +157,8 @@ class Editor:
             return self._summarizer.summarize(entities)
 
     def _additions(self, articles: Sequence[Article]) -> list[Addition]:
+        labeled = [self._labeled(one.entity) for one in articles]
+        articles = [one._replace(entity=entity) for one, (entity, _) in zip(articles, labeled, strict=True)]
         items = [self._images_of(one) for one in articles]
         summaries = self._summaries([one.entity for one in articles])
         with self.models:
@@ -163,18 +169,33 @@ class Editor:
         untold = np.empty((0, *manifest.stored_shape[1:]), manifest.inputs.codec.dtype)
         additions, further, sections = list[Addition](), 0, 0
         for row, (article, item, summary) in enumerate(zip(articles, items, summaries, strict=True)):
-            vectors = np.empty((0, self.encoder.dimension), np.float16)
+            vectors = kept = labeled[row][1]
             if MAIN_KEYS in parts and item.main.readable:
                 more = slice(further, further := further + len(item.further.keys))
-                vectors = np.concatenate([parts[MAIN_KEYS][row : row + 1], parts[FURTHER_KEYS][more]])
+                vectors = np.concatenate([parts[MAIN_KEYS][row : row + 1], parts[FURTHER_KEYS][more], kept])
             tokens, scales = untold, unscaled
             if TOKENS in parts and item.texts:
                 own = slice(sections, sections := sections + len(item.texts))
                 tokens = parts[TOKENS][own]
                 scales = parts[SCALES][own] if manifest.inputs.codec.scaled else unscaled
             keys = self._keys(vectors, texts[row : row + 1])
-            additions.append(Addition(article.entity, summary, article.main, item.small or b"", keys, tokens, scales))
+            about = article.entity, summary, article.main, item.small or b""
+            additions.append(Addition(*about, keys, tokens, scales, len(kept)))
         return additions
+
+    def _labeled(self, entity: Entity) -> tuple[Entity, NDArray[Any]]:
+        """Returns an article with the labeled images of the one it replaces, and the vectors [n, D] of those."""
+        none = np.empty((0, self.encoder.dimension), np.float32)
+        if not self.index.manifest.inputs.image_use.labeled:
+            return entity, none
+        with self.index.pinned():
+            row = self.index.row_of(entity.id)
+            if row is None or (old := self.index.entity(row)).id != entity.id:
+                return entity, none
+            keys = self.index.labeled_keys(row)
+        own = (image for image in entity.images if not image.url.startswith(LABELED))
+        labeled = (image for image in old.images if image.url.startswith(LABELED))
+        return replace(entity, images=(*own, *labeled)), keys[:, : self.encoder.dimension]
 
     def _images_of(self, article: Article) -> EntityImages:
         """Returns the images of an article as a build reads them."""
