@@ -11,11 +11,13 @@ import pytest
 from PIL import Image
 
 from indexes.build import build_index
+from indexes.estimate import estimate_build
 from indexes.formats import read_knowledge_base
 from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.live.editor import Editor, article_of
 from indexes.live.index import LiveIndex
 from indexes.live.layout import current_files
+from indexes.search_kinds import bytes_per_key
 from indexes.sources import FolderImages
 from indexes.store import Index
 from omgm.__main__ import main
@@ -187,6 +189,22 @@ def test_an_article_whose_main_image_is_a_labeled_one_is_known(kb: Path) -> None
     assert best(index, "black") == "b"
     assert editor.holds(article)
     editor.close()
+
+
+def test_an_estimate_counts_labeled_images(kb: Path) -> None:
+    found = estimate_build(
+        read_knowledge_base(kb),
+        FolderImages(kb.parent / "images"),
+        summarizer=FakeSummarizer(),
+        encoder=FakeEncoder(),
+        fusion=FakeFusion(),
+        candidates="combined",
+        labeled=labeled(kb, blue="a", black="b", yellow="b"),
+        progress=False,
+    )
+    length = 2 * FakeEncoder().dimension
+    assert found.bytes["entity index"] == round((2 + 3) * bytes_per_key("flat", 2, length))
+    assert found.temporary_bytes == (2 + 3) * length * 2
 
 
 def test_the_command_takes_the_images_of_questions(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
