@@ -9,6 +9,12 @@ entity at a time, as `build_index` did once; its tokens may differ in their last
 
 `busy`: the knowledge base of `scale.py` and models that sleep for 20 ms per batch, as a GPU would work. `busy` is the
 share of the two stages with models in which one of them works, `busy_all` that of the whole build.
+
+`before`: the knowledge base of `serial` built by the code in another folder, an older commit, and by this one, in
+turns, each with its own profile and weights. Models are loaded before the clock starts.
+
+    git archive COMMIT | tar x -C OLD
+    python benchmarks/pipeline.py --parts before --before OLD --entities 200 --rounds 3
 """
 
 from __future__ import annotations
@@ -17,6 +23,8 @@ import argparse
 import json
 import os
 import shutil
+import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -42,6 +50,23 @@ from retriever.files import write_whole
 from retriever.protocols import FusionEncoder
 
 BATCH_S = 0.02
+ROOT = Path(__file__).resolve().parents[1]
+TIMED = """
+import json, sys, time
+from pathlib import Path
+from omgm import parts
+from omgm.profile import load_profile
+try:
+    from omgm.indexing import build
+except ModuleNotFoundError:  # before this module was made
+    from omgm.parts import build
+profile, (kb, images, out) = load_profile(sys.argv[1]), map(Path, sys.argv[2:])
+models = {"encoder": parts.build_encoder(profile), "fusion": parts.build_fusion(profile)}
+models["summarizer"] = parts.build_summarizer(profile)
+wall, processor = time.perf_counter(), time.process_time()
+build(profile, kb, out, images=images, progress=False, **models)
+print(json.dumps([time.perf_counter() - wall, time.process_time() - processor]))
+"""
 
 
 class SerialWorkers(LocalWorkers):
@@ -114,15 +139,50 @@ def files_of(index: Path) -> dict[str, bytes]:
     return {path.relative_to(index).as_posix(): path.read_bytes() for path in index.rglob("*") if path.is_file()}
 
 
-def measure_serial(entities: int, rounds: int, profile_name: str, folder: Path) -> dict[str, Any]:
-    """Builds the same index in three ways, in turns."""
-    images, lines, profile = folder / "images", list[str](), load_profile(profile_name)
+def write_drawings(entities: int, folder: Path) -> tuple[Path, Path]:
+    """Writes a knowledge base of drawings of 1024 x 768 pixels; returns its file and the folder of its images."""
+    images, lines = folder / "images", list[str]()
     images.mkdir(parents=True)
     for number in range(entities):
         drawn(number).resize((1024, 768)).save(images / f"{number}.jpg")
         lines.append(json.dumps({"id": f"{number}", "image": f"{number}.jpg", **article(number)}) + "\n")
     kb = folder / "kb.jsonl"
     kb.write_text("".join(lines))
+    return kb, images
+
+
+def measure_before(entities: int, rounds: int, profile_name: str, folder: Path, before: Path) -> dict[str, Any]:
+    """Builds the same knowledge base by the code in two folders, in turns; returns seconds by folder."""
+    kb, images = write_drawings(entities, folder)
+    seconds: dict[str, list[tuple[float, float]]] = {"before": [], "now": []}
+    for number in range(rounds):
+        for way, tree in (("before", before), ("now", ROOT)):
+            command = [sys.executable, "-c", TIMED, profile_name, kb, images, folder / f"{way}-{number}"]
+            done = subprocess.run(
+                command,
+                cwd=tree,
+                env=os.environ | {"PYTHONPATH": str(tree)},
+                check=True,
+                capture_output=True,
+                text=True,
+            )
+            seconds[way].append(tuple(json.loads(done.stdout.splitlines()[-1])))
+    ratios = [[old / new for old, new in zip(*pair, strict=True)] for pair in zip(*seconds.values(), strict=True)]
+    return {
+        "entities": entities,
+        "profile": profile_name,
+        "wall_and_processor_s": {
+            way: [[round(one, 2) for one in run] for run in runs] for way, runs in seconds.items()
+        },
+        "wall_ratio_p50": round(statistics.median(wall for wall, _ in ratios), 2),
+        "processor_ratio_p50": round(statistics.median(processor for _, processor in ratios), 2),
+    }
+
+
+def measure_serial(entities: int, rounds: int, profile_name: str, folder: Path) -> dict[str, Any]:
+    """Builds the same index in three ways, in turns."""
+    profile = load_profile(profile_name)
+    kb, images = write_drawings(entities, folder)
     encoder, fusion = build_encoder(profile), build_fusion(profile)
     options: dict[str, Any] = {"summarizer": build_summarizer(profile), "encoder": encoder, "fusion": fusion}
     options |= {"candidates": profile.search.candidates, "tokens": profile.fusion.tokens}
@@ -167,21 +227,29 @@ def measure_busy(entities: int, folder: Path) -> dict[str, Any]:
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Measures, and writes the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=["serial", "busy"], default=["serial", "busy"])
+    parser.add_argument("--parts", nargs="+", choices=["serial", "busy", "before"], default=["serial", "busy"])
     parser.add_argument("--entities", type=int, default=400, metavar="N", help="of `serial` (%(default)s)")
     parser.add_argument(
         "--rounds", type=int, default=2, metavar="N", help="of `serial`; the fastest counts (%(default)s)"
     )
     parser.add_argument("--profile", default="embedded", metavar="P", help="of `serial` (%(default)s)")
+    parser.add_argument("--before", type=Path, metavar="DIR", help="the older code of `before`")
     parser.add_argument("--busy-entities", type=int, default=5000, metavar="N", help="of `busy` (%(default)s)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where to write the report as JSON")
     args = parser.parse_args(argv)
+    if ("before" in args.parts) != (args.before is not None):
+        parser.error("--parts before and --before belong together")
     report: dict[str, Any] = {"cores": os.cpu_count(), "threads": torch.get_num_threads()}
     with tempfile.TemporaryDirectory(prefix="pipeline-") as folder:
         if "busy" in args.parts:
             report["busy"] = measure_busy(args.busy_entities, Path(folder) / "busy")
         if "serial" in args.parts:
             report["serial"] = measure_serial(args.entities, args.rounds, args.profile, Path(folder) / "serial")
+        if "before" in args.parts:
+            found = measure_before(
+                args.entities, args.rounds, args.profile, Path(folder) / "before", args.before.resolve()
+            )
+            report["before"] = found
     if args.out is not None:
         args.out.parent.mkdir(parents=True, exist_ok=True)
         write_whole(args.out, (json.dumps(report, indent=2) + "\n").encode())

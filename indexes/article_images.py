@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -72,6 +73,17 @@ class FurtherTable:
         count = len(self._lines)
         keys = np.fromiter((len(self._lines.read(row)[3]) for row in range(count)), np.int64, count)
         return np.repeat(np.arange(count, dtype=np.int64), keys)
+
+    def labeled(self) -> IntArray:
+        """Returns the numbers of the keys that are labeled images, main images among them, ascending, int64."""
+        main, further, number = array("q"), array("q"), len(self._lines)
+        for row in range(len(self._lines)):
+            path, problem, _, names, *_ = self._lines.read(row)
+            if problem is None and path is not None and path.startswith(LABELED):
+                main.append(row)
+            further.extend(n for n, name in enumerate(names, number) if name.removeprefix(GROUNDS).startswith(LABELED))
+            number += len(names)
+        return np.array(main + further, np.int64)
 
     def unreadable(self) -> Iterator[str]:
         """Yields the images that could not be read, each with the reason."""

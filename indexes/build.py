@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
+from indexes.article_images import FurtherTable
 from indexes.claim import PARTS, UNKNOWN, claim, publish, resumable
 from indexes.existing import existing_index, with_images
 from indexes.formats import (
@@ -30,6 +31,7 @@ from indexes.lines import Articles, offsets_path, save_offsets
 from indexes.live.layout import is_live
 from indexes.lock import LockedError, locked
 from indexes.manifest import (
+    LABELED_KEYS,
     MANIFEST,
     OWNERS,
     Candidates,
@@ -238,6 +240,8 @@ def _run_stages(
     keys = write_keys(candidates, articles, main_images, workers, parts, batch, progress)
     if len(keys.owners):
         save_array(parts / OWNERS, keys.owners)
+    if inputs.labeled != "none":
+        save_array(parts / LABELED_KEYS, FurtherTable(parts).labeled())
     record = _write_search(parts, keys, inputs, search_uri, image_weight, encoder, progress)
     fit = measure_self_retrieval(parts, readable_rows(main_images), encoder)
     if fit is not None and fit.warning:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +16,7 @@ from indexes.article_images import MAIN_ONLY, ImageUse
 from indexes.chat_summarizer import ChatSummarizer
 from indexes.image_stage import store_images
 from indexes.keys import write_keys
+from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.lines import Lines, save_offsets
 from indexes.manifest import THUMBNAILS, Candidates, SearchKind
 from indexes.progress import progress_bar
@@ -78,6 +79,7 @@ def estimate_build(
     tokens: str = "float16",
     search: SearchChoice = "auto",
     use: ImageUse = MAIN_ONLY,
+    labeled: Sequence[LabeledImage] = (),
     batch_size: int = 32,
     sample: int = SAMPLE,
     progress: bool = True,
@@ -91,10 +93,13 @@ def estimate_build(
         ValueError: There are no entities, or too few for the kind of entity index.
     """
     started = time.perf_counter()
-    drawn, count, sections = _draw(entities, sample, progress)
-    drawn = list(with_images_called(drawn, source))
+    entities = with_images_called(entities, source)
     if candidates not in ("image", "combined"):
         use = use._replace(keys=1)
+    elif labeled:
+        source, use = LabeledSource(labeled, source), use._replace(labeled=True)
+        entities = source.attach(entities)
+    drawn, count, sections = _draw(entities, sample, progress)
     reading = time.perf_counter() - started
     if not count:
         raise ValueError("the knowledge base holds no entity; is it the right file, and --kb-format right?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -59,7 +60,10 @@ def save_ids(path: Path, hashes: Iterable[int], others: Iterable[tuple[int, int]
         others: (hash, row) of the `other_ids` of entities; they are told by `~row` in the table.
     """
     found = np.fromiter(hashes, dtype=np.int64)
-    more = np.array(list(others), dtype=np.int64).reshape(-1, 2)
+    pairs = array("q")  # a list of tuples would take ten times as much
+    for pair in others:
+        pairs.extend(pair)
+    more = np.array(pairs, np.int64).reshape(-1, 2)
     rows = np.concatenate([np.arange(len(found)), ~more[:, 1]])
     found = np.concatenate([found, more[:, 0]])
     order = np.argsort(found, kind="stable")

@@ -178,8 +178,9 @@ class ReadImages:
         fusion: FusionEncoder | None = None,
     ) -> None:
         self._articles = Articles(folder / "entities.jsonl")
-        self._source, self._use, self._codec = source, use, codec
+        self._source, self._use = source, use
         self._encoder, self._fusion = encoder, fusion
+        self._models = ImageModels(codec, encoder, fusion)
 
     def read(self, row: int) -> EntityImages:
         """Returns the images of an entity, each decoded once."""
@@ -214,10 +215,27 @@ class ReadImages:
 
     def encode(self, items: Sequence[EntityImages]) -> tuple[list[EntityImages], Parts]:
         """Encodes the images of a batch; returns its entities without their images, and the rows for each file."""
+        return [one._replace(images={}) for one in items], self._models.encode(items)
+
+
+class ImageModels:
+    """The models that read images, for builds and live changes alike.
+
+    Args:
+        codec: How tokens are stored.
+        encoder: Step 1's model, if images are keys.
+        fusion: Step 2's model, if there are tokens.
+    """
+
+    def __init__(self, codec: TokenCodec, encoder: DualEncoder | None, fusion: FusionEncoder | None) -> None:
+        self._codec, self._encoder, self._fusion = codec, encoder, fusion
+
+    def encode(self, items: Sequence[EntityImages]) -> Parts:
+        """Encodes the images of entities; returns the rows for each file, in the order of `items`."""
         parts = {} if self._encoder is None else self._keys(self._encoder, items)
         if self._fusion is not None:
             parts |= self._tokens(self._fusion, items)
-        return [one._replace(images={}) for one in items], parts
+        return parts
 
     def _keys(self, encoder: DualEncoder, items: Sequence[EntityImages]) -> Parts:
         shown = [one.main.readable for one in items]

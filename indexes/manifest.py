@@ -36,9 +36,11 @@ FILES = (
 """Every file of an index besides its manifest and the thumbnails in `images/`, unless one of those below is there."""
 OWNERS = "key_owners.npy"
 """One more file of an index with several keys for some entities: whose the further keys are."""
+LABELED_KEYS = "labeled_keys.npy"
+"""One more file of an index with labeled images: which keys they are."""
 KEY_IDS = "key_ids.npy"
 """A file in the place of `entities.faiss` if the keys are in Milvus: their ids there."""
-ALL_FILES = (*FILES, OWNERS, KEY_IDS)
+ALL_FILES = (*FILES, OWNERS, LABELED_KEYS, KEY_IDS)
 
 SMALL = 1 << 20
 """Files of up to this many bytes have their checksum compared whenever the index is opened."""
@@ -215,7 +217,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 def describe_files(folder: Path) -> dict[str, File]:
     """Returns size and checksum of every file of an index."""
-    optional = (SEARCH if (folder / KEY_IDS).is_file() else "", OWNERS, KEY_IDS)
+    optional = (SEARCH if (folder / KEY_IDS).is_file() else "", OWNERS, LABELED_KEYS, KEY_IDS)
     names = [name for name in ALL_FILES if name not in optional or (folder / name).is_file()]
     return {name: describe_file(folder / name) for name in names}
 
@@ -241,6 +243,8 @@ def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
         ValueError: A file is missing, of another size, or changed.
     """
     names = {*FILES, OWNERS} if manifest.counts.further_keys else set(FILES)
+    if manifest.inputs.labeled != "none":
+        names.add(LABELED_KEYS)
     if manifest.search is not None and manifest.search.kind == "milvus":
         names = names - {SEARCH} | {KEY_IDS}
     if set(manifest.files) != names - ({VECTORS} if manifest.format_version == 2 else set()):

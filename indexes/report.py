@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from indexes.formats.skipped import SkippedEntries
 from indexes.self_retrieval import SelfRetrieval
 from indexes.stages import MainImage, MainImages
-from retriever.files import write_whole
+from retriever.files import replacing, write_whole
 from retriever.types import Entity
 
 logger = logging.getLogger(__name__)
@@ -35,13 +36,31 @@ def write_report(
     fit: SelfRetrieval | None = None,
 ) -> None:
     """Writes `report.json`: skipped entries, missing and unreadable main images with reasons, how the encoder fits."""
-    report: Report = {"skipped": skipped, **{problem: [] for problem in PROBLEMS}}
-    if fit is not None:
-        report["self_retrieval"] = fit.to_json()
+    rows = {problem: array("q") for problem in PROBLEMS}
     for row, image in enumerate(main_images):
         if image.problem is not None:
-            report[image.problem].append(image_problem(row, articles[row], image))
-    write_whole(path, (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode())
+            rows[image.problem].append(row)
+    listed = {problem: _Entries(found, articles, main_images) for problem, found in rows.items()}
+    report: Report = {"skipped": skipped, **listed}
+    if fit is not None:
+        report["self_retrieval"] = fit.to_json()
+    with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
+        file.writelines(json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(report))
+        file.write("\n")
+
+
+class _Entries(list[Any]):
+    """The entries of a report about main images, made while they are written: there may be millions."""
+
+    def __init__(self, rows: Sequence[int], articles: Sequence[Entity], main_images: MainImages) -> None:
+        super().__init__()
+        self._rows, self._articles, self._main_images = rows, articles, main_images
+
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (image_problem(row, self._articles[row], self._main_images[row]) for row in self._rows)
 
 
 def image_problem(row: int, entity: Entity, image: MainImage) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,8 +73,19 @@ class SummaryCache:
 
     def _run(self, statement: str, values: Sequence[Any]) -> list[Any]:
         with self._explained():
-            self._db = self._db or self._opened()
+            self._db = self._db or self._opened_in_time()
             return self._db.execute(statement, values).fetchall()
+
+    def _opened_in_time(self) -> sqlite3.Connection:
+        """Opens the file; while another process creates it, SQLite may say at once that it is locked."""
+        until = time.monotonic() + _WAIT
+        while True:
+            try:
+                return self._opened()
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                    raise
+            time.sleep(0.01)
 
     def _opened(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)

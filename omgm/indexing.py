@@ -121,6 +121,7 @@ def estimate(
     kb_format: str | None = None,
     names: Names | None = None,
     max_bad: float = MAX_BAD,
+    labeled: Sequence[LabeledImage] = (),
 ) -> Estimate:
     """Measures on a sample what building the index of a knowledge base would take; see `build` for the arguments.
 
@@ -142,6 +143,7 @@ def estimate(
             tokens=profile.fusion.tokens,
             search=profile.search.kind,
             use=ImageUse(profile.search.image_keys, profile.fusion.section_images),
+            labeled=labeled,
             sample=sample,
         )
 

@@ -28,6 +28,7 @@ class Addition:
         keys: What step 1 searches, float32 [keys, length of a key], the main image's first; none if it cannot be found.
         tokens: Its sections' tokens as the codec stores them, [sections, M, W]; no rows without main image.
         scales: Float16 [sections, M], or [0, 0] for a codec without.
+        labeled: How many of the last keys are labeled images.
     """
 
     entity: Entity
@@ -37,6 +38,7 @@ class Addition:
     keys: FloatArray
     tokens: NDArray[Any]
     scales: NDArray[np.float16]
+    labeled: int = 0
 
     @property
     def id(self) -> str:
@@ -104,6 +106,8 @@ def to_bytes(change: Change | Origin) -> bytes:
     if isinstance(change, Removal):
         return save({"change": _json({"remove": change.id})})
     about = {"put": to_row(change.entity), "summary": change.summary, "image": change.image}
+    if change.labeled:
+        about["labeled"] = change.labeled
     arrays = {"keys": change.keys, "tokens": change.tokens, "scales": change.scales}
     thumbnail = np.frombuffer(change.thumbnail, np.uint8)
     return save({"change": _json(about), "thumbnail": thumbnail, **arrays})
@@ -125,6 +129,7 @@ def from_bytes(content: bytes) -> Change | Origin:
         keys=arrays["keys"],
         tokens=arrays["tokens"],
         scales=arrays["scales"],
+        labeled=about.get("labeled", 0),
     )
 
 

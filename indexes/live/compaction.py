@@ -16,12 +16,14 @@ import numpy as np
 from indexes.growing import new_array, save_array
 from indexes.ids import hash_id, other_ids, save_ids
 from indexes.keys import Keys
+from indexes.labeled_keys import load_labeled
 from indexes.lines import save_offsets, to_row
 from indexes.live.changes import Addition
 from indexes.live.log import sync_folder
 from indexes.live.version import Version
 from indexes.manifest import (
     FORMAT_VERSION,
+    LABELED_KEYS,
     MANIFEST,
     OWNERS,
     THUMBNAILS,
@@ -149,19 +151,23 @@ def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[Keys
     stored, path = stored_keys(base.folder, scratch), out / "keys.npy"
     old, owners = _old_keys(stored, sources)
     keys = new_array(path, (len(old), manifest.key_length), np.float16)
-    found = np.isin(old, stored.rows)
+    found, labeled = np.isin(old, stored.rows), np.isin(old, load_labeled(base.folder, manifest))
     kept = np.flatnonzero(found)
     for start in range(0, len(kept), _BLOCK):
         part = kept[start : start + _BLOCK]
         keys[part] = stored.read(old[part])
     for row, source in enumerate(sources):
         if isinstance(source, Addition) and len(source.keys):
-            own = [row, *(len(sources) + np.flatnonzero(owners == row)).tolist()] if len(source.keys) > 1 else [row]
+            first, last = (len(sources) + np.searchsorted(owners, [row, row + 1])).tolist()
+            own = [row, *range(first, last)]
             keys[own], found[own] = source.keys, True
+            labeled[own[len(own) - source.labeled :]] = True
     halves = np.split(keys, 2, axis=1) if manifest.inputs.candidates == "combined" else [keys]
     written = Keys(tuple(halves), np.flatnonzero(found).astype(np.int64), owners)
     if len(owners):
         save_array(out / OWNERS, owners)
+    if manifest.inputs.labeled != "none":
+        save_array(out / LABELED_KEYS, np.flatnonzero(labeled).astype(np.int64))
     if manifest.search is not None and manifest.search.kind == "milvus":
         from indexes.search_milvus import key_ids, update_milvus  # which needs an extra
 
@@ -197,17 +203,20 @@ def _write_tokens(base: Index, sources: Sequence[Source], out: Path) -> IntArray
     old = {
         name: np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in ("tokens.npy", "token_scales.npy")
     }
-    spans = [base.section_rows(one) if isinstance(one, int) else range(len(one.tokens)) for one in sources]
-    offsets: IntArray = np.cumsum([0, *map(len, spans)], dtype=np.int64)
+    counts = (len(base.section_rows(one) if isinstance(one, int) else one.tokens) for one in sources)
+    offsets: IntArray = np.zeros(len(sources) + 1, np.int64)
+    np.cumsum(np.fromiter(counts, np.int64, len(sources)), out=offsets[1:])
     save_array(out / "token_offsets.npy", offsets)
     total = int(offsets[-1])
     tokens = new_array(out / "tokens.npy", (total, *base.manifest.stored_shape[1:]), codec.dtype)
     scales = new_array(
         out / "token_scales.npy", (total, base.manifest.stored_shape[1]) if codec.scaled else (0, 0), np.float16
     )
-    for first, source, span in zip(offsets[:-1].tolist(), sources, spans, strict=True):
-        part, there = slice(first, first + len(span)), slice(span.start, span.stop)
+    for row, source in enumerate(sources):
+        part = slice(offsets[row], offsets[row + 1])
         if isinstance(source, int):
+            span = base.section_rows(source)
+            there = slice(span.start, span.stop)
             tokens[part] = old["tokens.npy"][there]
             if codec.scaled:
                 scales[part] = old["token_scales.npy"][there]

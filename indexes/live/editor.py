@@ -10,15 +10,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch.nn import functional
 
-from indexes.article_images import LABELED, MAIN_ONLY, FurtherImages, ImageUse
+from indexes.article_images import LABELED, MAIN_ONLY, ImageUse
 from indexes.chat_summarizer import ChatSummarizer
 from indexes.further_images import choose_further
-from indexes.grounds import has_no_ground, key_vectors
+from indexes.grounds import has_no_ground
+from indexes.image_stage import FURTHER_KEYS, MAIN_KEYS, SCALES, TOKENS, EntityImages, ImageModels
 from indexes.images import thumbnail
 from indexes.keys import candidate_text
 from indexes.live.changes import Addition, Removal
@@ -27,7 +26,6 @@ from indexes.sections import title_rule, without_lists
 from indexes.sources import ImageSource, find_main
 from indexes.stages import MainImage, finite, section_texts
 from indexes.summarizers import Summarizer
-from retriever.codecs import encode_tokens
 from retriever.images import ImageError
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.types import Entity, FloatArray
@@ -79,14 +77,19 @@ class Editor:
         self.index, self.encoder, self.fusion = index, encoder, fusion
         self.models: AbstractContextManager[Any] = nullcontext() if models is None else models
         self.compact_after, self._failed_at = compact_after, 0
+        inputs = index.manifest.inputs
+        keys = encoder if inputs.candidates in ("image", "combined") else None
+        self._images = ImageModels(inputs.codec, keys, fusion)
         self._make_summarizer = summarizer
         self._summarizer: Summarizer | None = None
         self._summarizing = threading.Lock()
-        self._dropped = title_rule(index.manifest.inputs.drop_sections)
+        self._dropped = title_rule(inputs.drop_sections)
         self._compacting = threading.Lock()
 
     def put(self, articles: Sequence[Article]) -> None:
         """Adds articles, or replaces those of the same ids; when it returns, they are on disk and found.
+
+        An entity keeps its labeled images, which are no part of its article.
 
         Raises:
             ValueError: The index is closed, or was built with another summarizer.
@@ -123,6 +126,8 @@ class Editor:
         unlabeled = tuple(image for image in entity.images if not image.url.startswith(LABELED))
         if replace(entity, images=unlabeled) != without_lists(article.entity, self._dropped):
             return False
+        if article.image is None and self.index.main_is_labeled(row):
+            return True
         path = self.index.image_path(row)
         small = None if article.image is None else thumbnail(article.image)
         return small == (None if path is None else path.read_bytes())
@@ -152,80 +157,77 @@ class Editor:
             return self._summarizer.summarize(entities)
 
     def _additions(self, articles: Sequence[Article]) -> list[Addition]:
-        use = self.index.manifest.inputs.image_use
-        further = [
-            choose_further(one.entity, one.main, use, one.names.get, one.image is not None and has_no_ground(one.image))
-            for one in articles
-        ]
+        labeled = [self._labeled(one.entity) for one in articles]
+        articles = [one._replace(entity=entity) for one, (entity, _) in zip(articles, labeled, strict=True)]
+        items = [self._images_of(one) for one in articles]
         summaries = self._summaries([one.entity for one in articles])
-        thumbnails = [b"" if one.image is None else thumbnail(one.image) for one in articles]
         with self.models:
-            keys = self._keys(articles, summaries, further)
-            tokens = self._tokens(articles, further)
-        return [
-            Addition(article.entity, summary, article.main, small, key, *stored)
-            for article, summary, small, key, stored in zip(articles, summaries, thumbnails, keys, tokens, strict=True)
-        ]
-
-    def _keys(
-        self, articles: Sequence[Article], summaries: Sequence[str], further: Sequence[FurtherImages]
-    ) -> list[FloatArray]:
-        """Returns the keys of each entity, float32 [keys, length of a key]; see `write_keys`."""
-        candidates = self.index.manifest.inputs.candidates
-        texts = np.empty((len(articles), self.encoder.dimension), np.float32)
-        if candidates != "image":
-            pairs = zip(articles, summaries, strict=True)
-            read = [candidate_text(article.entity, summary, candidates) for article, summary in pairs]
-            texts = finite(self.encoder.encode_texts(read), "encoder")
-        by_image = candidates in ("image", "combined")
-        names = list[tuple[str, ...]]()
-        images = list[Mapping[str, Image.Image]]()
-        for one, more in zip(articles, further, strict=True):
-            shown = one.image is not None and by_image
-            names.append((str(one.main.path), *more.keys) if shown else ())
-            images.append(one.further if one.image is None else {str(one.main.path): one.image, **one.further})
-        vectors = key_vectors(self.encoder, names, images)
-        keys, start = list[FloatArray](), 0
-        for text, own in zip(texts[:, None], names, strict=True):
-            found = vectors[start : start + len(own)]
-            start += len(found)
-            if candidates == "combined":
-                found = found if len(found) else text
-                found = np.concatenate([found, np.broadcast_to(text, found.shape)], axis=1)
-            elif candidates != "image":
-                found = text
-            keys.append(found.astype(np.float16).astype(np.float32))  # as files have them
-        return keys
-
-    def _tokens(
-        self, articles: Sequence[Article], further: Sequence[FurtherImages]
-    ) -> list[tuple[NDArray[Any], NDArray[np.float16]]]:
-        """Returns the section tokens of each entity with their scales; see `store_tokens`."""
+            texts = self._text_keys(articles, summaries)
+            parts = self._images.encode(items)
         manifest = self.index.manifest
-        codec, shape = manifest.inputs.codec, manifest.stored_shape[1:]
-        unscaled = np.empty((0, shape[0]) if codec.scaled else (0, 0), np.float16)
-        stored: list[tuple[NDArray[Any], NDArray[np.float16]]]
-        stored = [(np.empty((0, *shape), codec.dtype), unscaled) for _ in articles]
-        images, texts, places, parts = list[Image.Image](), list[list[str]](), list[int](), dict[int, slice]()
-        for row, article in enumerate(articles):
-            own = section_texts(article.entity)
-            if self.fusion is None or article.image is None or not own:
-                continue
-            parts[row] = slice(len(places), len(places) + len(own))
-            for name, positions in further[row].of_sections("", len(own)).items():
-                images.append(article.further[name] if name else article.image)
-                texts.append([own[position] for position in positions])
-                places += [parts[row].start + position for position in positions]
-        if not images or self.fusion is None:
-            return stored
-        tokens = self.fusion.encode_sections(images, texts)
-        tokens = tokens[torch.from_numpy(np.argsort(places)).to(tokens.device)]
-        encoded = encode_tokens(functional.normalize(tokens.detach().float(), dim=-1), codec)
-        values = encoded.values.cpu().numpy()
-        scales = unscaled if encoded.scales is None else encoded.scales.cpu().numpy()
-        for row, part in parts.items():
-            stored[row] = values[part], scales[part] if codec.scaled else unscaled
-        return stored
+        unscaled = np.empty((0, manifest.stored_shape[1] if manifest.inputs.codec.scaled else 0), np.float16)
+        untold = np.empty((0, *manifest.stored_shape[1:]), manifest.inputs.codec.dtype)
+        additions, further, sections = list[Addition](), 0, 0
+        for row, (article, item, summary) in enumerate(zip(articles, items, summaries, strict=True)):
+            vectors = kept = labeled[row][1]
+            if MAIN_KEYS in parts and item.main.readable:
+                more = slice(further, further := further + len(item.further.keys))
+                vectors = np.concatenate([parts[MAIN_KEYS][row : row + 1], parts[FURTHER_KEYS][more], kept])
+            tokens, scales = untold, unscaled
+            if TOKENS in parts and item.texts:
+                own = slice(sections, sections := sections + len(item.texts))
+                tokens = parts[TOKENS][own]
+                scales = parts[SCALES][own] if manifest.inputs.codec.scaled else unscaled
+            keys = self._keys(vectors, texts[row : row + 1])
+            about = article.entity, summary, article.main, item.small or b""
+            additions.append(Addition(*about, keys, tokens, scales, len(kept)))
+        return additions
+
+    def _labeled(self, entity: Entity) -> tuple[Entity, NDArray[Any]]:
+        """Returns an article with the labeled images of the one it replaces, and the vectors [n, D] of those."""
+        none = np.empty((0, self.encoder.dimension), np.float32)
+        if not self.index.manifest.inputs.image_use.labeled:
+            return entity, none
+        with self.index.pinned():
+            row = self.index.row_of(entity.id)
+            if row is None or (old := self.index.entity(row)).id != entity.id:
+                return entity, none
+            keys = self.index.labeled_keys(row)
+        own = (image for image in entity.images if not image.url.startswith(LABELED))
+        labeled = (image for image in old.images if image.url.startswith(LABELED))
+        return replace(entity, images=(*own, *labeled)), keys[:, : self.encoder.dimension]
+
+    def _images_of(self, article: Article) -> EntityImages:
+        """Returns the images of an article as a build reads them."""
+        if article.image is None:
+            return EntityImages(article.main)
+        use, name = self.index.manifest.inputs.image_use, str(article.main.path)
+        groundless = has_no_ground(article.image)
+        return EntityImages(
+            MainImage(name),
+            thumbnail(article.image),
+            choose_further(article.entity, article.main, use, article.names.get, groundless),
+            texts=section_texts(article.entity) if self.fusion is not None else (),
+            images={name: article.image, **article.further},
+        )
+
+    def _text_keys(self, articles: Sequence[Article], summaries: Sequence[str]) -> NDArray[Any]:
+        """Returns the vector of each article's text, float32 [articles, dimension], if texts are keys."""
+        candidates = self.index.manifest.inputs.candidates
+        if candidates == "image":
+            return np.empty((len(articles), self.encoder.dimension), np.float32)
+        pairs = zip(articles, summaries, strict=True)
+        read = [candidate_text(article.entity, summary, candidates) for article, summary in pairs]
+        return finite(self.encoder.encode_texts(read), "encoder")
+
+    def _keys(self, images: NDArray[Any], text: NDArray[Any]) -> FloatArray:
+        """Returns the keys of an entity, float32 [keys, length of a key]; see `write_keys`."""
+        candidates = self.index.manifest.inputs.candidates
+        if candidates == "combined":
+            images = images if len(images) else text
+            images = np.concatenate([images, np.broadcast_to(text, images.shape)], axis=1)
+        keys = images if candidates in ("image", "combined") else text
+        return keys.astype(np.float16).astype(np.float32)  # as files have them
 
     def _compact_when_due(self) -> None:
         due = self.compact_after and self.index.changes >= self._failed_at + self.compact_after

@@ -56,6 +56,7 @@ class LiveIndex(VersionedIndex):
         super().__init__(root, base, changes)
         self._generation, self._models = generation, models
         self._seen, self._ends = layout.State((None, None), ()), dict[str, int]()
+        self._failure = ""  # of the last `refresh`, if it is to be tried again
         self._writer: ExitStack | None = None  # holds the lock; `None` if the index is only read
         self._log: ChangeLog | None = None
         self._changing, self._compacting = threading.Lock(), threading.Lock()
@@ -120,24 +121,32 @@ class LiveIndex(VersionedIndex):
 
     def is_behind(self) -> bool:
         """Returns whether another process has changed the index since `refresh`, by the state of a few files."""
-        return self._writer is None and layout.state_of(self.root) != self._seen
+        try:
+            return self._writer is None and layout.state_of(self.root) != self._seen
+        except OSError:  # `refresh` says so
+            return True
 
     def refresh(self) -> bool:
         """Follows what another process has changed, unless this one is to change it; returns whether that was anything.
 
         If nothing has changed, it asks for the state of a few files. If what another process wrote cannot be read, the
-        index answers as before.
+        index answers as before: until the next change if it is damaged, until the next call after an `OSError`.
         """
         if not self.is_behind():
             return False
         if not self._changing.acquire(blocking=False):
             return False  # another thread does it
+        before, failure = self._seen, ""
         try:
             return self._follow()
-        except (ValueError, OSError):
-            logger.exception("%s: what another process changed cannot be read; it answers as before", self.root)
+        except (ValueError, OSError) as error:
+            if isinstance(error, OSError):
+                self._seen, failure = before, str(error)
+            if not failure or failure != self._failure:
+                logger.exception("%s: what another process changed cannot be read; it answers as before", self.root)
             return False
         finally:
+            self._failure = failure
             self._changing.release()
 
     def _follow(self) -> bool:

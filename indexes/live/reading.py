@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from indexes.labeled_keys import labeled_keys, labeled_numbers
 from indexes.live import layout
 from indexes.live.changes import Addition, Change
 from indexes.live.thumbnails import Thumbnails
@@ -99,6 +100,20 @@ class VersionedIndex(Index):
         except IndexError:
             return None
         return self._thumbnails.path(home.change.thumbnail) if isinstance(home, Entry) else home.image_path(own)
+
+    def labeled_keys(self, row: int) -> FloatArray:
+        """Returns the keys of an entity that are labeled images, float32 [keys, length]; raises as `entity`."""
+        home, own = self._at(row)
+        if isinstance(home, Entry):
+            return home.change.keys[len(home.change.keys) - home.change.labeled :]
+        return labeled_keys(home.folder, home.manifest, own)
+
+    def main_is_labeled(self, row: int) -> bool:
+        """Returns whether a labeled image stands for an entity's missing main image; raises as `entity`."""
+        home, own = self._at(row)
+        if isinstance(home, Entry):
+            return 0 < home.change.labeled == len(home.change.keys)
+        return own in labeled_numbers(home.folder, home.manifest, own)
 
     def section_rows(self, row: int) -> range:
         """Returns the rows of an entity's section tokens; raises as `entity`."""

@@ -68,8 +68,9 @@ def run(args: argparse.Namespace) -> None:
         defaults = TrainingConfig()
         return is_held_out(image_id, defaults.validation_share, defaults.seed)
 
+    labeled = [image for image in labeled_of(args) if not held_out(image.image_id)]
     if args.dry_run:
-        estimate = indexing.estimate(profile, kb, images=images, **reading_of(args))
+        estimate = indexing.estimate(profile, kb, images=images, labeled=labeled, **reading_of(args))
         if args.json:
             print_json(asdict(estimate))
         else:
@@ -81,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
             kb,
             args.out,
             images=images,
-            labeled=[image for image in labeled_of(args) if not held_out(image.image_id)],
+            labeled=labeled,
             name=args.name,
             overwrite=args.overwrite,
             cluster=args.cluster,

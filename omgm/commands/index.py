@@ -20,6 +20,8 @@ from omgm.commands.common import (
     reading_of,
 )
 
+COMPACT_AFTER = 50_000
+"""Changes that `add` compacts after: until then they are in memory, some 20 KB each."""
 _ACTIONS = {
     "add": "Add the articles of a knowledge base, or replace those of the same ids. Unchanged ones are skipped.",
     "remove": "Remove entities.",
@@ -74,6 +76,7 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     kb_format = reading["kb_format"] or guess_format(kb)
     source = open_images(images, kb, kb_format)
     editor = open_editor(profile, args.index, build_encoder(profile), build_fusion(profile), "adds to it")
+    editor.compact_after = COMPACT_AFTER
     counts = {"added": 0, "replaced": 0, "unchanged": 0}
     try:
         dropped, use = editor.index.manifest.inputs.drop_sections, editor.index.manifest.inputs.image_use
@@ -100,11 +103,15 @@ def _remove(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
     index = LiveIndex.open(args.index, write=True, doing="removes from it")
     try:
-        missing = [entity_id for entity_id in args.ids if index.row_of(entity_id) is None]
+        rows = {entity_id: index.row_of(entity_id) for entity_id in args.ids}
+        missing = [entity_id for entity_id, row in rows.items() if row is None]
         if missing:
             raise ValueError(f"{args.index}: has no entity {', '.join(map(repr, missing))}; nothing was removed")
-        index.apply([Removal(entity_id) for entity_id in args.ids])
-        report = {"removed": len(args.ids), "entities": len(index), "changes": index.changes}
+        own = {
+            index.entity(row).id for row in rows.values() if row is not None
+        }  # an entity may be called by another name
+        index.apply([Removal(entity_id) for entity_id in sorted(own)])
+        report = {"removed": len(own), "entities": len(index), "changes": index.changes}
     finally:
         index.close()
     text = f"{args.index}: {report['removed']} removed; {report['entities']} entities"

@@ -14,7 +14,7 @@ from PIL import Image
 from indexes.build import build_index
 from indexes.live.editor import Editor, article_of
 from indexes.live.index import LiveIndex
-from indexes.manifest import FILES, OWNERS
+from indexes.manifest import ALL_FILES
 from indexes.sources import FolderImages
 from indexes.store import Index
 from retriever.types import ArticleImage, Entity, Section
@@ -113,6 +113,4 @@ def hash_of(name: str) -> int:
 
 def data_of(folder: Path) -> dict[str, bytes]:
     """Returns the data files of an index: all but the manifest, which names the knowledge base."""
-    return {
-        name: data for name, data in contents(folder).items() if name in (*FILES, OWNERS) or name.startswith("images/")
-    }
+    return {name: data for name, data in contents(folder).items() if name in ALL_FILES or name.startswith("images/")}

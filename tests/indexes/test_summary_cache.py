@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,32 @@ def test_a_question_is_answered_once_for_all_processes(tmp_path: Path) -> None:
     assert one.get(question) == "Ici."
     one.close()
     other.close()
+
+
+HOLD = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.read()
+db.execute("COMMIT")
+"""
+
+
+def test_a_file_that_another_process_creates_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "summaries.sqlite"
+    command = [sys.executable, "-c", HOLD, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None and other.stdin is not None and other.stdout.readline() == "held\n"
+        release = threading.Timer(0.1, other.stdin.close)
+        release.start()
+        cache = SummaryCache(path)
+        try:
+            cache.put(b"question", "model", "summary")
+        finally:
+            release.join()
+    assert cache.get(b"question") == "summary"
+    cache.close()
 
 
 def test_an_estimate_leaves_it_as_it_is(tmp_path: Path) -> None:

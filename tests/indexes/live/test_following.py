@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from pathlib import Path
 
@@ -127,3 +128,25 @@ def test_what_cannot_be_read_leaves_the_reader_as_it_was(world: World, caplog: p
     with caplog.at_level(logging.ERROR):
         assert not reader.refresh()
     assert not caplog.records  # it is told once
+
+
+def test_what_cannot_be_read_for_the_moment_is_tried_again(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    editor, reader = world.editor(), reader_of(world)
+    world.put(editor, article("f"))
+    editor.index.close()
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error", "000000.log")
+
+    for function in ("_read_changes", "layout.state_of"):
+        with monkeypatch.context() as broken:
+            broken.setattr(f"indexes.live.index.{function}", fails)
+            for _ in range(3):
+                with reader.pinned():
+                    assert reader.row_of("kb/f") is None
+        assert reader.is_behind()
+    assert len(caplog.records) == 1  # it is told once
+    assert reader.refresh() and reader.row_of("kb/f") is not None
+    assert not reader.is_behind()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from indexes.live.index import LiveIndex
 from indexes.lock import locked
 from indexes.store import Index
 from omgm import parts
@@ -68,6 +70,26 @@ def test_add_remove_compact(world: World, capsys: Capture) -> None:
     assert opened.manifest.changes == 4
     lost = json.loads((opened.folder / "report.json").read_text())["missing"]
     assert [(entry["id"], entry["row"]) for entry in lost] == [("kb/d", 2)]
+
+
+def test_an_entity_is_removed_by_any_of_its_names(world: World, capsys: Capture) -> None:
+    kb = world.folder / "named.jsonl"
+    kb.write_text(json.dumps(as_row(replace(article("a"), names=("first", "other")))) + "\n", encoding="utf-8")
+    assert index(world, "add", kb, "--images", world.images) == 0
+    assert index(world, "compact") == 0
+    capsys.readouterr()
+    assert index(world, "remove", "first", "other", "kb/a", "--json") == 0
+    assert printed(capsys)["removed"] == 1
+    opened = LiveIndex.open(world.index)
+    assert len(opened) == 1 and opened.row_of("kb/a") is None
+
+
+def test_adding_many_compacts_on_the_way(world: World, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omgm.commands.index.COMPACT_AFTER", 2)
+    assert index(world, "add", write_kb(world), "--images", world.images, "--batch-size", "2", "--json") == 0
+    assert printed(capsys)["entities"] == 4
+    assert (world.index / "live" / "current").exists()
+    assert len(LiveIndex.open(world.index, verify=True)) == 4
 
 
 def test_info_and_verify(world: World, capsys: Capture) -> None:

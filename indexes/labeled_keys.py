@@ -1,0 +1,41 @@
+"""Which keys of an index are labeled images: they are kept when an article changes, since it does not hold them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from indexes.keys import load_owners
+from indexes.manifest import LABELED_KEYS, Manifest
+from indexes.search import StoredVectors
+from retriever.types import FloatArray, IntArray
+
+
+def load_labeled(folder: Path, manifest: Manifest) -> IntArray:
+    """Returns the numbers of the keys that are labeled images, ascending, int64."""
+    if manifest.inputs.labeled == "none":
+        return np.empty(0, np.int64)
+    return np.asarray(np.load(folder / LABELED_KEYS, mmap_mode="r", allow_pickle=False))
+
+
+def labeled_numbers(folder: Path, manifest: Manifest, row: int) -> IntArray:
+    """Returns the numbers of the keys of one entity that are labeled images; the last of its keys, but maybe all."""
+    labeled = load_labeled(folder, manifest)
+    if not len(labeled):
+        return labeled
+    first, last = np.searchsorted(load_owners(folder, manifest), [row, row + 1])
+    further = manifest.counts.entities + np.arange(first, last, dtype=np.int64)
+    own = np.concatenate([np.array([row], np.int64), further])
+    places = np.searchsorted(labeled, own)
+    return own[(places < len(labeled)) & (labeled[np.minimum(places, len(labeled) - 1)] == own)]
+
+
+def labeled_keys(folder: Path, manifest: Manifest, row: int) -> FloatArray:
+    """Returns the keys of one entity that are labeled images, float32 [keys, length of a key]."""
+    numbers = labeled_numbers(folder, manifest, row)
+    if not len(numbers):
+        return np.empty((0, manifest.key_length), np.float32)
+    stored = StoredVectors(folder, manifest.search)
+    places = np.searchsorted(stored.rows, numbers).tolist()
+    return np.concatenate([stored.read(place, place + 1) for place in places]).astype(np.float32)
