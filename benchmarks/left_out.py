@@ -61,7 +61,8 @@ def main() -> None:
     retriever = open_retriever(profile, args.out / "index")
     if retriever.recognition is None:
         parser.error(f"profile {profile.name} is not calibrated; run omgm calibrate")
-    held, absent = [], []
+    held: list[bool] = []
+    absent: list[bool] = []
     questions = load(args.dataset, args.queries)[::2]
     for start in range(0, len(questions), BATCH):
         queries, known = [], []

@@ -13,7 +13,6 @@ A flat folder of PNG files will do, too, such as `png/` of walkxcode/dashboard-i
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import shutil
 import sys
@@ -25,6 +24,7 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from demo.background import background
+from retriever.files import write_lines
 
 SIDE = 400  # longest side of a logo in pixels
 QUESTION = "What is this used for?"
@@ -95,7 +95,7 @@ def write(topics: Path, out: Path, most: int = 750, seed: int = 7) -> int:
         shutil.copy(path, out / "images" / f"{name}{path.suffix}")
         section = {"title": name, "text": text or name}
         entities.append({"id": name, "title": name, "sections": [section], "image": f"{name}{path.suffix}"})
-    _write_lines(out / "kb.jsonl", entities)
+    write_lines(out / "kb.jsonl", entities)
     for change in (bare, card):
         questions = []
         for path in files:
@@ -103,7 +103,7 @@ def write(topics: Path, out: Path, most: int = 750, seed: int = 7) -> int:
             key = f"{change.__name__}_{name}"
             change(path, rng).save(out / "queries" / f"{key}.jpg", quality=92)
             questions.append({"id": key, "image": key, "question": QUESTION, "answers": ["-"], "entity": name})
-        _write_lines(out / f"{change.__name__}.jsonl", questions)
+        write_lines(out / f"{change.__name__}.jsonl", questions)
     return len(files)
 
 
@@ -115,10 +115,6 @@ def _is_variant(stem: str, stems: set[str]) -> bool:
     """Returns whether an image is a variant of another one by its name: `fox-light` of `fox`."""
     words = stem.split("-")
     return any("-".join(words[:end]) in stems for end in range(1, len(words)))
-
-
-def _write_lines(path: Path, rows: list[dict[str, object]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def main() -> None:

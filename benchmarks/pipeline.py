@@ -109,12 +109,12 @@ class SleepingModels(FreeModels):
     def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
         """Returns the vectors."""
         self._work()
-        return torch.ones(len(texts), self.dimension) / self.dimension**0.5
+        return torch.full((len(texts), self.dimension), self.dimension**-0.5)
 
     def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
         """Returns the vectors."""
         self._work()
-        return torch.ones(len(images), self.dimension) / self.dimension**0.5
+        return torch.full((len(images), self.dimension), self.dimension**-0.5)
 
     def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> torch.Tensor:
         """Returns the tokens."""

@@ -113,7 +113,8 @@ def fuse_all(fusion: QFormerFusion, features: Tensor, ids: Tensor, mask: Tensor)
         attention_mask=torch.cat([mask.new_ones(queries.shape[:2]), mask], dim=1),
         encoder_hidden_states=fusion.vision_norm(features),
     )
-    return output.last_hidden_state[:, : queries.shape[1]]
+    tokens: Tensor = output.last_hidden_state[:, : queries.shape[1]]
+    return tokens
 
 
 def adamw(model: nn.Module) -> torch.optim.AdamW:

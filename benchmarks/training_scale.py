@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.full_size import TINY, build_fusion
 from benchmarks.training_data import DataSizes, write_data
-from retriever.files import replace_with
+from retriever.files import write_whole
 from training.reranker.batches import BatchMaker, Feeder, Order
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.features import FeatureStore
@@ -175,7 +175,7 @@ def random_features(folder: Path, images: ImageTable) -> FeatureStore:
     for number, shard in enumerate(store.shards()):
         if not store.path(number).is_file():
             content = generator.integers(0, 2**15, (len(shard), store.row_bytes // 2), dtype=np.int16).tobytes()
-            replace_with(store.path(number), lambda partial, content=content: partial.write_bytes(content))
+            write_whole(store.path(number), content)
     return store
 
 

@@ -17,8 +17,8 @@ from omgm.commands.common import add_profile, port, positive
 
 KINDS = ("capital", "area", "flag", "currency", "language", "population")
 """Words of the questions to show, so that they differ."""
-START_SECONDS = 120.0
-"""How long the service may take to become ready."""
+START_SECONDS = 600.0
+"""How long the service may take to become ready on a busy machine; one that ends is noticed at once."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from omgm.__main__ import main
@@ -21,8 +22,12 @@ def test_a_killed_run_ends_with_the_same_bytes(tmp_path: Path) -> None:
         web.forget()
         web.pause = 0.02
         killed = tmp_path / "killed"
+
+        def has(images: int) -> bool:
+            return len(downloaded(killed)) >= images
+
         for stop_at in (3, 17):
-            kill_omgm_when(lambda least=stop_at: len(downloaded(killed)) >= least, fetch_command(web, kb, killed))
+            kill_omgm_when(partial(has, stop_at), fetch_command(web, kb, killed))
         found = downloaded(killed)
         assert 17 <= len(found) < len(undisturbed)
         assert found.items() <= undisturbed.items()  # nothing half-written
