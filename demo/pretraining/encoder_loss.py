@@ -35,7 +35,7 @@ def encoder_loss(encoder: ClipEncoder, batch: Batch, size: int) -> Tensor:
     flags, designs = batch
     shown = [flags.photographs, flags.drawings, designs.photographs, designs.keys]
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        images = _image_vectors(encoder, torch.cat(shown), size).float()
+        images = image_vectors(encoder, torch.cat(shown), size).float()
         words = encoder.model.get_text_features(**encoder.tokenize(flags.texts)).float()
     flag_photos, flag_drawings, photos, keys = images.split([len(part) for part in shown])
     scale = encoder.model.logit_scale.exp().clamp(max=100)
@@ -52,7 +52,7 @@ def encoder_loss(encoder: ClipEncoder, batch: Batch, size: int) -> Tensor:
     )
 
 
-def _image_vectors(encoder: ClipEncoder, images: Tensor, size: int) -> Tensor:
+def image_vectors(encoder: ClipEncoder, images: Tensor, size: int) -> Tensor:
     """Encodes images, float32 [B, 3, S, S] in 0..1, at `size` pixels, whatever the encoder's own size is."""
     model: SmallCLIP = encoder.model
     if images.shape[-1] != size:

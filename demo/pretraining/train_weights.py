@@ -13,11 +13,12 @@ import argparse
 import json
 import random
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from demo.articles import articles
@@ -58,6 +59,7 @@ class EncoderStage:
         designs: Designs per batch.
         stickers: Stickers per batch.
         sizes: Sides of the images in pixels, of which every step draws one; without them all have `size`.
+        kept: Share of the weights from before the stage in the mean that it ends with.
     """
 
     name: str
@@ -70,6 +72,7 @@ class EncoderStage:
     designs: int = DESIGNS
     stickers: int = 0
     sizes: tuple[int, ...] = ()
+    kept: float = 0.0
 
 
 ENCODER_STAGES = (
@@ -96,6 +99,7 @@ ENCODER_STAGES = (
         designs=48,
         stickers=60,
         sizes=(112, 128, 128, 144),
+        kept=0.25,
     ),
 )
 
@@ -152,10 +156,20 @@ def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
         model.resize_images(stage.size)
         encoder = ClipEncoder(model, tokenizer, PixelPreparation(stage.size), config.max_text_tokens, "training")
         encoder.model.to(memory_format=torch.channels_last)
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         metrics = _train_stage(encoder, stage, out, texts, steps or stage.steps, seed)
+        keep(model, before, stage.kept)
         (out / stage.name / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
     encoder.save(out / "encoder")
     return out / "encoder"
+
+
+@torch.no_grad()
+def keep(model: nn.Module, before: Mapping[str, Tensor], share: float) -> None:
+    """Mixes the weights and running means from `before` into the model's, as `share` of their mean."""
+    for name, tensor in model.state_dict().items():
+        if tensor.is_floating_point():
+            tensor.lerp_(before[name], share)
 
 
 def _train_stage(
