@@ -48,11 +48,11 @@ def test_evidence_comes_first() -> None:
 
 def test_a_stage_may_keep_a_share_of_the_weights_before_it() -> None:
     model = nn.BatchNorm1d(2)
-    before = {name: torch.zeros_like(tensor) for name, tensor in model.state_dict().items()}
-    model.num_batches_tracked += 7
-    keep(model, before, 0.25)
-    assert model.weight.tolist() == [0.75, 0.75] and model.running_var.tolist() == [0.75, 0.75]
-    assert int(model.num_batches_tracked) == 7
+    state = model.state_dict()
+    state["num_batches_tracked"] += 7
+    keep(model, {name: torch.zeros_like(tensor) for name, tensor in state.items()}, 0.25)
+    assert state["weight"].tolist() == state["running_var"].tolist() == [0.75, 0.75]
+    assert int(state["num_batches_tracked"]) == 7
 
 
 def test_stickers_follow_the_designs_of_a_batch() -> None:

@@ -17,7 +17,7 @@ def test_a_step_may_read_images_at_another_size_than_the_model() -> None:
     encoder = ClipEncoder(model, None, PixelPreparation(32), 8, "test")
     images = torch.rand(3, 3, 48, 48)
     vectors = image_vectors(encoder, images, 48)
-    vectors.square().sum().backward()  # type: ignore[no-untyped-call]
+    vectors.square().sum().backward()
     positions = model.vision_model.positions.grad
     assert positions is not None and positions.shape == (1, 5, 8) and bool(positions.abs().sum() > 0)
     assert model.config.image_size == 32
