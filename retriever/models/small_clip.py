@@ -6,6 +6,7 @@ that `retriever.models.encoder` loads it and a full-size CLIP by the same code.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,6 +128,18 @@ class SmallVision(nn.Module):
         return VisionOutput(mixed, mixed[:, 0] + mixed[:, 1:].mean(1))
 
 
+def resized_positions(positions: Tensor, side: int) -> Tensor:
+    """Interpolates the pooling token's position and those of a square of cells, [1, 1 + cells, width], to side x side.
+
+    The pooling token's stays as it is.
+    """
+    old = math.isqrt(positions.shape[1] - 1)
+    pool, cells = positions.split([1, old * old], dim=1)
+    grid = cells.transpose(1, 2).unflatten(2, (old, old))
+    grid = functional.interpolate(grid, (side, side), mode="bicubic", align_corners=False)
+    return torch.cat([pool, grid.flatten(2).transpose(1, 2)], dim=1)
+
+
 class SmallText(nn.Module):
     """The text tower: token and position embeddings, a transformer, the mean over the text's tokens."""
 
@@ -183,11 +196,7 @@ class SmallCLIP(PreTrainedModel):
         cell = 2 ** len(self.config.channels)
         if size < cell or size % cell:
             raise ValueError(f"size must be a positive multiple of {cell}, got {size}")
-        pool, cells = self.vision_model.positions.data.split([1, (self.config.image_size // cell) ** 2], dim=1)
-        old, new = self.config.image_size // cell, size // cell
-        grid = cells.transpose(1, 2).unflatten(2, (old, old))
-        grid = functional.interpolate(grid, (new, new), mode="bicubic", align_corners=False)
-        positions = torch.cat([pool, grid.flatten(2).transpose(1, 2)], dim=1)
+        positions = resized_positions(self.vision_model.positions.data, size // cell)
         self.vision_model.positions = nn.Parameter(positions.contiguous())
         self.config.image_size = size
 
