@@ -19,7 +19,7 @@ from indexes.article_images import GROUNDS
 from indexes.stages import finite
 from retriever.borders import MARGIN
 from retriever.images import ALPHA
-from retriever.protocols import DualEncoder
+from retriever.protocols import DualEncoder, KeyEncoder
 
 COLORS = ("white", "black", "gray", "red", "blue", "green", "yellow", "#404040", "#c0c0c0")
 
@@ -74,7 +74,8 @@ def key_vectors(
     shown = [_images_of(name, own) for keys, own in zip(names, images, strict=True) for name in keys]
     if not shown:
         return np.empty((0, encoder.dimension), np.float32)
-    vectors = encoder.encode_images([image for one in shown for image in one])
+    encode = encoder.encode_keys if isinstance(encoder, KeyEncoder) else encoder.encode_images
+    vectors = encode([image for one in shown for image in one])
     parts = vectors.split([len(one) for one in shown])
     means = [part if len(part) == 1 else functional.normalize(part.mean(dim=0, keepdim=True), dim=-1) for part in parts]
     return finite(torch.cat(means), "encoder")

@@ -6,6 +6,7 @@ that `retriever.models.encoder` loads it and a full-size CLIP by the same code.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,12 +120,31 @@ class SmallVision(nn.Module):
         self.mixer = _transformer(previous, config.vision_heads, 1)
 
     def forward(self, pixel_values: Tensor) -> VisionOutput:
-        """Encodes images, float [B, 3, image_size, image_size], as feature maps and vectors."""
-        cells = self.stages(pixel_values.contiguous(memory_format=torch.channels_last)).flatten(2).transpose(1, 2)
-        tokens = torch.cat([self.pool_token.expand(len(cells), -1, -1), cells], dim=1) + self.positions
+        """Encodes square images as feature maps and vectors.
+
+        Args:
+            pixel_values: Float [B, 3, side, side]; positions are interpolated for another side than `image_size`.
+        """
+        grid = self.stages(pixel_values.contiguous(memory_format=torch.channels_last))
+        cells, positions = grid.flatten(2).transpose(1, 2), self.positions
+        if positions.shape[1] != 1 + cells.shape[1]:
+            positions = resized_positions(positions.float(), grid.shape[-1]).to(cells.dtype)
+        tokens = torch.cat([self.pool_token.expand(len(cells), -1, -1), cells], dim=1) + positions
         mixed = self.mixer(tokens)
         # The mean of the cells plus the token: learns faster from scratch than either alone.
         return VisionOutput(mixed, mixed[:, 0] + mixed[:, 1:].mean(1))
+
+
+def resized_positions(positions: Tensor, side: int) -> Tensor:
+    """Interpolates the pooling token's position and those of a square of cells, [1, 1 + cells, width], to side x side.
+
+    The pooling token's stays as it is.
+    """
+    old = math.isqrt(positions.shape[1] - 1)
+    pool, cells = positions.split([1, old * old], dim=1)
+    grid = cells.transpose(1, 2).unflatten(2, (old, old))
+    grid = functional.interpolate(grid, (side, side), mode="bicubic", align_corners=False)
+    return torch.cat([pool, grid.flatten(2).transpose(1, 2)], dim=1)
 
 
 class SmallText(nn.Module):
@@ -183,11 +203,7 @@ class SmallCLIP(PreTrainedModel):
         cell = 2 ** len(self.config.channels)
         if size < cell or size % cell:
             raise ValueError(f"size must be a positive multiple of {cell}, got {size}")
-        pool, cells = self.vision_model.positions.data.split([1, (self.config.image_size // cell) ** 2], dim=1)
-        old, new = self.config.image_size // cell, size // cell
-        grid = cells.transpose(1, 2).unflatten(2, (old, old))
-        grid = functional.interpolate(grid, (new, new), mode="bicubic", align_corners=False)
-        positions = torch.cat([pool, grid.flatten(2).transpose(1, 2)], dim=1)
+        positions = resized_positions(self.vision_model.positions.data, size // cell)
         self.vision_model.positions = nn.Parameter(positions.contiguous())
         self.config.image_size = size
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from indexes.article_images import GROUNDS
@@ -65,6 +67,16 @@ def test_the_key_is_the_normalized_mean() -> None:
     keys = key_vectors(encoder, [("a", f"{GROUNDS}a"), ()], [{"a": image}, {}])
     np.testing.assert_allclose(keys, [alone[0], mean / np.linalg.norm(mean)], rtol=1e-5)
     assert key_vectors(encoder, [()], [{}]).shape == (0, encoder.dimension)
+
+
+def test_an_encoder_may_read_keys_in_its_own_way() -> None:
+    class Mirror(FakeEncoder):
+        def encode_keys(self, images: Sequence[Image.Image]) -> torch.Tensor:
+            return -self.encode_images(images)
+
+    image = Image.new("RGB", (8, 8), "blue")
+    plain = key_vectors(FakeEncoder(), [("a",)], [{"a": image}])
+    np.testing.assert_array_equal(key_vectors(Mirror(), [("a",)], [{"a": image}]), -plain)
 
 
 def test_a_main_image_without_a_ground_has_one_more_key(tmp_path: Path) -> None:
