@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable
 
 from tokenizers import BertWordPieceTokenizer
@@ -9,25 +11,41 @@ from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerFast
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+ALPHABET = 200  # letters, the most frequent ones
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int, max_tokens: int) -> PreTrainedTokenizerFast:
     """Returns a lower-casing WordPiece tokenizer with at most `vocab_size` pieces; it spells unknown words out.
 
-    Equal texts give equal ids: the library numbers some pieces by a hash that differs from process to process.
+    Equal texts give equal pieces and ids. By itself, the library numbers letters inside words in the order of a hash
+    that differs from run to run, and breaks ties between pairs of pieces by these numbers.
     """
+    texts = list(texts)
     wordpiece = BertWordPieceTokenizer(lowercase=True)
-    alphabet = [chr(c) for c in range(33, 127)]
+    words = Counter(
+        word
+        for text in texts
+        for word, _ in wordpiece.pre_tokenizer.pre_tokenize_str(wordpiece.normalizer.normalize_str(text))
+    )
+    letters = Counter(dict.fromkeys(map(chr, range(33, 127)), math.inf))
+    for word, count in words.items():
+        for letter in word:
+            letters[letter] += count
+    alphabet = sorted(letters, key=lambda letter: (-letters[letter], letter))[:ALPHABET]
+    inside = {f"##{letter}" for letter in alphabet}
+    unused = inside - {f"##{letter}" for word in words for letter in word[1:]}
+    # Special tokens are numbered first, in the order given.
     wordpiece.train_from_iterator(
         texts,
-        vocab_size=vocab_size,
+        vocab_size=vocab_size + len(unused),
         min_frequency=2,
-        special_tokens=SPECIAL,
+        special_tokens=[*SPECIAL, *sorted(alphabet), *sorted(inside)],
         initial_alphabet=alphabet,
-        limit_alphabet=200,
+        limit_alphabet=ALPHABET,
         show_progress=False,
     )
-    pieces = [*SPECIAL, *sorted(wordpiece.get_vocab().keys() - set(SPECIAL))]
+    pieces = [*SPECIAL, *sorted(wordpiece.get_vocab().keys() - set(SPECIAL) - unused)]
+    wordpiece = BertWordPieceTokenizer(lowercase=True)  # in which no letter is special
     wordpiece._tokenizer.model = WordPiece({piece: id for id, piece in enumerate(pieces)}, unk_token="[UNK]")
     wordpiece.enable_padding(pad_id=0, pad_token="[PAD]")
     return PreTrainedTokenizerFast(

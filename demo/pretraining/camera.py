@@ -50,7 +50,7 @@ class Camera:
             small: Share of drawings that take up less of the frame.
         """
         scenes = self.scenes(len(drawings), generator) if scenes is None else scenes
-        return _soften(photograph_batch(drawings, scenes, generator, ratios, flat=flat, small=small), generator)
+        return soften(photograph_batch(drawings, scenes, generator, ratios, flat=flat, small=small), generator)
 
     def scenes(self, count: int, generator: torch.Generator) -> Tensor:
         """Returns scenes, cropped and mirrored at random, uint8 [count, 3, S, S]."""
@@ -67,7 +67,7 @@ def to_pixels(image: Image.Image) -> Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 
-def _soften(images: Tensor, generator: torch.Generator) -> Tensor:
+def soften(images: Tensor, generator: torch.Generator) -> Tensor:
     """Puts some images out of focus, and adds a little noise to all."""
     blurred = functional.avg_pool2d(functional.pad(images, (1, 1, 1, 1), mode="replicate"), 3, stride=1)
     amount = (torch.rand(len(images), 1, 1, 1, generator=generator) * 1.6 - 0.6).clamp(min=0)

@@ -74,8 +74,8 @@ class DesignBatches:
         again = torch.rand(self.count, generator=generator) < self.photographed
         if again.any():
             behind = _scenes(self.camera, int(again.sum()), generator)
-            keys[again] = _photographs(self.camera, clean[again], ratios[again], behind, generator)
-        photographs = _photographs(self.camera, shown, ratios, scenes, generator, self.small)
+            keys[again] = photograph_squares(self.camera, clean[again], ratios[again], behind, generator)
+        photographs = photograph_squares(self.camera, shown, ratios, scenes, generator, self.small)
         return DesignBatch(keys, photographs, alike(clean))
 
 
@@ -95,7 +95,7 @@ def photograph_designs(
     clean = torch.stack([_square(design) for design in designs])
     shown, scenes = _shown(camera, designs, clean, rng, generator, cut_out)
     ratios = torch.tensor([design.ratio for design in designs])
-    return _photographs(camera, shown, ratios, scenes, generator)
+    return photograph_squares(camera, shown, ratios, scenes, generator)
 
 
 def _shown(
@@ -133,7 +133,7 @@ def _scenes(camera: Camera, count: int, generator: torch.Generator) -> Tensor:
     return torch.where(torch.rand(count, 1, 1, 1, generator=generator) < ONE_COLOR, colors, scenes)
 
 
-def _photographs(
+def photograph_squares(
     camera: Camera,
     drawings: Tensor,
     ratios: Tensor,
@@ -141,6 +141,7 @@ def _photographs(
     generator: torch.Generator,
     small: float = 0.0,
 ) -> Tensor:
+    """Returns one photograph of each design, squeezed to a square, float32 [N, 3, S, S] in 0..1."""
     squeezed = torch.rand(len(ratios), generator=generator) < SQUEEZED
     others = torch.empty(len(ratios)).uniform_(0.8, 1.8, generator=generator)
     ratios = torch.where(squeezed, others, ratios)

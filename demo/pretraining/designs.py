@@ -42,12 +42,12 @@ class Design:
 
 def random_design(rng: random.Random) -> Design:
     """Returns a random design: a ground, up to five figures, and often lettering."""
-    palette = [_color(rng) for _ in range(rng.randint(2, 5))]
-    layers = [_layer(GROUNDS, palette, rng)]
-    layers += [_layer(FIGURES, palette, rng) for _ in range(rng.choice((0, 1, 1, 2, 2, 3, 4, 5)))]
-    layers += [_layer(LETTERING, palette, rng) for _ in range(rng.choice((0, 0, 1, 1, 2, 3)))]
+    palette = [random_color(rng) for _ in range(rng.randint(2, 5))]
+    layers = [random_layer(GROUNDS, palette, rng)]
+    layers += [random_layer(FIGURES, palette, rng) for _ in range(rng.choice((0, 1, 1, 2, 2, 3, 4, 5)))]
+    layers += [random_layer(LETTERING, palette, rng) for _ in range(rng.choice((0, 0, 1, 1, 2, 3)))]
     if len(layers) == 1:
-        layers.append(_layer(FIGURES, palette, rng))
+        layers.append(random_layer(FIGURES, palette, rng))
     return Design(rng.choice(RATIOS) * rng.uniform(0.9, 1.1), tuple(layers))
 
 
@@ -59,7 +59,7 @@ def similar_design(design: Design, rng: random.Random) -> Design:
     if edit < 0.2 and len(layers) > 2:
         del layers[number]
     elif edit < 0.5:
-        layers[number] = replace(layers[number], colors=tuple(_color(rng) for _ in layers[number].colors))
+        layers[number] = replace(layers[number], colors=tuple(random_color(rng) for _ in layers[number].colors))
     else:
         layers[number] = replace(layers[number], seed=rng.getrandbits(48))
     return replace(design, layers=tuple(layers))
@@ -67,12 +67,12 @@ def similar_design(design: Design, rng: random.Random) -> Design:
 
 def random_ground(rng: random.Random) -> DesignLayer:
     """Returns the ground of another design."""
-    return _layer(GROUNDS, [_color(rng) for _ in range(2)], rng)
+    return random_layer(GROUNDS, [random_color(rng) for _ in range(2)], rng)
 
 
 def one_color(rng: random.Random) -> DesignLayer:
     """Returns a ground of one color."""
-    return DesignLayer(plain, (_color(rng),), 0)
+    return DesignLayer(plain, (random_color(rng),), 0)
 
 
 def paint(design: Design, height: int = 128) -> Image.Image:
@@ -98,12 +98,14 @@ def cut_out(design: Design, height: int = 128) -> Image.Image:
     return Image.fromarray(np.concatenate([colors, 255 * alpha], axis=2).round().clip(0, 255).astype(np.uint8))
 
 
-def _layer(painters: Mapping[Painter, float], palette: list[RGB], rng: random.Random) -> DesignLayer:
+def random_layer(painters: Mapping[Painter, float], palette: list[RGB], rng: random.Random) -> DesignLayer:
+    """Returns a layer by one of the painters, in the colors of `palette`."""
     painter = rng.choices(list(painters), list(painters.values()))[0]
     return DesignLayer(painter, tuple(rng.sample(palette, len(palette))), rng.getrandbits(48))
 
 
-def _color(rng: random.Random) -> RGB:
+def random_color(rng: random.Random) -> RGB:
+    """Draws a color: often saturated, now and then white or nearly black."""
     kind = rng.random()
     if kind < 0.12:
         return 255, 255, 255

@@ -1,14 +1,16 @@
-"""Step 1's training batches: flags with their descriptions, and designs."""
+"""Step 1's training batches: flags with their descriptions, designs, and stickers."""
 
 from __future__ import annotations
 
 import functools
 
+import torch
 from torch.utils.data import Dataset
 
 from demo.pretraining.camera import Camera
 from demo.pretraining.design_batches import CUT_OUT, DesignBatch, DesignBatches
 from demo.pretraining.flag_batches import FlagBatch, FlagBatches
+from demo.pretraining.stickers import StickerBatches
 
 KNOWN, MADE_UP, CLEAN = 28, 52, 40  # flags per batch: of the knowledge base, random, and those with a clean drawing too
 DESIGNS = 96
@@ -25,22 +27,43 @@ class EncoderBatches(Dataset[Batch]):
         seed: Seed of everything random.
         cut_out: Share of designs on another ground in the photograph.
         small: Share of photographs in which the design takes up less of the frame.
+        designs: Designs per batch.
+        stickers: Stickers per batch, which follow the designs.
     """
 
     def __init__(
-        self, size: int, summaries: dict[str, str], seed: int = 0, cut_out: float = CUT_OUT, small: float = 0.0
+        self,
+        size: int,
+        summaries: dict[str, str],
+        seed: int = 0,
+        cut_out: float = CUT_OUT,
+        small: float = 0.0,
+        designs: int = DESIGNS,
+        stickers: int = 0,
     ):
         self.size, self.summaries, self.seed = size, summaries, seed
         self.cut_out, self.small = cut_out, small
+        self.designs, self.stickers = designs, stickers
 
     def __getitem__(self, step: int) -> Batch:
         """Returns the batch of `step`."""
-        flags, designs = self._sources
-        return flags(step, CLEAN), designs(step)
+        flags, designs, stickers = self._sources
+        drawn = designs(step)
+        if self.stickers:
+            stuck = stickers(step)
+            drawn = DesignBatch(
+                torch.cat([drawn.keys, stuck.keys]),
+                torch.cat([drawn.photographs, stuck.photographs]),
+                torch.block_diag(drawn.alike, stuck.alike),
+            )
+        return flags(step, CLEAN), drawn
 
     @functools.cached_property
-    def _sources(self) -> tuple[FlagBatches, DesignBatches]:
+    def _sources(self) -> tuple[FlagBatches, DesignBatches, StickerBatches]:
         """The generators, made in the process that uses them: their scenes take 90 MB."""
         camera = Camera(self.size, self.seed)
-        designs = DesignBatches(camera, DESIGNS, self.seed, cut_out=self.cut_out, small=self.small)
-        return FlagBatches(camera, KNOWN, MADE_UP, self.summaries, self.seed), designs
+        return (
+            FlagBatches(camera, KNOWN, MADE_UP, self.summaries, self.seed),
+            DesignBatches(camera, self.designs, self.seed, cut_out=self.cut_out, small=self.small),
+            StickerBatches(camera, self.stickers, self.seed, small=self.small),
+        )

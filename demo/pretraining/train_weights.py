@@ -13,27 +13,21 @@ import argparse
 import json
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from demo.articles import articles
-from demo.describe import describe
-from demo.draw import draw
 from demo.facts import countries, url_of
-from demo.flags import load_flags
-from demo.photo import photograph
-from demo.pretraining.camera import Camera
-from demo.pretraining.design_batches import DesignBatches
 from demo.pretraining.encoder_batches import CLEAN, DESIGNS, KNOWN, MADE_UP, EncoderBatches
+from demo.pretraining.encoder_loss import encoder_loss, encoder_validation
 from demo.pretraining.flag_batches import corpus
 from demo.pretraining.fusion_batches import FusionBatches
 from demo.pretraining.fusion_model import FusionPretraining
-from demo.pretraining.generate import random_flag, similar_flag
 from demo.pretraining.stream import BatchStream
 from demo.questions import questions
 from indexes.formats import read_knowledge_base
@@ -44,7 +38,6 @@ from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 from training.config import Optimization
 from training.loop import train
-from training.losses import clip_loss, same_pairs
 from training.tokenizer import train_tokenizer
 
 VOCABULARY = 6000
@@ -63,6 +56,10 @@ class EncoderStage:
         cut_out: Share of designs on another ground in the photograph.
         small: Share of photographs in which the design takes up less of the frame.
         first_step: Number of its first batch: no stage sees what another one saw.
+        designs: Designs per batch.
+        stickers: Stickers per batch.
+        sizes: Sides of the images in pixels, of which every step draws one; without them all have `size`.
+        kept: Share of the weights from before the stage in the mean that it ends with.
     """
 
     name: str
@@ -72,6 +69,10 @@ class EncoderStage:
     cut_out: float
     small: float
     first_step: int = 0
+    designs: int = DESIGNS
+    stickers: int = 0
+    sizes: tuple[int, ...] = ()
+    kept: float = 0.0
 
 
 ENCODER_STAGES = (
@@ -85,6 +86,20 @@ ENCODER_STAGES = (
         cut_out=0.6,
         small=0.35,
         first_step=1_000_000,
+    ),
+    # Things without a ground, on any ground and at any size.
+    EncoderStage(
+        name="encoder-sticker-run",
+        steps=1020,
+        size=128,
+        learning_rate=8e-4,
+        cut_out=0.6,
+        small=0.35,
+        first_step=2_000_000,
+        designs=48,
+        stickers=60,
+        sizes=(112, 128, 128, 144),
+        kept=0.25,
     ),
 )
 
@@ -141,49 +156,51 @@ def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
         model.resize_images(stage.size)
         encoder = ClipEncoder(model, tokenizer, PixelPreparation(stage.size), config.max_text_tokens, "training")
         encoder.model.to(memory_format=torch.channels_last)
+        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         metrics = _train_stage(encoder, stage, out, texts, steps or stage.steps, seed)
+        keep(model, before, stage.kept)
         (out / stage.name / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
     encoder.save(out / "encoder")
     return out / "encoder"
+
+
+@torch.no_grad()
+def keep(model: nn.Module, before: Mapping[str, Tensor], share: float) -> None:
+    """Mixes the weights and running means from `before` into the model's, as `share` of their mean."""
+    for name, tensor in model.state_dict().items():
+        if tensor.is_floating_point():
+            tensor.lerp_(before[name], share)
 
 
 def _train_stage(
     encoder: ClipEncoder, stage: EncoderStage, out: Path, texts: dict[str, str], steps: int, seed: int
 ) -> dict[str, float]:
     """Trains `encoder` in place; returns the metrics of the run."""
-    model = encoder.model
-    batches = BatchStream(EncoderBatches(stage.size, texts, seed, stage.cut_out, stage.small))
+    sizes = stage.sizes or (stage.size,)
+    batches = BatchStream(
+        EncoderBatches(max(sizes), texts, seed, stage.cut_out, stage.small, stage.designs, stage.stickers)
+    )
 
     def loss_of(step: int, part: int) -> Tensor:
-        flags, designs = batches(stage.first_step + step)
-        shown = [flags.photographs, flags.drawings, designs.photographs, designs.keys]
-        pixels = encoder.pixels.normalize(torch.cat(shown))
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            images = model.get_image_features(pixels).float()
-            words = model.get_text_features(**encoder.tokenize(flags.texts)).float()
-        flag_photos, flag_drawings, photos, keys = images.split([len(part) for part in shown])
-        scale = model.logit_scale.exp().clamp(max=100)
-        same = same_pairs(flags.looks)
-        clean = len(flag_drawings)
-        # Photographs against clean images, of flags and designs together.
-        unlike = torch.block_diag(same[:clean, :clean], designs.alike)
-        left = torch.cat([flag_photos[:clean], photos])
-        right = torch.cat([flag_drawings, keys])
-        return (
-            clip_loss(flag_photos, words, scale, same)
-            + clip_loss(left, right, scale, unlike)
-            + 0.5 * clip_loss(flag_drawings, words[:clean], scale, same[:clean, :clean])
-        )
+        size = random.Random(f"size {seed} {step}").choice(sizes)
+        return encoder_loss(encoder, batches(stage.first_step + step), size)
 
     return train(
-        model,
+        encoder.model,
         loss_of,
         out=out / stage.name,
         optimization=Optimization(steps=steps, learning_rate=stage.learning_rate, seed=seed),
-        validate=_encoder_validation(encoder, texts),
+        validate=encoder_validation(encoder, texts),
         validate_every=200,
         save_every=200,
-        settings={"known": KNOWN, "made_up": MADE_UP, "clean": CLEAN, "designs": DESIGNS},
+        settings={
+            "known": KNOWN,
+            "made_up": MADE_UP,
+            "clean": CLEAN,
+            "designs": stage.designs,
+            "stickers": stage.stickers,
+            "sizes": list(sizes),
+        },
     )
 
 
@@ -258,42 +275,6 @@ def summaries(folder: Path) -> dict[str, str]:
     entities = list(read_knowledge_base(path, "evqa"))
     texts = dict(zip((e.id for e in entities), ExtractiveSummarizer().summarize(entities), strict=True))
     return {code: texts[url_of(country)] for code, country in countries().items()}
-
-
-def _encoder_validation(
-    encoder: ClipEncoder, texts: dict[str, str], made_up: int = 400
-) -> Callable[[], dict[str, float]]:
-    """Returns a function that measures Recall@1 on new photographs, of flags that are known or not and of designs.
-
-    What is unknown comes in near twins. Flags are found by their texts and by their drawings, designs by clean images.
-    """
-    rng = random.Random("validation")
-    flags = load_flags()
-    strange = [random_flag(rng) for _ in range(made_up)]
-    for number in range(1, made_up, 2):
-        strange[number] = similar_flag(strange[number - 1], rng)
-    drawings = {"known": [draw(flag) for flag in flags.values()], "unknown": [draw(flag) for flag in strange]}
-    photos = {name: [photograph(image, rng, (160, 128)) for image in images] for name, images in drawings.items()}
-    words = {"known": [texts[code] for code in flags], "unknown": [describe(flag, rng) for flag in strange]}
-    camera = Camera(encoder.pixels.size, -1, scenes=300)
-    designs = DesignBatches(camera, made_up, -1, photographed=0.0)(0)
-
-    def recall(queries: Tensor, candidates: Tensor) -> float:
-        scores = functional.normalize(queries, dim=-1) @ functional.normalize(candidates, dim=-1).T
-        return float((scores.argmax(1) == torch.arange(len(scores))).float().mean())
-
-    def vectors(images: Tensor) -> Tensor:
-        return torch.cat([encoder.model.get_image_features(encoder.pixels.normalize(p)) for p in images.split(64)])
-
-    def validate() -> dict[str, float]:
-        metrics = {"designs": recall(vectors(designs.photographs), vectors(designs.keys))}
-        for name in photos:
-            taken = encoder.encode_images(photos[name])
-            metrics[f"{name}_by_text"] = recall(taken, encoder.encode_texts(words[name]))
-            metrics[f"{name}_by_image"] = recall(taken, encoder.encode_images(drawings[name]))
-        return metrics
-
-    return validate
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import torch
+from torch import nn
 
 from demo.flags import load_flags
 from demo.pretraining import encoder_batches, fusion_batches
 from demo.pretraining.encoder_batches import EncoderBatches
 from demo.pretraining.fusion_batches import DESIGNS, KNOWN, MADE_UP, SECTIONS, FusionBatches
 from demo.pretraining.stream import BatchStream
+from demo.pretraining.train_weights import keep
 
 
 def test_a_stream_begins_anywhere_and_equals_single_batches() -> None:
@@ -42,3 +44,21 @@ def test_evidence_comes_first() -> None:
         titles = {text.split(" section title ")[0] for text in sections if text.startswith("wiki article ")}
         assert len(titles) <= 1
         assert len(set(sections)) == SECTIONS
+
+
+def test_a_stage_may_keep_a_share_of_the_weights_before_it() -> None:
+    model = nn.BatchNorm1d(2)
+    state = model.state_dict()
+    state["num_batches_tracked"] += 7
+    keep(model, {name: torch.zeros_like(tensor) for name, tensor in state.items()}, 0.25)
+    assert state["weight"].tolist() == state["running_var"].tolist() == [0.75, 0.75]
+    assert int(state["num_batches_tracked"]) == 7
+
+
+def test_stickers_follow_the_designs_of_a_batch() -> None:
+    batches = EncoderBatches(16, dict.fromkeys(load_flags(), "A summary."), designs=4, stickers=6)
+    _, both = batches[2]
+    _, designs, stickers = batches._sources
+    assert torch.equal(both.keys, torch.cat([designs(2).keys, stickers(2).keys]))
+    assert torch.equal(both.photographs, torch.cat([designs(2).photographs, stickers(2).photographs]))
+    assert both.alike.shape == (10, 10) and not both.alike[:4, 4:].any()

@@ -1,0 +1,106 @@
+"""What step 1's pretraining optimizes and how it is validated."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+from torch.nn import functional
+
+from demo.describe import describe
+from demo.draw import draw
+from demo.flags import load_flags
+from demo.photo import photograph
+from demo.pretraining.camera import Camera
+from demo.pretraining.design_batches import DesignBatches
+from demo.pretraining.encoder_batches import Batch
+from demo.pretraining.generate import random_flag, similar_flag
+from demo.pretraining.stickers import StickerBatches
+from retriever.models.encoder import ClipEncoder
+from retriever.models.small_clip import SmallCLIP, resized_positions
+from training.losses import clip_loss, same_pairs
+
+
+def encoder_loss(encoder: ClipEncoder, batch: Batch, size: int) -> Tensor:
+    """Returns CLIP's loss between photographs, clean images and texts: of each two of them, a scalar.
+
+    Args:
+        encoder: An encoder with a `SmallCLIP`.
+        batch: Its images may be larger than the encoder's.
+        size: Side in pixels to which images are resized.
+    """
+    flags, designs = batch
+    shown = [flags.photographs, flags.drawings, designs.photographs, designs.keys]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        images = image_vectors(encoder, torch.cat(shown), size).float()
+        words = encoder.model.get_text_features(**encoder.tokenize(flags.texts)).float()
+    flag_photos, flag_drawings, photos, keys = images.split([len(part) for part in shown])
+    scale = encoder.model.logit_scale.exp().clamp(max=100)
+    same = same_pairs(flags.looks)
+    clean = len(flag_drawings)
+    # Photographs against clean images, of flags and designs together.
+    unlike = torch.block_diag(same[:clean, :clean], designs.alike)
+    left = torch.cat([flag_photos[:clean], photos])
+    right = torch.cat([flag_drawings, keys])
+    return (
+        clip_loss(flag_photos, words, scale, same)
+        + clip_loss(left, right, scale, unlike)
+        + 0.5 * clip_loss(flag_drawings, words[:clean], scale, same[:clean, :clean])
+    )
+
+
+def image_vectors(encoder: ClipEncoder, images: Tensor, size: int) -> Tensor:
+    """Encodes images, float32 [B, 3, S, S] in 0..1, at `size` pixels, whatever the encoder's own size is."""
+    model: SmallCLIP = encoder.model
+    if images.shape[-1] != size:
+        images = functional.interpolate(images, [size, size], mode="bilinear", antialias=True)
+    pixels = encoder.pixels.normalize(images)
+    if size == model.config.image_size:
+        return model.get_image_features(pixels)
+    positions = resized_positions(model.vision_model.positions, size // 2 ** len(model.config.channels))
+    seen = functional_call(model.vision_model, {"positions": positions}, (pixels,))
+    vectors: Tensor = model.visual_projection(seen.pooler_output)
+    return vectors
+
+
+def encoder_validation(
+    encoder: ClipEncoder, texts: dict[str, str], made_up: int = 400
+) -> Callable[[], dict[str, float]]:
+    """Returns a function that measures Recall@1 on new photographs, of flags that are known or not and of designs.
+
+    What is unknown comes in near twins. Flags are found by their texts and by their drawings, designs by clean images.
+    """
+    rng = random.Random("validation")
+    flags = load_flags()
+    strange = [random_flag(rng) for _ in range(made_up)]
+    for number in range(1, made_up, 2):
+        strange[number] = similar_flag(strange[number - 1], rng)
+    drawings = {"known": [draw(flag) for flag in flags.values()], "unknown": [draw(flag) for flag in strange]}
+    photos = {name: [photograph(image, rng, (160, 128)) for image in images] for name, images in drawings.items()}
+    words = {"known": [texts[code] for code in flags], "unknown": [describe(flag, rng) for flag in strange]}
+    camera = Camera(encoder.pixels.size, -1, scenes=300)
+    designs = DesignBatches(camera, made_up, -1, photographed=0.0)(0)
+    stickers = StickerBatches(camera, made_up, -1)(0)
+
+    def recall(queries: Tensor, candidates: Tensor) -> float:
+        scores = functional.normalize(queries, dim=-1) @ functional.normalize(candidates, dim=-1).T
+        return float((scores.argmax(1) == torch.arange(len(scores))).float().mean())
+
+    def vectors(images: Tensor) -> Tensor:
+        return torch.cat([encoder.model.get_image_features(encoder.pixels.normalize(p)) for p in images.split(64)])
+
+    def validate() -> dict[str, float]:
+        metrics = {
+            "designs": recall(vectors(designs.photographs), vectors(designs.keys)),
+            "stickers": recall(vectors(stickers.photographs), vectors(stickers.keys)),
+        }
+        for name in photos:
+            taken = encoder.encode_images(photos[name])
+            metrics[f"{name}_by_text"] = recall(taken, encoder.encode_texts(words[name]))
+            metrics[f"{name}_by_image"] = recall(taken, encoder.encode_images(drawings[name]))
+        return metrics
+
+    return validate
