@@ -1,7 +1,8 @@
-"""Keys of images without a ground: a logo on white is also found on black, gray or any color.
+"""Images without a ground: a logo on white is also found on black, gray or any color.
 
-Such an image is encoded on several grounds; the mean of these vectors is one more key of its entity, because what they
-share is the image, and what they differ in is the ground.
+Such an image is encoded on several grounds. The mean of what comes out, vectors for step 1 and section tokens for step
+2, is one more key of its entity and what its tokens are merged with: what they share is the image, what they differ in
+is the ground.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from indexes.article_images import GROUNDS
 from indexes.stages import finite
 from retriever.borders import MARGIN
 from retriever.images import ALPHA
-from retriever.protocols import DualEncoder
+from retriever.pooling import pool_tokens
+from retriever.protocols import DualEncoder, FusionEncoder, KeyEncoder
 
 COLORS = ("white", "black", "gray", "red", "blue", "green", "yellow", "#404040", "#c0c0c0")
 
@@ -74,7 +76,8 @@ def key_vectors(
     shown = [_images_of(name, own) for keys, own in zip(names, images, strict=True) for name in keys]
     if not shown:
         return np.empty((0, encoder.dimension), np.float32)
-    vectors = encoder.encode_images([image for one in shown for image in one])
+    encode = encoder.encode_keys if isinstance(encoder, KeyEncoder) else encoder.encode_images
+    vectors = encode([image for one in shown for image in one])
     parts = vectors.split([len(one) for one in shown])
     means = [part if len(part) == 1 else functional.normalize(part.mean(dim=0, keepdim=True), dim=-1) for part in parts]
     return finite(torch.cat(means), "encoder")
@@ -83,3 +86,29 @@ def key_vectors(
 def _images_of(name: str, images: Mapping[str, Image.Image]) -> list[Image.Image]:
     """Returns the images whose mean vector is a key: one, or the same one on several grounds."""
     return on_grounds(images[name.removeprefix(GROUNDS)]) if name.startswith(GROUNDS) else [images[name]]
+
+
+def section_tokens(
+    fusion: FusionEncoder, views: Sequence[Sequence[Image.Image]], texts: Sequence[Sequence[str]]
+) -> torch.Tensor:
+    """Fuses images with each text of their sections into normalized tokens in order, float32 [N, M, H].
+
+    Args:
+        fusion: Step 2's model.
+        views: An image, or an image and the same one on several grounds, whose mean tokens are merged with its own to
+            as many as others have.
+        texts: The texts of each image's sections.
+    """
+    repeated = [own for own, shown in zip(texts, views, strict=True) for _ in shown]
+    tokens = fusion.encode_sections([image for shown in views for image in shown], repeated)
+    unit = functional.normalize(tokens.detach().float(), dim=-1)
+    sizes = [(len(shown), len(own)) for shown, own in zip(views, texts, strict=True)]
+    parts = unit.split([shown * sections for shown, sections in sizes])
+    by_view = [part.unflatten(0, size) for part, size in zip(parts, sizes, strict=True)]
+    return torch.cat([unit[:0], *(part[0] if len(part) == 1 else _merged(part) for part in by_view)])
+
+
+def _merged(tokens: torch.Tensor) -> torch.Tensor:
+    """Returns the tokens [N, M, H] of an image as it is and its mean over all grounds, given [1 + grounds, N, M, H]."""
+    mean = functional.normalize(tokens[1:].mean(dim=0), dim=-1)
+    return pool_tokens(torch.cat([tokens[0], mean], dim=1), tokens.shape[2])

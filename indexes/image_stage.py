@@ -14,11 +14,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch.nn import functional
 
-from indexes.article_images import IMAGES, FurtherImages, FurtherTable, ImageUse
+from indexes.article_images import GROUNDS, IMAGES, FurtherImages, FurtherTable, ImageUse
 from indexes.further_images import choose_further
-from indexes.grounds import has_no_ground, key_vectors
+from indexes.grounds import has_no_ground, key_vectors, on_grounds, section_tokens
 from indexes.growing import GrowingLines, GrowingRows, save_array
 from indexes.images import thumbnail
 from indexes.lines import Articles, save_offsets
@@ -248,18 +247,19 @@ class ImageModels:
         return {MAIN_KEYS: main, FURTHER_KEYS: np.delete(vectors, first, axis=0)}
 
     def _tokens(self, fusion: FusionEncoder, items: Sequence[EntityImages]) -> Parts:
-        images, texts, places = list[Image.Image](), list[list[str]](), list[int]()
+        views, texts, places = list[list[Image.Image]](), list[list[str]](), list[int]()
         for one in items:
             first = len(places)
             for name, positions in one.further.of_sections(str(one.main.path), len(one.texts)).items():
-                images.append(one.images[name])
+                image = one.images[name]
+                views.append([image, *on_grounds(image)] if f"{GROUNDS}{name}" in one.further.keys else [image])
                 texts.append([one.texts[position] for position in positions])
                 places += [first + position for position in positions]
-        if not images:
+        if not views:
             shape = self._codec.stored_shape(fusion.token_shape)
             return {TOKENS: np.empty((0, *shape), self._codec.dtype), SCALES: np.empty((0, shape[0]), np.float16)}
-        tokens = fusion.encode_sections(images, texts)
+        tokens = section_tokens(fusion, views, texts)
         tokens = tokens[torch.from_numpy(np.argsort(places)).to(tokens.device)]
-        encoded = encode_tokens(functional.normalize(tokens.detach().float(), dim=-1), self._codec)
+        encoded = encode_tokens(tokens, self._codec)
         parts = {TOKENS: encoded.values.cpu().numpy()}
         return parts if encoded.scales is None else parts | {SCALES: encoded.scales.cpu().numpy()}

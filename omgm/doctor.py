@@ -184,7 +184,9 @@ def index_findings(profile: Profile, folder: Path) -> list[Finding]:
         ("fusion.tokens", inputs.tokens, profile.fusion.tokens),
     ]
     if encoder := _here(profile.encoder.model):
-        compared.append(("encoder.model", inputs.encoder, encoder_fingerprint(encoder, profile.encoder.long_texts)))
+        settings = profile.encoder
+        fingerprint = encoder_fingerprint(encoder, settings.long_texts, settings.key_sizes)
+        compared.append(("encoder.model", inputs.encoder, fingerprint))
     if fusion := _here(profile.fusion.model):
         compared.append(("fusion.model", inputs.fusion, folder_fingerprint(fusion)))
         compared.append(("token shape", manifest.token_shape, token_shape(fusion)))

@@ -23,7 +23,7 @@ NOTE = "built_from.json"
 """What an index was built from, in its folder: compared in place of hashes, which take long for large files."""
 _EXAMPLES = 5
 _SETTINGS: Any = {
-    "encoder": {"model"},
+    "encoder": {"model", "key_sizes"},
     "fusion": {"model", "tokens", "section_images"},
     "search": {"candidates", "image_keys"},
     "index": {"drop_sections"},

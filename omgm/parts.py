@@ -53,7 +53,8 @@ def build_encoder(profile: Profile, cache: ImageCache | None = None) -> DualEnco
     """Loads the model of step 1, which keeps what it computes of images in `cache`."""
     device, dtype = placement(profile)
     folder = model_folder(profile, "encoder")
-    encoder = ClipEncoder.load(folder, device, dtype, long_texts=profile.encoder.long_texts)
+    settings = profile.encoder
+    encoder = ClipEncoder.load(folder, device, dtype, long_texts=settings.long_texts, key_sizes=settings.key_sizes)
     encoder.cache = cache
     if profile.cuda_graphs:
         encoder.use_cuda_graphs()

@@ -16,10 +16,15 @@ class _Table(BaseModel):
 
 
 class EncoderSettings(_Table):
-    """Step 1's model: a folder, or `org/name` or `org/name@revision` on the hub."""
+    """Step 1's model: a folder, or `org/name` or `org/name@revision` on the hub.
+
+    Attributes:
+        key_sizes: Sides in pixels at which images of entities are read, whose mean vector is searched.
+    """
 
     model: str = Field(min_length=1)
     long_texts: Literal["cut", "windows"] = "cut"
+    key_sizes: tuple[Annotated[int, Field(ge=16)], ...] = ()
 
 
 class SearchSettings(_Table):

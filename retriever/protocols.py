@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from PIL import Image
 from torch import Tensor
@@ -38,6 +38,14 @@ class DualEncoder(Protocol):
 
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Encodes to L2-normalized vectors, float32 [N, dimension], on the model's device."""
+
+
+@runtime_checkable
+class KeyEncoder(Protocol):
+    """What a dual encoder may add: it reads images of entities in another way than those of queries."""
+
+    def encode_keys(self, images: Sequence[Image.Image]) -> Tensor:
+        """Encodes images of entities as `DualEncoder.encode_images` encodes those of queries."""
 
 
 class FusionEncoder(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from demo.pretraining.designs import Design, Layer, random_color, random_design, random_layer, similar_design
+from demo.pretraining.designs import Design, DesignLayer, random_color, random_design, random_layer, similar_design
 from demo.pretraining.ink import Sheet, font, word
 from demo.pretraining.layers import FIGURES, LETTERING, plain
 
@@ -15,7 +15,7 @@ ICONS = 0.45  # share of the others that are drawn with a pen of one width
 GRID = 12  # cells of a side between which the strokes of an icon run
 LETTERS = ("DejaVuSans-Bold", "DejaVuSans", "DejaVuSerif-Bold", "DejaVuSansMono-Bold", "cmss10", "STIXGeneralBol")
 
-WHITE = Layer(plain, ((255, 255, 255),), 0)
+WHITE = DesignLayer(plain, ((255, 255, 255),), 0)
 
 
 def random_mark(rng: random.Random) -> Design:
@@ -27,10 +27,10 @@ def random_mark(rng: random.Random) -> Design:
     palette = palette * 2 if len(palette) == 1 else palette  # painters take two
     kind = rng.random()
     if kind < WORDMARKS:
-        layers = [Layer(_letters, tuple(palette), rng.getrandbits(48))]
+        layers = [DesignLayer(_letters, tuple(palette), rng.getrandbits(48))]
         layers += [random_layer(FIGURES, palette, rng) for _ in range(rng.choice((0, 1)))]
     elif kind < WORDMARKS + (1 - WORDMARKS) * ICONS:
-        layers = [Layer(_strokes, tuple(palette), rng.getrandbits(48)) for _ in range(rng.choice((1, 1, 2)))]
+        layers = [DesignLayer(_strokes, tuple(palette), rng.getrandbits(48)) for _ in range(rng.choice((1, 1, 2)))]
         if rng.random() < 0.3:
             layers.insert(0, random_layer(FIGURES, palette, rng))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -15,13 +16,13 @@ from transformers import AutoModel, AutoTokenizer, CLIPTokenizer
 
 from retriever.files import apply_umask
 from retriever.image_cache import ImageCache
-from retriever.models import small_clip  # noqa: F401  registers the embedded profile's model type
 from retriever.models.eva_weights import load_eva_clip
 from retriever.models.folder import folder_fingerprint
 from retriever.models.graphs import Forward, graphed
 from retriever.models.pixels import CONFIG_NAME as PIXELS_NAME
 from retriever.models.pixels import PixelPreparation
 from retriever.models.published import Published
+from retriever.models.small_clip import SmallCLIPConfig  # registers the embedded profile's model type
 
 LongTexts = Literal["cut", "windows"]
 """How a text longer than the model's limit is read: only its beginning, or all of it in windows."""
@@ -31,13 +32,14 @@ _FIXED_LENGTH = {"siglip"}
 _UNSUITABLE = {"siglip2": "it takes images of any shape in patches; use a SigLIP 2 of one fixed size"}
 
 
-def encoder_fingerprint(folder: Path, long_texts: LongTexts = "cut") -> str:
-    """Returns `folder_fingerprint`, marked if long texts are not cut, because their vectors then differ.
+def encoder_fingerprint(folder: Path, long_texts: LongTexts = "cut", key_sizes: Sequence[int] = ()) -> str:
+    """Returns `folder_fingerprint`, marked by settings that change the vectors of texts or keys.
 
     Raises:
         ValueError: The folder has no safetensors file.
     """
-    return folder_fingerprint(folder) + ("" if long_texts == "cut" else f"-{long_texts}")
+    sizes = f"-keys{'+'.join(map(str, key_sizes))}" if key_sizes else ""
+    return folder_fingerprint(folder) + ("" if long_texts == "cut" else f"-{long_texts}") + sizes
 
 
 class ClipEncoder(Published):
@@ -55,6 +57,7 @@ class ClipEncoder(Published):
             averages their vectors, weighted by their number of tokens.
         fixed_length: Pads every text to `max_tokens` and passes no mask, as SigLIP needs it.
         folder: Where the model was loaded from.
+        key_sizes: Sides in pixels at which keys are read, whose mean vector counts; by default at the model's own.
 
     Attributes:
         cache: Keeps images' vectors, if it is set.
@@ -71,6 +74,7 @@ class ClipEncoder(Published):
         long_texts: LongTexts = "cut",
         fixed_length: bool = False,
         folder: Path | None = None,
+        key_sizes: Sequence[int] = (),
     ):
         self.model = model.eval()
         self.tokenizer = tokenizer
@@ -81,6 +85,7 @@ class ClipEncoder(Published):
         self.long_texts = long_texts
         self.fixed_length = fixed_length
         self.folder = folder
+        self.key_pixels = [replace(pixels, size=size) for size in key_sizes]
         self.cache: ImageCache | None = None
         self._image_vectors: Forward = lambda pixels: _unit(self.model.get_image_features(pixels))
 
@@ -92,15 +97,19 @@ class ClipEncoder(Published):
         dtype: torch.dtype = torch.float32,
         batch_size: int = 64,
         long_texts: LongTexts = "cut",
+        key_sizes: Sequence[int] = (),
     ) -> Self:
         """Loads the encoder in `folder`, whose files tell the kind of model.
 
         Raises:
-            ValueError: The folder or one of its files is missing, or its model is of an unknown kind.
+            ValueError: The folder or one of its files is missing, its model is of an unknown kind, or it does not read
+                images of `key_sizes`.
         """
         path = folder / "config.json"
         config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        fingerprint = encoder_fingerprint(folder, long_texts)
+        fingerprint = encoder_fingerprint(folder, long_texts, key_sizes)
+        if key_sizes and config.get("model_type") != SmallCLIPConfig.model_type:
+            raise ValueError(f"encoder.key_sizes: {folder} reads images of one size only; set it to []")
         model: Any
         if _is_eva_clip(config):
             model = load_eva_clip(folder, device, dtype)
@@ -145,6 +154,7 @@ class ClipEncoder(Published):
             long_texts,
             fixed_length=kind in _FIXED_LENGTH,
             folder=folder,
+            key_sizes=key_sizes,
         )
 
     def save(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
@@ -184,6 +194,18 @@ class ClipEncoder(Published):
             # A GPU still works on one batch while the CPU prepares the next.
             part = images[start : start + self.batch_size]
             parts.append(self.cache.rows("step1", part, self._encoded) if self.cache else self._encoded(part))
+        return torch.cat(parts)
+
+    @torch.inference_mode()
+    def encode_keys(self, images: Sequence[Image.Image]) -> Tensor:
+        """Encodes images of entities, which query images are compared with: vectors as of `encode_images`."""
+        if not self.key_pixels:
+            return self.encode_images(images)
+        parts = [torch.empty(0, self.dimension, device=self.model.device)]
+        for start in range(0, len(images), self.batch_size):
+            part = images[start : start + self.batch_size]
+            shown = (pixels.to_device(part, self.model.device, self.model.dtype) for pixels in self.key_pixels)
+            parts.append(_unit(torch.stack([_unit(self.model.get_image_features(one)) for one in shown]).mean(dim=0)))
         return torch.cat(parts)
 
     def _encoded(self, images: Sequence[Image.Image]) -> Tensor:

@@ -120,9 +120,16 @@ class SmallVision(nn.Module):
         self.mixer = _transformer(previous, config.vision_heads, 1)
 
     def forward(self, pixel_values: Tensor) -> VisionOutput:
-        """Encodes images, float [B, 3, image_size, image_size], as feature maps and vectors."""
-        cells = self.stages(pixel_values.contiguous(memory_format=torch.channels_last)).flatten(2).transpose(1, 2)
-        tokens = torch.cat([self.pool_token.expand(len(cells), -1, -1), cells], dim=1) + self.positions
+        """Encodes square images as feature maps and vectors.
+
+        Args:
+            pixel_values: Float [B, 3, side, side]; positions are interpolated for another side than `image_size`.
+        """
+        grid = self.stages(pixel_values.contiguous(memory_format=torch.channels_last))
+        cells, positions = grid.flatten(2).transpose(1, 2), self.positions
+        if positions.shape[1] != 1 + cells.shape[1]:
+            positions = resized_positions(positions.float(), grid.shape[-1]).to(cells.dtype)
+        tokens = torch.cat([self.pool_token.expand(len(cells), -1, -1), cells], dim=1) + positions
         mixed = self.mixer(tokens)
         # The mean of the cells plus the token: learns faster from scratch than either alone.
         return VisionOutput(mixed, mixed[:, 0] + mixed[:, 1:].mean(1))

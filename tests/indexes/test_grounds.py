@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from indexes.article_images import GROUNDS
 from indexes.build import build_index
-from indexes.grounds import COLORS, has_no_ground, key_vectors, on_grounds
+from indexes.grounds import COLORS, has_no_ground, key_vectors, on_grounds, section_tokens
+from indexes.live.layout import current_files
 from retriever.images import ALPHA, load_image, prepare_image
+from tests.fakes.live import World, article, data_of
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 
 
@@ -65,6 +69,56 @@ def test_the_key_is_the_normalized_mean() -> None:
     keys = key_vectors(encoder, [("a", f"{GROUNDS}a"), ()], [{"a": image}, {}])
     np.testing.assert_allclose(keys, [alone[0], mean / np.linalg.norm(mean)], rtol=1e-5)
     assert key_vectors(encoder, [()], [{}]).shape == (0, encoder.dimension)
+
+
+def test_an_encoder_may_read_keys_in_its_own_way() -> None:
+    class Mirror(FakeEncoder):
+        def encode_keys(self, images: Sequence[Image.Image]) -> torch.Tensor:
+            return -self.encode_images(images)
+
+    image = Image.new("RGB", (8, 8), "blue")
+    plain = key_vectors(FakeEncoder(), [("a",)], [{"a": image}])
+    np.testing.assert_array_equal(key_vectors(Mirror(), [("a",)], [{"a": image}]), -plain)
+
+
+def test_tokens_on_several_grounds_are_merged_with_those_on_white() -> None:
+    fusion = FakeFusion(tokens=1)  # so that both tokens of a section become one
+    image, blue = prepare_image(sticker()), Image.new("RGB", (20, 20), "blue")
+
+    def unit(tokens: np.ndarray) -> np.ndarray:
+        return np.asarray(tokens / np.linalg.norm(tokens, axis=-1, keepdims=True))
+
+    def tokens(one: Image.Image, text: str) -> np.ndarray:
+        return unit(fusion.encode([one], [text]).numpy())
+
+    def expected(text: str) -> np.ndarray:
+        mean = unit(np.mean([tokens(one, text) for one in on_grounds(image)], axis=0))
+        return unit(tokens(image, text) + mean)
+
+    views = [[blue], [image, *on_grounds(image)], [blue]]
+    found = section_tokens(fusion, views, [["a"], ["b", "c"], ["d"]])
+    np.testing.assert_allclose(
+        found, np.concatenate([tokens(blue, "a"), expected("b"), expected("c"), tokens(blue, "d")]), rtol=1e-4
+    )
+    assert section_tokens(fusion, [], []).shape == (0, 1, 8)
+
+
+def test_a_changed_article_has_the_tokens_of_a_build(tmp_path: Path) -> None:
+    """Its main image without a ground, beside one with a ground, of several sections each."""
+    world = World(tmp_path, [article("a")], image_keys=2)
+    sticker(90, (10, 10, 80, 80)).save(world.images / "s.png")
+    final = [article("a"), article("b", image="s.png", sections=3)]
+    editor = world.editor()
+    world.put(editor, final[1])
+    editor.index.compact()
+    fresh = world.build(final, tmp_path / "fresh")
+    assert fresh.manifest.stored_shape == (5, 32, 8)  # as many rows as sections
+    assert data_of(current_files(world.index)) == data_of(tmp_path / "fresh")
+    world.options["image_keys"] = 1
+    white = world.build(final, tmp_path / "white")
+    same = [bool((fresh.tokens(np.array([row])) == white.tokens(np.array([row]))).all()) for row in range(5)]
+    assert same == [True, True, False, False, False]
+    editor.close()
 
 
 def test_a_main_image_without_a_ground_has_one_more_key(tmp_path: Path) -> None:

@@ -79,6 +79,37 @@ def test_batched_is_single_and_unit_length() -> None:
     )  # padding does not show
 
 
+def test_keys_are_the_mean_over_sizes(tmp_path: Path) -> None:
+    encoder = small_encoder()
+    np.testing.assert_array_equal(encoder.encode_keys(sample_images()), encoder.encode_images(sample_images()))
+    encoder.save(tmp_path)
+    smaller = ClipEncoder.load(tmp_path)
+    smaller.model.resize_images(16)
+    smaller.pixels = PixelPreparation(16)
+    mean = (smaller.encode_images(sample_images()) + encoder.encode_images(sample_images())).numpy() / 2
+    expected = mean / np.linalg.norm(mean, axis=1, keepdims=True)
+
+    sized = ClipEncoder.load(tmp_path, batch_size=2, key_sizes=(16, 32))
+    np.testing.assert_allclose(sized.encode_keys(sample_images()), expected, atol=1e-5)
+    np.testing.assert_allclose(sized.encode_keys(sample_images()[:1]), expected[:1], atol=1e-5)
+    np.testing.assert_allclose(sized.encode_images(sample_images()), encoder.encode_images(sample_images()), atol=1e-6)
+    assert sized.encode_keys([]).shape == (0, 128)
+    assert (
+        sized.fingerprint
+        == encoder_fingerprint(tmp_path, key_sizes=(16, 32))
+        == folder_fingerprint(tmp_path) + "-keys16+32"
+    )
+    half = ClipEncoder.load(tmp_path, dtype=torch.bfloat16, key_sizes=(16, 32)).encode_keys(sample_images())
+    assert (half * torch.from_numpy(expected)).sum(-1).min() > 0.99
+
+
+def test_other_models_read_one_size(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "clip"}')
+    save_file({"weight": torch.zeros(1)}, tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"encoder\.key_sizes: .* reads images of one size only; set it to \[\]"):
+        ClipEncoder.load(tmp_path, key_sizes=(16, 32))
+
+
 def test_nothing_in_nothing_out_and_long_text_is_cut() -> None:
     encoder = small_encoder(max_tokens=8)
     assert encoder.encode_images([]).shape == encoder.encode_texts([]).shape == (0, 128)
