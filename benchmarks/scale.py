@@ -72,6 +72,8 @@ STAGES = {
     "summarize_all": "summaries",
     "write_keys": "keys",
     "_write_search": "entity index",
+    "write_report": "report",
+    "hash_thumbnails": "thumbnails",
     "describe_files": "checksums",
 }
 """The functions that `build_index` calls, and what their stages are called."""

@@ -27,8 +27,8 @@ def labeled_numbers(folder: Path, manifest: Manifest, row: int) -> IntArray:
     first, last = np.searchsorted(load_owners(folder, manifest), [row, row + 1])
     further = manifest.counts.entities + np.arange(first, last, dtype=np.int64)
     own = np.concatenate([np.array([row], np.int64), further])
-    places = np.searchsorted(labeled, own)
-    return own[(places < len(labeled)) & (labeled[np.minimum(places, len(labeled) - 1)] == own)]
+    found: IntArray = own[np.isin(own, labeled)]
+    return found
 
 
 def labeled_keys(folder: Path, manifest: Manifest, row: int) -> FloatArray:

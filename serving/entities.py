@@ -194,7 +194,7 @@ async def _article(row: Any, uploaded: bytes | None, settings: ServingSettings, 
 
 async def _with_further(article: Article, use: ImageUse, settings: ServingSettings) -> Article:
     """Returns an article with its further images, if its index uses any; of its URLs, the first `_FETCHED` count."""
-    if article.image is None or use == MAIN_ONLY:
+    if article.image is None or use._replace(labeled=False) == MAIN_ONLY:
         return article
     names, further = {str(article.main.path): str(article.main.path)}, dict[str, Image.Image]()
     for url in [one.url for one in article.entity.images if one.url not in names and "://" in one.url[:20]][:_FETCHED]:

@@ -105,7 +105,7 @@ def to_bytes(change: Change | Origin) -> bytes:
         return save({"change": _json({"origin": asdict(change)})})
     if isinstance(change, Removal):
         return save({"change": _json({"remove": change.id})})
-    about = {"put": to_row(change.entity), "summary": change.summary, "image": change.image}
+    about: dict[str, Any] = {"put": to_row(change.entity), "summary": change.summary, "image": change.image}
     if change.labeled:
         about["labeled"] = change.labeled
     arrays = {"keys": change.keys, "tokens": change.tokens, "scales": change.scales}

@@ -104,10 +104,9 @@ def run(args: argparse.Namespace) -> None:
         print(f"entity index: {index.manifest.search}")
     if asked is not None:
         print(f"summaries: {asked}")
-    lines = problem_lines(report)
-    for line in lines:
+    for line in problem_lines(report):
         print(line)
-    if lines:
+    if any(counts_of(report).values()):
         print(f"each with its reason: {index.folder / 'report.json'}")
 
 

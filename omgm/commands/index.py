@@ -159,7 +159,7 @@ def _info(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     }
     lines = [
         f"{index.name}: {report['entities']} entities, {report['changes']} changes since the files were written",
-        f"files: {report['files']}, {report['bytes']:,} bytes; log: {report['log_bytes']:,} bytes",
+        f"files: {report['files']}, {report['bytes']:,} bytes and thumbnails; log: {report['log_bytes']:,} bytes",
         f"encoder {inputs.encoder}, fusion encoder {inputs.fusion}, tokens {inputs.tokens}, "
         f"candidates {inputs.candidates}, summaries {inputs.summarizer}",
         f"written by {report['writer']}" if report["writer"] else "no process writes to it",
