@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> None:
             app,
             host=args.host,
             port=args.port,
-            http=protocol_of(settings),
+            http=protocol_of(settings, app.state.overload),
             log_config=None if settings.log_format == "json" else uvicorn.config.LOGGING_CONFIG,
             log_level="info" if args.verbose else "warning",
             access_log=args.verbose and settings.log_format == "text",  # the service writes its own
