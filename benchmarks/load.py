@@ -166,7 +166,7 @@ def peak_memory(process: subprocess.Popen[bytes], reset: bool = False) -> float 
 
 
 def cpu_seconds(process: subprocess.Popen[bytes]) -> dict[str, float] | None:
-    """Returns the time, and the processor time of this client, of a process and of all; `None` without Linux's /proc."""
+    """Returns the time, and processor times of this client, a process and all; `None` without Linux's /proc."""
     if not Path("/proc/stat").is_file():
         return None
     tick = os.sysconf("SC_CLK_TCK")

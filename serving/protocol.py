@@ -16,6 +16,9 @@ from serving.settings import ServingSettings
 
 LONGEST_HEADERS = 64 * 1024
 """Bytes of a request's line and headers."""
+KEEP_ALIVE_S = 75
+"""Seconds that a connection is kept without a request. A client or proxy that thinks it open for longer loses the
+request that it sends as it closes, and many keep theirs for a minute."""
 
 
 def protocol_of(settings: ServingSettings, overload: Overload | None = None) -> type[asyncio.Protocol]:
@@ -47,6 +50,7 @@ class _LimitedProtocol(HttpToolsProtocol):
     _length = 0  # of the headers after the chunk in which they begin
     _refused = False  # the request whose body comes now
     _last = False  # and that the connection ends with it
+    _thrown = 0  # bytes of its body
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Starts the time of the first headers."""
@@ -79,6 +83,10 @@ class _LimitedProtocol(HttpToolsProtocol):
         """Takes a part of the body, which is thrown away if the request was refused."""
         if not self._refused:
             super().on_body(body)
+            return
+        self._thrown += len(body)
+        if self._thrown > LINGER_BYTES:
+            self.transport.close()
 
     def on_message_complete(self) -> None:
         """Ends a request; one that was refused closes its connection unless that is kept."""
@@ -116,8 +124,8 @@ class _LimitedProtocol(HttpToolsProtocol):
         """Answers in the application's place; what comes of the body is thrown away, as `serving.body.refuse` does."""
         kept = self.parser.should_keep_alive() and self.parser.get_http_version() != "1.0"
         # A client that asks before it sends its body (Expect) may leave it out now, or send it nevertheless.
-        kept = kept and not self.expect_100_continue and 0 <= declared_length(self._scope()) <= LINGER_BYTES
-        self._refused, self._last = True, not kept
+        kept = kept and not self.expect_100_continue and declared_length(self._scope()) <= LINGER_BYTES
+        self._refused, self._last, self._thrown = True, not kept, 0
         self._write(error, close=self._last)
         self._limit(LINGER_S if self._last else self.rest_s)
 

@@ -227,7 +227,6 @@ def test_a_refusal_before_a_request_in_the_same_chunk_ends_no_answer() -> None:
     [
         b"Connection: close\r\nContent-Length: 9",
         b"Expect: 100-continue\r\nContent-Length: 9",  # whether its body comes is unknown, so nothing can follow
-        b"Transfer-Encoding: chunked",
         b"Content-Length: 40000000",
     ],
 )
@@ -259,6 +258,20 @@ def test_a_refused_body_that_trickles() -> None:
         assert not connection.transport.closed
         connection.receive(b" ")
         connection.loop.turn(1)
+    assert connection.transport.closed
+
+
+def test_a_refused_body_of_unknown_length() -> None:
+    """The connection is kept, unless more comes than is worth reading."""
+    connection = Connection(overload=Busy())
+    connection.receive(REFUSED + b"Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n")
+    connection.receive(b"0\r\n\r\n" + LIVE + b"\r\n")
+    assert connection.transport.sent.endswith(b"ok") and not connection.transport.closed
+    connection.receive(REFUSED + b"Transfer-Encoding: chunked\r\n\r\n")
+    for _ in range(32):
+        connection.receive(b"100000\r\n" + bytes(2**20) + b"\r\n")
+    assert not connection.transport.closed
+    connection.receive(b"1\r\n.\r\n")
     assert connection.transport.closed
 
 
