@@ -8,8 +8,9 @@ and the latency of one request at a time; both in turns, so that whatever else t
 open loops of Poisson arrivals (`open_loop.py`) on the service at multiples of its capacity.
 
 The client shares the machine's cores with the service: a capacity is one of this machine with its client. Nothing is
-pinned to a core, since the service uses two as well; `client_cores` says how much the client took. The capacity is
-measured again at the end: if it has changed by much, the machine was not quiet and the figures compare nothing.
+pinned to a core, since the service uses two as well; `client_cpu`, `server_cpu` and `foreign_cpu` say how many cores
+the client, the service and all other processes took during a load. The capacity is measured again at the end: if it has
+changed by much, the machine was not quiet and the figures compare nothing.
 """
 
 from __future__ import annotations
@@ -164,6 +165,30 @@ def peak_memory(process: subprocess.Popen[bytes], reset: bool = False) -> float 
     return round(int(peak.split()[1]) / 1024, 1)
 
 
+def cpu_seconds(process: subprocess.Popen[bytes]) -> dict[str, float] | None:
+    """Returns the time, and processor times of this client, a process and all; `None` without Linux's /proc."""
+    if not Path("/proc/stat").is_file():
+        return None
+    tick = os.sysconf("SC_CLK_TCK")
+    of_process = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()  # from field 3 on
+    user, nice, system, _, _, *interrupts = Path("/proc/stat").read_text().splitlines()[0].split()[1:8]
+    return {
+        "wall": time.perf_counter(),
+        "client": time.process_time(),
+        "server": (int(of_process[11]) + int(of_process[12])) / tick,
+        "all": sum(int(ticks) for ticks in (user, nice, system, *interrupts)) / tick,
+    }
+
+
+def cores_between(before: dict[str, float] | None, after: dict[str, float] | None) -> dict[str, float | None]:
+    """Returns the cores that the client, the service and others took between two readings of `cpu_seconds`."""
+    if before is None or after is None:
+        return dict.fromkeys(("client_cpu", "server_cpu", "foreign_cpu"))
+    wall, client, server, everybody = (after[name] - before[name] for name in ("wall", "client", "server", "all"))
+    cores = {"client_cpu": client, "server_cpu": server, "foreign_cpu": max(everybody - client - server, 0.0)}
+    return {name: round(seconds / wall, 3) for name, seconds in cores.items()}
+
+
 def compare(args: argparse.Namespace, services: dict[str, Address], bare: BarePipeline, requests: list[bytes]) -> Any:
     """Measures capacities and single requests in turns; returns the medians over the rounds."""
     rates: dict[str, list[float]] = {}
@@ -207,10 +232,10 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         for factor in args.factors:
             peak_memory(process, reset=True)
             times = arrival_times(factor * capacity, args.seconds, args.seed, args.uniform)
-            began, used = time.perf_counter(), time.process_time()
+            before = cpu_seconds(process)
             replies = asyncio.run(open_loop(address, requests, times))
-            cores = (time.process_time() - used) / (time.perf_counter() - began)
-            figures = {"factor": factor, **figures_of(replies, args.seconds, capacity), "client_cores": round(cores, 3)}
+            figures = {"factor": factor, **figures_of(replies, args.seconds, capacity)}
+            figures |= cores_between(before, cpu_seconds(process))
             loads.append(figures | {"peak_memory_mib": peak_memory(process)})
             print(json.dumps(loads[-1]), flush=True)
         after, _ = asyncio.run(closed_loop(address, requests, min(args.seconds, 10.0), 2 * args.batch))

@@ -26,7 +26,7 @@ from serving.events import agent_events, answer_events, event_stream, retrieval_
 from serving.examples import read_examples
 from serving.fields import CheckedRequest
 from serving.metrics import add_metrics
-from serving.overload import OverloadMiddleware
+from serving.overload import Overload, OverloadMiddleware
 from serving.pages import add_pages
 from serving.requests import read_request
 from serving.schemas import (
@@ -231,7 +231,8 @@ def create_app(
         return _image_file(examples[name].path)
 
     # In front of FastAPI's own middleware, too: `add_middleware` would put them behind it.
-    app.middleware_stack = with_cors(OverloadMiddleware(app.build_middleware_stack(), service), settings)
+    app.state.overload = overload = Overload(service, by_headers=not settings.cors_origins)
+    app.middleware_stack = with_cors(OverloadMiddleware(app.build_middleware_stack(), overload), settings)
     return app
 
 

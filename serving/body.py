@@ -18,7 +18,8 @@ from serving.settings import ServingSettings
 _OVERHEAD = 64 * 1024  # bytes of a body besides the images: questions, options, boundaries
 _MAX_EXCESS = 4  # a body is read up to this multiple of one image's limit
 
-_LINGER_BYTES, _LINGER_S = 32 * 2**20, 2.0  # of a refused upload that are read and thrown away
+LINGER_BYTES, LINGER_S = 32 * 2**20, 2.0
+"""Most bytes and seconds of a refused upload that are read and thrown away."""
 
 
 def content_type_of(request: Request) -> str:
@@ -96,16 +97,17 @@ async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) ->
     What still comes of the body is then thrown away for a moment: closing a connection with unread bytes resets it,
     and the client may lose the answer. Larger uploads are cut off.
     """
-    if declared_length(scope) > _LINGER_BYTES:
+    # A client that asks before it sends its body (Expect) may leave it out now, or send it nevertheless.
+    if declared_length(scope) > LINGER_BYTES or "expect" in Headers(scope=scope):
         error.headers["Connection"] = "close"
     error.note(scope)
-    text, left = json.dumps(error.body()).encode(), _LINGER_BYTES
+    text, left = json.dumps(error.body()).encode(), LINGER_BYTES
     headers = {"content-type": "application/json", "content-length": str(len(text)), **error.headers}
     raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": error.status, "headers": raw})
     await send({"type": "http.response.body", "body": text, "more_body": True})
     with suppress(TimeoutError):
-        async with asyncio.timeout(_LINGER_S):
+        async with asyncio.timeout(LINGER_S):
             while left > 0:
                 message = await receive()
                 if not message.get("more_body"):  # the end, or the client is gone

@@ -1,7 +1,8 @@
 """Refuses requests that the service has no time for, by their headers, in front of everything else.
 
 At ten times the capacity nine of ten requests end here, on the processor that the models need for the tenth. So a
-refusal passes no other middleware, and counts and logs itself.
+refusal passes no other middleware, and counts and logs itself. `serving.protocol` asks before there is an ASGI request
+at all, which costs a sixth on a connection that is kept; the middleware is for other servers and for CORS.
 """
 
 from __future__ import annotations
@@ -11,36 +12,72 @@ import time
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.body import refuse
-from serving.errors import log_request, name_request
+from serving.errors import ApiError, log_request, name_request
+from serving.logs import REQUEST_ID
 from serving.service import Service
 
 WORK = ("/answer", "/retrieve", "/v1/chat/completions")
 """The routes whose requests cost the models time."""
 
 
+class Overload:
+    """Decides by method and path whether a request has to be refused; `take_in` asks the admission again and decides.
+
+    Args:
+        service: Its `admission` is asked.
+        by_headers: Whether a refusal is complete without CORS, so that the protocol may send it.
+    """
+
+    def __init__(self, service: Service, by_headers: bool = True) -> None:
+        self._service, self.by_headers = service, by_headers
+
+    def refusal(self, scope: Scope, path: str) -> ApiError | None:
+        """Returns the error for a request, with the request's id among its headers; `None` if it may come in."""
+        if scope["method"] != "POST" or path not in WORK:
+            return None
+        if refusal := self._service.admission.refusal():
+            refusal.headers["x-request-id"] = name_request(scope)
+            refusal.note(scope)
+            scope["state"]["refused_route"] = path
+        return refusal
+
+    def count(self, scope: Scope, refusal: ApiError, began: float) -> None:
+        """Counts and logs a refusal that has been sent; it began at `began` of `time.perf_counter`."""
+        self._service.metrics.request(scope, refusal.status, time.perf_counter() - began)
+        log_request(scope, refusal.status, began)
+
+    def refuse_by_headers(self, scope: Scope, path: str) -> ApiError | None:
+        """Returns the error for a request that ends with its headers, counted and logged; `None` if it may come in."""
+        if not self.by_headers:
+            return None
+        named = REQUEST_ID.get()
+        try:
+            if refusal := self.refusal(scope, path):
+                self.count(scope, refusal, time.perf_counter())
+            return refusal
+        finally:
+            REQUEST_ID.set(named)  # there is no task of its own, which would keep the id to itself
+
+
 class OverloadMiddleware:
-    """Asks the admission before the rest of the application sees a request; `take_in` asks again and decides.
+    """Asks before the rest of the application sees a request.
 
     Args:
         app: The application.
-        service: Its `admission` is asked.
+        overload: Is asked.
     """
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self.app, self._service = app, service
+    def __init__(self, app: ASGIApp, overload: Overload) -> None:
+        self.app, self._overload = app, overload
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Runs the application, or answers in its place."""
-        if scope["type"] == "http" and scope["method"] == "POST":
-            path = scope["path"].removeprefix(scope.get("root_path", ""))
-            if path in WORK and (refusal := self._service.admission.refusal()):
-                began = time.perf_counter()
-                refusal.headers["x-request-id"] = name_request(scope)
-                scope["state"]["refused_route"] = path
+        if scope["type"] == "http":
+            began = time.perf_counter()
+            if refusal := self._overload.refusal(scope, scope["path"].removeprefix(scope.get("root_path", ""))):
                 try:
                     await refuse(refusal, scope, receive, send)
                 finally:
-                    self._service.metrics.request(scope, refusal.status, time.perf_counter() - began)
-                    log_request(scope, refusal.status, began)
+                    self._overload.count(scope, refusal, began)
                 return
         await self.app(scope, receive, send)

@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> None:
     from retriever.types import Query
     from serving.app import create_app
     from serving.logs import log_json
-    from serving.protocol import protocol_of
+    from serving.protocol import KEEP_ALIVE_S, protocol_of
     from serving.tracing import tracer_of_environment
 
     settings = profile.serving
@@ -120,10 +120,11 @@ def run(args: argparse.Namespace) -> None:
             app,
             host=args.host,
             port=args.port,
-            http=protocol_of(settings),
+            http=protocol_of(settings, app.state.overload),
             log_config=None if settings.log_format == "json" else uvicorn.config.LOGGING_CONFIG,
             log_level="info" if args.verbose else "warning",
             access_log=args.verbose and settings.log_format == "text",  # the service writes its own
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=math.ceil(settings.timeout_s),  # after SIGTERM, what runs is finished
         )
     finally:
@@ -182,9 +183,11 @@ def warn_if_open(host: str, settings: ServingSettings) -> None:
 
 
 def limit_threads(count: int | None) -> None:
-    """Limits the threads of PyTorch and FAISS; OMP_NUM_THREADS in the environment takes precedence.
+    """Limits the threads of PyTorch, FAISS and tokenizers; OMP_NUM_THREADS in the environment takes precedence.
 
     OpenMP reads the variable while they are imported, so this has to come before.
     """
     if count is not None:
         os.environ.setdefault("OMP_NUM_THREADS", str(count))
+    if count == 1:  # a batch's short texts take longer to hand to other threads than to tokenize
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

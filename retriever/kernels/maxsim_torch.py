@@ -1,9 +1,12 @@
-"""Late interaction in PyTorch: one matrix product per pair, for CPUs and without Triton."""
+"""Late interaction in PyTorch: one matrix product per run of a query's pairs, for CPUs and without Triton."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+_LONGEST = 256
+"""Sections of one product, so that what it needs stays small and in the cache."""
 
 
 def max_sim_pairs(
@@ -27,21 +30,29 @@ def max_sim_pairs(
     sizes: list[int] = counts.tolist()
     if min(sizes, default=0) < 0 or sum(sizes) != total or max(sizes, default=0) != most:
         raise ValueError(f"counts: must be 0 or more with sum {total} and maximum {most}, got {sizes}")
-    scores = queries.new_empty(total, dtype=torch.float32)
-    best = queries.new_full((len(sizes),), float("-inf"), dtype=torch.float32)
-    unit, at = queries.float(), 0
-    for pair, (query, start, size) in enumerate(zip(query_of.tolist(), first.tolist(), sizes, strict=True)):
-        if size == 0:
-            continue
-        if not 0 <= start <= len(tokens) - size:
+    unit, scores = queries.float(), queries.new_empty(total, dtype=torch.float32)
+    at, query, rows = 0, -1, range(0)  # the run that is not computed yet begins at `at` of the scores
+
+    def compute() -> int:
+        part = slice(rows.start, rows.stop)
+        found = _nearest(unit[query], tokens[part], None if scales is None else scales[part]).sum(dim=-1)
+        scores[at : at + len(rows)] = found
+        return at + len(rows)
+
+    for pair, (of, start, size) in enumerate(zip(query_of.tolist(), first.tolist(), sizes, strict=True)):
+        if size and not 0 <= start <= len(tokens) - size:
             raise ValueError(
                 f"first: pair {pair} has rows {start} to {start + size - 1}, but the store has {len(tokens)}"
             )
-        rows = slice(start, start + size)
-        found = _nearest(unit[query], tokens[rows], None if scales is None else scales[rows]).sum(dim=-1)
-        scores[at : at + size], best[pair] = found, found.max()
-        at += size
-    return scores, best
+        if size and of == query and start == rows.stop and len(rows) + size <= _LONGEST:
+            rows = range(rows.start, start + size)
+        elif size:
+            at, query, rows = compute() if rows else at, of, range(start, start + size)
+    if rows:
+        compute()
+    best = queries.new_full((len(sizes),), float("-inf"), dtype=torch.float32)
+    owners = torch.arange(len(sizes), device=best.device).repeat_interleave(counts.long())
+    return scores, best.scatter_reduce_(0, owners, scores, "amax")
 
 
 def _nearest(query: Tensor, sections: Tensor, scales: Tensor | None) -> Tensor:

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
 import httpx
 import pytest
 
-from benchmarks.load import goals_of
+from benchmarks.load import cores_between, cpu_seconds, goals_of
 from benchmarks.open_loop import Reply, arrival_times, closed_loop, exchange, figures_of, open_loop, request_bytes
 from tests.fakes.images import image_bytes
 from tests.fakes.service import SMALL, full, served
@@ -73,3 +75,20 @@ def test_goals() -> None:
         "p99_against_0.8 at 10": False,
         "no errors at 10": False,
     }
+
+
+def test_cores_are_processor_time_per_second() -> None:
+    before = {"wall": 10.0, "client": 1.0, "server": 2.0, "all": 100.0}
+    after = {"wall": 20.0, "client": 2.5, "server": 12.0, "all": 118.5}
+    assert cores_between(before, after) == {"client_cpu": 0.15, "server_cpu": 1.0, "foreign_cpu": 0.7}
+    assert cores_between(None, None) == {"client_cpu": None, "server_cpu": None, "foreign_cpu": None}
+
+
+@pytest.mark.skipif(not Path("/proc/stat").is_file(), reason="processor times are read from Linux's /proc")
+def test_the_processor_time_of_a_process() -> None:
+    code = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"\n"
+        seconds = cpu_seconds(process)
+        assert seconds is not None and 0.25 <= seconds["server"] <= 5 and seconds["all"] > seconds["server"]
+        process.communicate(b"\n")

@@ -62,7 +62,7 @@ def served(
 @contextmanager
 def listening(app: Starlette, settings: ServingSettings | None = None) -> Iterator[str]:
     """Yields the address of a real server for `app`, which runs in a thread."""
-    http = protocol_of(settings or ServingSettings())
+    http = protocol_of(settings or ServingSettings(), getattr(app.state, "overload", None))
     config = uvicorn.Config(
         app,
         host="127.0.0.1",

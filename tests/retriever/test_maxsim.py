@@ -7,6 +7,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from retriever.kernels import max_sim_pairs
 from retriever.maxsim import ScoreMode, max_sim_spans
 from retriever.types import StoredTokens
 
@@ -54,6 +55,24 @@ def test_ragged_spans_equal_float64_brute_force(mode: ScoreMode) -> None:
     found = max_sim_spans(torch.tensor(queries).float(), tokens, query_of, spans, mode)
     for query, span, scores in zip(query_of, spans, found, strict=True):
         assert scores == pytest.approx(brute(queries[query], sections[span.start : span.stop], mode), abs=1e-5)
+
+
+@pytest.mark.parametrize("longest", [1, 3, 256])
+def test_pairs_of_a_query_in_adjacent_rows_share_a_product(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of adjacent rows, of rows apart, of the same rows for another query, and of no rows."""
+    monkeypatch.setattr("retriever.kernels.maxsim_torch._LONGEST", longest)
+    random = np.random.default_rng(1)
+    queries, sections = random.normal(size=(2, 4, 8)), random.normal(size=(9, 3, 8))
+    starts, counts, query_of = [0, 2, 5, 5, 6, 8, 0, 2], [2, 3, 0, 1, 1, 1, 2, 1], [0, 0, 0, 0, 1, 1, 0, 1]
+    integers = (torch.tensor(values) for values in (query_of, starts, counts))
+    tokens = torch.tensor(sections).float()
+    scores, best = max_sim_pairs(torch.tensor(queries).float(), tokens, None, *integers, total=11, most=3)
+    expected = [
+        [float((sections[row] @ queries[query].T).max(0).sum()) for row in range(start, start + count)]
+        for query, start, count in zip(query_of, starts, counts, strict=True)
+    ]
+    assert scores.tolist() == pytest.approx([score for part in expected for score in part], abs=1e-5)
+    assert best.tolist() == pytest.approx([max(part, default=-math.inf) for part in expected], abs=1e-5)
 
 
 def test_nothing_to_compare_and_shapes_that_do_not_fit() -> None:

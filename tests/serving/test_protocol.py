@@ -17,9 +17,11 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
+from serving.errors import ApiError
+from serving.overload import Overload
 from serving.protocol import protocol_of
 from serving.settings import ServingSettings
-from tests.fakes.service import served
+from tests.fakes.service import SMALL, body, full, served, wait_until
 
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: a\r\n"
 
@@ -92,14 +94,25 @@ async def answer(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"ok"})
 
 
+class Busy:
+    """An `Overload` that refuses every POST, or none while it is `free`."""
+
+    free = False
+
+    def refuse_by_headers(self, scope: Scope, path: str) -> ApiError | None:
+        if self.free or scope["method"] != "POST":
+            return None
+        return ApiError(429, "queue_full", path, headers={"Retry-After": "3", "x-request-id": "run-7"})
+
+
 class Connection:
     """One connection with a limit of 10 s on headers and 60 s on the rest of a body."""
 
-    def __init__(self, app: ASGIApp = answer) -> None:
+    def __init__(self, app: ASGIApp = answer, overload: Busy | None = None) -> None:
         self.loop, self.transport = Loop(), Transport()
         config = uvicorn.Config(app, lifespan="off", log_level="error", proxy_headers=False)
         config.load()
-        build = cast(Callable[..., Any], protocol_of(ServingSettings()))
+        build = cast(Callable[..., Any], protocol_of(ServingSettings(), cast(Overload, overload)))
         self.protocol = build(config=config, server_state=ServerState(), app_state={}, _loop=self.loop)
         self.protocol.connection_made(self.transport)
 
@@ -173,6 +186,115 @@ def test_a_connection_that_is_over_has_no_limit() -> None:
     connection.protocol.connection_lost(None)
     connection.loop.turn(1000)
     assert all(timer.over for timer in connection.loop.timers)
+
+
+REFUSED = b"POST /answer?a=b HTTP/1.1\r\nHost: a\r\n"
+
+
+def test_a_refusal_by_headers() -> None:
+    connection = Connection(overload=Busy())
+    connection.receive(REFUSED + b"Content-Length: 8\r\n\r\nonly")
+    head, _, text = connection.transport.sent.partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    assert lines[0] == b"HTTP/1.1 429 Too Many Requests" and not any(b"connection" in line for line in lines)
+    assert {b"retry-after: 3", b"x-request-id: run-7", b"content-type: application/json"} <= set(lines)
+    assert b"content-length: %d" % len(text) in lines and json.loads(text)["error"]["message"] == "/answer"
+    connection.receive(b"four" + LIVE + b"\r\n")  # the rest of the body, and the next request
+    assert connection.transport.sent.endswith(b"ok") and not connection.transport.closed
+
+
+def test_refusals_one_after_the_other_on_a_kept_connection() -> None:
+    busy = Busy()
+    connection = Connection(overload=busy)
+    connection.receive((REFUSED + b"Content-Length: 4\r\n\r\nbody") * 3)
+    assert connection.transport.sent.count(b"HTTP/1.1 429 ") == 3
+    busy.free = True
+    connection.receive(REFUSED + b"Content-Length: 4\r\n\r\nbody")
+    assert connection.transport.sent.endswith(b"ok") and not connection.transport.closed
+    connection.loop.turn(5)  # uvicorn's time between two requests
+    assert connection.transport.closed
+
+
+def test_a_refusal_before_a_request_in_the_same_chunk_ends_no_answer() -> None:
+    connection = Connection(begin, Busy())
+    connection.receive(REFUSED + b"Content-Length: 0\r\n\r\n" + LIVE + b"\r\n")
+    assert connection.transport.sent.endswith(b"ok")
+    assert all(timer.over for timer in connection.loop.timers)  # uvicorn's time between two requests among them
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"Connection: close\r\nContent-Length: 9",
+        b"Expect: 100-continue\r\nContent-Length: 9",  # whether its body comes is unknown, so nothing can follow
+        b"Content-Length: 40000000",
+    ],
+)
+def test_a_refusal_that_closes_the_connection_waits_for_the_body(headers: bytes) -> None:
+    """Unread bytes would reset it, and the client could lose the answer."""
+    connection = Connection(overload=Busy())
+    connection.receive(REFUSED + headers + b"\r\n\r\n")
+    assert b"HTTP/1.1 429 " in connection.transport.sent and b"\r\nconnection: close\r\n" in connection.transport.sent
+    assert b"100 Continue" not in connection.transport.sent
+    connection.loop.turn(1.9)
+    assert not connection.transport.closed
+    connection.receive(b"9 bytes..")
+    connection.loop.turn(0.1)
+    assert connection.transport.closed
+
+
+def test_a_refusal_waits_no_longer_than_for_the_whole_body() -> None:
+    connection = Connection(overload=Busy())
+    connection.receive(REFUSED + b"Connection: close\r\nContent-Length: 4\r\n\r\nbod")
+    assert not connection.transport.closed
+    connection.receive(b"y")
+    assert connection.transport.closed
+
+
+def test_a_refused_body_that_trickles() -> None:
+    connection = Connection(overload=Busy())
+    connection.receive(REFUSED + b"Content-Length: 1000000\r\n\r\n")
+    for _ in range(60):
+        assert not connection.transport.closed
+        connection.receive(b" ")
+        connection.loop.turn(1)
+    assert connection.transport.closed
+
+
+def test_a_refused_body_of_unknown_length() -> None:
+    """The connection is kept, unless more comes than is worth reading."""
+    connection = Connection(overload=Busy())
+    connection.receive(REFUSED + b"Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n")
+    connection.receive(b"0\r\n\r\n" + LIVE + b"\r\n")
+    assert connection.transport.sent.endswith(b"ok") and not connection.transport.closed
+    connection.receive(REFUSED + b"Transfer-Encoding: chunked\r\n\r\n")
+    for _ in range(32):
+        connection.receive(b"100000\r\n" + bytes(2**20) + b"\r\n")
+    assert not connection.transport.closed
+    connection.receive(b"1\r\n.\r\n")
+    assert connection.transport.closed
+
+
+def test_the_headers_after_a_refusal_have_a_limit() -> None:
+    connection = Connection(overload=Busy())
+    connection.receive(REFUSED + b"Content-Length: 0\r\n\r\n" + LIVE)
+    connection.loop.turn(10)
+    assert connection.transport.closed and b"HTTP/1.1 408 " in connection.transport.sent
+
+
+def test_a_client_that_asks_before_it_sends_is_refused_or_told_to_continue(tmp_path: Path) -> None:
+    head = b"POST /answer HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n"
+    head += b"Content-Length: %d\r\n\r\n" % len(body())
+    with served(tmp_path, SMALL) as world:
+        with full(world), connected(world.url) as sock:
+            sock.sendall(head)
+            assert sock.recv(1024).startswith(b"HTTP/1.1 429 Too Many Requests\r\n")
+        wait_until(lambda: httpx.get(f"{world.url}/health/ready", verify=False).json()["waiting"] == 0)
+        with connected(world.url) as sock:
+            sock.sendall(head)
+            assert sock.recv(1024) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            sock.sendall(body())
+            assert sock.recv(1024).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
 @contextmanager
