@@ -58,7 +58,7 @@ def places(tokens: Tokens, candidates: Candidates) -> Ints:
 
 
 def outcome(scores: Floats, null: float, best: int, candidates: Candidates) -> Floats:
-    """Returns the inputs of the confidence: the lead of the best candidate over the others, and their overview.
+    """Returns the inputs of the confidence: the lead of the best candidate, the overview, its links and doubts.
 
     Args:
         scores: Scores of the candidates.
@@ -72,7 +72,8 @@ def outcome(scores: Floats, null: float, best: int, candidates: Candidates) -> F
     rival = float(scores[apart].max()) if apart.any() else top - 20
     lead = [np.log(shares[best]), min(top - rival, 20.0), shares[~apart].sum(), top, null]
     lead += [top + np.log(1 / shares[best]) - null]
-    return np.concatenate([np.array(lead, np.float32), candidates.overview, candidates.links[best]])
+    found = candidates.overview, candidates.links[best], candidates.doubts[best]
+    return np.concatenate([np.array(lead, np.float32), *found])
 
 
 class SpanModel:

@@ -46,7 +46,9 @@ def numbers_of(questions: Sequence[SpanQuestion]) -> Numbers:
         tokens = tokenize_text(passage)
         stems.update({stem for stem in tokens.stems if stem})
         classes.update(tokens.classes)
-    rarity = {word: math.log(len(passages) / count) for word, count in stems.items() if count >= FREQUENT_WORD}
+    # sorted, because the order of a set of texts differs from process to process
+    frequent = sorted(word for word, count in stems.items() if count >= FREQUENT_WORD)
+    rarity = {word: math.log(len(passages) / stems[word]) for word in frequent}
     rarity[""] = math.log(len(passages) / 2)
     analyzed = [analyze(question.question, rarity) for question in questions]
     focuses = Counter(question.focus for question in analyzed)
