@@ -42,7 +42,11 @@ for _pair in (
 def doubts(tokens: Tokens, question: AnalyzedQuestion, title: Set[str]) -> Floats:
     """Returns what speaks against an answer in each sentence, float32 [sentences, 15].
 
-    Words of the title are not missed: a section rarely repeats what its article is about.
+    Seven columns are about the evidence: the question is negated; an opposite of one of its words; weight and number of
+    its words that are missing; its words that the title has; names and figures that are missing. Eight are about the
+    sentence: it denies nothing though the question does; an opposite; weight, number and greatest weight of the missing
+    words; weight of those that stand elsewhere; names and figures that stand elsewhere. Words of the title are not
+    missed: a section rarely repeats what its article is about.
 
     Args:
         tokens: The evidence.
@@ -69,12 +73,12 @@ def doubts(tokens: Tokens, question: AnalyzedQuestion, title: Set[str]) -> Float
         min(len(figures - all_stems), 2),
     ]
     rows = []
-    for low, here in zip(lower, stems, strict=True):
+    for forms, here in zip(lower, stems, strict=True):
         missing = _missing(expected, here)
         rows.append([
             *anywhere,
-            question.negated and low.isdisjoint(_DENIES) and not any(is_negation(each) for each in low),
-            _turned(question.lower, low),
+            question.negated and forms.isdisjoint(_DENIES) and not any(is_negation(low) for low in forms),
+            _turned(question.lower, forms),
             sum(missing.values()) / total,
             len(missing) / 5,
             max(missing.values(), default=0.0) / 8,

@@ -117,9 +117,12 @@ def _example(source: SpanQuestion, numbers: Numbers) -> Example:
     around = numbers.vocabulary.around(tokens, found)
     asked = numbers.vocabulary.asked(question)
     # a view of no rows would keep all of them in memory
-    none = np.zeros((0, 0), np.float32)
-    links, doubts = found.links.astype(np.float16), found.doubts.astype(np.float16)
-    slim = Candidates(found.first, found.last, none, found.overview, links, doubts)
+    slim = replace(
+        found,
+        features=np.zeros((0, 0), np.float32),
+        links=found.links.astype(np.float16),
+        doubts=found.doubts.astype(np.float16),
+    )
     part = part_of(source.article)
     return Example(source.article, part, bool(references), slim, standard, around, asked, f1, exact, quality)
 
