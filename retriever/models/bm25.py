@@ -33,8 +33,9 @@ class BM25:
     either order, which count less; some question words imply others ("how tall": height). A term's weight is its
     inverse document frequency among the passages of one list, times a power of how rare it is in encyclopedic prose:
     in an article of 20 passages, "begin" may be as rare as a name. A passage gains by the weight of the question's
-    words that one of its sentences has together. A score is divided by the highest that the question could reach in its
-    list (every term that occurs at all, saturated), which makes it comparable with `sim_m`.
+    words that one of its sentences has together. A first line that all passages share does not count. A score is
+    divided by the highest that the question could reach in its list (every term that occurs at all, saturated), which
+    makes it comparable with `sim_m`.
 
     Args:
         k1: Saturation of repeated words, 0 or more.
@@ -75,7 +76,7 @@ class BM25:
         scores = np.zeros(len(passages), np.float32)
         if not passages:
             return scores
-        texts = [_read(passage) for passage in passages]
+        texts = [_read(passage) for passage in _without_shared_line(passages)]
         lengths = np.array([text.length for text in texts], np.float32)
         norms = self.k1 * (1 - self.b + self.b * lengths / max(float(lengths.mean()), 1.0))
         reachable, words = 0.0, dict[Term, float]()
@@ -103,6 +104,14 @@ class BM25:
         if isinstance(term, str):
             return math.pow(rarity(term), self.rarity_power)
         return self.pair_weight * math.pow((rarity(term[0]) + rarity(term[1])) / 2, self.rarity_power)
+
+
+def _without_shared_line(passages: Sequence[str]) -> Sequence[str]:
+    """Drops a first line that all passages share: the article's title says nothing about which section is meant."""
+    shared = passages[0].partition("\n")[0] + "\n"
+    if len(passages) < 2 or not all(passage.startswith(shared) for passage in passages):
+        return passages
+    return [passage[len(shared) :] for passage in passages]
 
 
 def _terms(stems: Sequence[str]) -> list[Term]:
