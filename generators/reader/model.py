@@ -130,7 +130,7 @@ class SpanModel:
 def _load(path: Path) -> SpanModel:
     with safe_open(path, framework="numpy") as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-        names = {name: json.loads(text) for name, text in file.metadata().items() if text[:1] == "["}
+        names = json.loads(file.metadata()["vocabulary"])
     rarity = dict(zip(names["words"], arrays.pop("rarity").tolist(), strict=True))
     return SpanModel(arrays, Vocabulary(*(_numbered(names[key]) for key in ("classes", "kinds", "focuses"))), rarity)
 

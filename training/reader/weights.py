@@ -95,6 +95,6 @@ def save(
     names = {"words": list(numbers.rarity)} | {
         key: list(getattr(numbers.vocabulary, key)) for key in ("classes", "kinds", "focuses")
     }
-    metadata = {key: json.dumps(value, ensure_ascii=False) for key, value in names.items()}
+    # one entry: safetensors writes several in any order
     with replacing(path) as temporary:
-        save_file(arrays, temporary, metadata)
+        save_file(arrays, temporary, {"vocabulary": json.dumps(names, ensure_ascii=False)})

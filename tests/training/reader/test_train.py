@@ -77,6 +77,8 @@ def test_numpy_computes_what_torch_does(tmp_path: Path) -> None:
     with torch.no_grad():
         results = [network(joined([example])) for network in networks]
     save(tmp_path / "w.safetensors", networks, numbers, np.zeros(36, np.float32), 0.0, 0.5)
+    save(tmp_path / "again.safetensors", networks, numbers, np.zeros(36, np.float32), 0.0, 0.5)
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "w.safetensors").read_bytes()
     model = SpanModel.load(tmp_path / "w.safetensors")
     tokens, question = tokenize_text(passage(0)), analyze("Who built it?", model.rarity)
     found = candidates(tokens, question, model.rarity, stems_of("Tower"))
