@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
+from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 
+RARITY_FILE = Path(__file__).with_name("rarity.txt")
+"""Passages of encyclopedic prose that have each stem; `training/reader/rarity.py` writes it."""
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^a-z])|\n+")
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?:'[^\W\d_]+)?", re.UNICODE)
 _SUFFIXES = (  # (suffix, replacement, shortest stem); the first match is applied
     ("izations", "", 4), ("isations", "", 4), ("ization", "", 4), ("isation", "", 4), ("izing", "", 4), ("ized", "", 4),
@@ -89,6 +95,30 @@ def words(text: str) -> list[str]:
 def tokenize(text: str) -> tuple[str, ...]:
     """Splits `text` into stems, stop words removed."""
     return tuple(word for word in words(text) if word not in STOP_WORDS)
+
+
+def sentences(text: str) -> list[str]:
+    """Splits `text` into sentences and lines.
+
+    Example:
+        >>> sentences("It opened in 1931. Who built it?")
+        ['It opened in 1931.', 'Who built it?']
+    """
+    return _SENTENCE_END.split(text)
+
+
+def rarity(word: str) -> float:
+    """Returns how rare a stem is in encyclopedic prose: the logarithm of passages per passage that has it."""
+    table = _rarities()
+    return table.get(word, table[""])
+
+
+@lru_cache(maxsize=1)
+def _rarities() -> Mapping[str, float]:
+    rows = (line.split("\t") for line in RARITY_FILE.read_text(encoding="utf-8").splitlines())
+    counts = {stem: int(count) for stem, count in rows}
+    passages = counts.pop("")
+    return {"": math.log(passages / 2)} | {stem: math.log(passages / count) for stem, count in counts.items()}
 
 
 _IMPLIED = tuple(

@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from generators.reader.doubts import doubts
 from generators.reader.links import links
 from generators.reader.question import AnalyzedQuestion
 from generators.reader.tokens import PARTICLES, UNITS, Flags, Ints, Tokens, is_color, word_set
@@ -37,6 +38,7 @@ class Candidates:
         features: What is known of each, [n, features].
         overview: What is known of the question and the evidence as a whole, [numbers].
         links: Those of the features that link a span to words of the question, [n, links].
+        doubts: What speaks against the sentence of each, [n, doubts]; for the confidence, no features.
     """
 
     first: Ints
@@ -44,6 +46,7 @@ class Candidates:
     features: Floats
     overview: Floats
     links: Floats
+    doubts: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +88,8 @@ def candidates(
     columns += _focus(spans, question) + _rest(spans, flags, matched, rarity, title)
     linked = links(tokens, question, matched.asked, matched.sentences, first, last)
     features = np.concatenate([np.stack([np.asarray(column, np.float32) for column in columns], 1), linked], 1)
-    return Candidates(first, last, features, _overview(tokens, question, matched), linked)
+    doubted = doubts(tokens, question, title)[tokens.sentence[first]]
+    return Candidates(first, last, features, _overview(tokens, question, matched), linked, doubted)
 
 
 def _match(tokens: Tokens, question: AnalyzedQuestion) -> _Matched:

@@ -58,7 +58,7 @@ def places(tokens: Tokens, candidates: Candidates) -> Ints:
 
 
 def outcome(scores: Floats, null: float, best: int, candidates: Candidates) -> Floats:
-    """Returns the inputs of the confidence: the lead of the best candidate over the others, and their overview.
+    """Returns the inputs of the confidence: the lead of the best candidate, the overview, its links and doubts.
 
     Args:
         scores: Scores of the candidates.
@@ -72,7 +72,8 @@ def outcome(scores: Floats, null: float, best: int, candidates: Candidates) -> F
     rival = float(scores[apart].max()) if apart.any() else top - 20
     lead = [np.log(shares[best]), min(top - rival, 20.0), shares[~apart].sum(), top, null]
     lead += [top + np.log(1 / shares[best]) - null]
-    return np.concatenate([np.array(lead, np.float32), candidates.overview, candidates.links[best]])
+    found = candidates.overview, candidates.links[best], candidates.doubts[best]
+    return np.concatenate([np.array(lead, np.float32), *found])
 
 
 class SpanModel:
@@ -129,7 +130,7 @@ class SpanModel:
 def _load(path: Path) -> SpanModel:
     with safe_open(path, framework="numpy") as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-        names = {name: json.loads(text) for name, text in file.metadata().items() if text[:1] == "["}
+        names = json.loads(file.metadata()["vocabulary"])
     rarity = dict(zip(names["words"], arrays.pop("rarity").tolist(), strict=True))
     return SpanModel(arrays, Vocabulary(*(_numbered(names[key]) for key in ("classes", "kinds", "focuses"))), rarity)
 

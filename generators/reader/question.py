@@ -13,6 +13,7 @@ _BE = word_set("is are was were be been 's")
 _DO = word_set("do does did has have had can could will would should may might must")
 _OPEN = word_set("of in on at for to from with by that which who did do does is are was were has have had can")
 """Words that end the noun phrase that is asked for."""
+_NEGATIONS = word_set("not never cannot neither nor")
 _MEASURED = word_set("tall high big large far wide deep heavy fast thick broad hot cold strong")
 
 
@@ -26,6 +27,9 @@ class AnalyzedQuestion:
         focus_stem: Its stem.
         words: Stems of its content words in order, the focus included, each with its weight.
         exact: Those of them that are names or figures.
+        figures: Those of them that are figures or number words.
+        lower: All words, lowercase.
+        negated: True if a word denies the rest, as in "Who did not sign?".
         keys: The first word after the noun that is asked for, and the last one.
         key_classes: Their classes.
     """
@@ -35,6 +39,9 @@ class AnalyzedQuestion:
     focus_stem: str
     words: Mapping[str, float]
     exact: frozenset[str]
+    figures: frozenset[str]
+    lower: frozenset[str]
+    negated: bool
     keys: tuple[str, str]
     key_classes: tuple[str, str]
 
@@ -67,9 +74,17 @@ def analyze(question: str, rarity: Mapping[str, float], known: frozenset[str] = 
         words,
         frozenset(tokens.stems[i] for i in range(1, len(lower)) if tokens.capital[i] or tokens.number[i])
         & words.keys(),
+        frozenset(tokens.stems[i] for i in range(1, len(lower)) if tokens.number[i]) & words.keys(),
+        frozenset(lower),
+        any(is_negation(low) for low in lower),
         (tokens.stems[keys[0]], tokens.stems[keys[1]]) if after else ("", ""),
         (tokens.classes[keys[0]], tokens.classes[keys[1]]) if after else ("", ""),
     )
+
+
+def is_negation(low: str) -> bool:
+    """Returns whether a lowercase word denies the rest: "not", "never", "didn't"."""
+    return low in _NEGATIONS or low.endswith(("n't", "n\u2019t"))
 
 
 def _kind(lower: tuple[str, ...]) -> tuple[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -86,7 +87,9 @@ def _thinned(example: Example, rng: np.random.Generator) -> Example:
     rows = np.concatenate([good, rng.choice(other, min(KEPT, len(other)), replace=False)])
     old = example.candidates
     return example._replace(
-        candidates=Candidates(old.first[rows], old.last[rows], old.features, old.overview, old.links[rows]),
+        candidates=replace(
+            old, first=old.first[rows], last=old.last[rows], links=old.links[rows], doubts=old.doubts[rows]
+        ),
         features=example.features[rows],
         around=example.around[rows],
         f1=example.f1[rows],
@@ -114,8 +117,11 @@ def _example(source: SpanQuestion, numbers: Numbers) -> Example:
     around = numbers.vocabulary.around(tokens, found)
     asked = numbers.vocabulary.asked(question)
     # a view of no rows would keep all of them in memory
-    slim = Candidates(
-        found.first, found.last, np.zeros((0, 0), np.float32), found.overview, found.links.astype(np.float16)
+    slim = replace(
+        found,
+        features=np.zeros((0, 0), np.float32),
+        links=found.links.astype(np.float16),
+        doubts=found.doubts.astype(np.float16),
     )
     part = part_of(source.article)
     return Example(source.article, part, bool(references), slim, standard, around, asked, f1, exact, quality)

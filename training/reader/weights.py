@@ -46,7 +46,9 @@ def numbers_of(questions: Sequence[SpanQuestion]) -> Numbers:
         tokens = tokenize_text(passage)
         stems.update({stem for stem in tokens.stems if stem})
         classes.update(tokens.classes)
-    rarity = {word: math.log(len(passages) / count) for word, count in stems.items() if count >= FREQUENT_WORD}
+    # sorted, because the order of a set of texts differs from process to process
+    frequent = sorted(word for word, count in stems.items() if count >= FREQUENT_WORD)
+    rarity = {word: math.log(len(passages) / stems[word]) for word in frequent}
     rarity[""] = math.log(len(passages) / 2)
     analyzed = [analyze(question.question, rarity) for question in questions]
     focuses = Counter(question.focus for question in analyzed)
@@ -93,6 +95,6 @@ def save(
     names = {"words": list(numbers.rarity)} | {
         key: list(getattr(numbers.vocabulary, key)) for key in ("classes", "kinds", "focuses")
     }
-    metadata = {key: json.dumps(value, ensure_ascii=False) for key, value in names.items()}
+    # one entry: safetensors writes several in any order
     with replacing(path) as temporary:
-        save_file(arrays, temporary, metadata)
+        save_file(arrays, temporary, {"vocabulary": json.dumps(names, ensure_ascii=False)})

@@ -34,6 +34,13 @@ def test_words_are_weighted_by_rarity_without_those_that_point_at_the_image() ->
     assert analyzed.exact == {"paris"}
 
 
+def test_names_figures_and_negation() -> None:
+    analyzed = analyze("Which two towns in Peru didn't exist in 1901?", {})
+    assert analyzed.exact == {"peru", "1901", "two"} and analyzed.figures == {"1901", "two"}
+    assert analyzed.negated and "didn't" in analyzed.lower
+    assert not analyze("Which towns existed?", {}).negated
+
+
 @pytest.mark.parametrize(
     ("question", "keys"),
     [

@@ -20,7 +20,7 @@ from retriever.types import Evidence
 from training.reader.examples import examples, joined
 from training.reader.network import Network
 from training.reader.questions import SpanAnswer, SpanQuestion
-from training.reader.train import fit_confidence, main, pointing, signs_of, train
+from training.reader.train import fit_confidence, main, pointing, signs_of, threshold_at, train
 from training.reader.weights import numbers_of, save
 
 NAMES = ["Ada", "Bo", "Cora", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jo", "Kim", "Lou", "Mia", "Ned", "Ola", "Pia"]
@@ -46,6 +46,8 @@ def test_it_learns_and_the_same_seed_gives_the_same_weights() -> None:
     assert len(quality) == 8 and np.mean(quality) > 0.8
     first, second = (train(data[:36], numbers, seed=1, epochs=1).state_dict() for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
+    words = [word for word in numbers.rarity if word]
+    assert len(words) > 10 and words == sorted(words)  # in any process
 
 
 def test_the_command_writes_weights_that_the_reader_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,6 +77,8 @@ def test_numpy_computes_what_torch_does(tmp_path: Path) -> None:
     with torch.no_grad():
         results = [network(joined([example])) for network in networks]
     save(tmp_path / "w.safetensors", networks, numbers, np.zeros(36, np.float32), 0.0, 0.5)
+    save(tmp_path / "again.safetensors", networks, numbers, np.zeros(36, np.float32), 0.0, 0.5)
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "w.safetensors").read_bytes()
     model = SpanModel.load(tmp_path / "w.safetensors")
     tokens, question = tokenize_text(passage(0)), analyze("Who built it?", model.rarity)
     found = candidates(tokens, question, model.rarity, stems_of("Tower"))
@@ -90,6 +94,14 @@ def test_a_confidence_is_a_probability() -> None:
     right = rng.random(4000) < 1 / (1 + np.exp(-(2 * signs[:, 0] - 1)))
     weights, bias = fit_confidence(signs, right)
     np.testing.assert_allclose([*weights, bias], [2, 0, -1], atol=0.15)
+
+
+def test_a_threshold_withholds_no_more_than_its_cost() -> None:
+    confidence, f1 = np.array([0.4, 0.1, 0.3, 0.2]), np.array([1.0, 0.2, 0.6, 0.0])
+    # Below 0.3 stand answers of F1 0.2 and 0, which cost 0.05 of the mean; with the one of 0.6 it would be 0.2.
+    assert threshold_at(0.05, confidence, f1) == threshold_at(0.19, confidence, f1) == 0.3
+    assert threshold_at(0.0, confidence, f1) == 0.1
+    assert threshold_at(1.0, confidence, f1) == 0.4
 
 
 def test_some_questions_point_at_the_image_instead_of_naming_the_article() -> None:
@@ -115,4 +127,5 @@ def test_an_example_thinned_for_training_keeps_the_good_candidates(monkeypatch: 
     old = [rows[span] for span in zip(thin.candidates.first, thin.candidates.last, strict=True)]
     np.testing.assert_array_equal(thin.features, full.features[old])
     np.testing.assert_array_equal(thin.candidates.links, full.candidates.links[old])
+    np.testing.assert_array_equal(thin.candidates.doubts, full.candidates.doubts[old])
     np.testing.assert_array_equal(thin.f1, full.f1[old])

@@ -1,0 +1,100 @@
+"""What speaks against an answer: words of the question that its sentence lacks, denies, or turns around."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+import numpy as np
+from numpy.typing import NDArray
+
+from generators.reader.question import AnalyzedQuestion, is_negation
+from generators.reader.tokens import Tokens, word_set
+
+Floats = NDArray[np.float32]
+_ENOUGH = 5
+"""First letters that two forms of a word share."""
+_DENIES = word_set(
+    "not never no none nor neither without cannot nobody nothing non unable except rarely few little hardly only",
+    "fail failed fails failing refuse refused lack lacks lacked prevent prevented",
+)
+_OPPOSITES: dict[str, set[str]] = {}
+for _pair in (
+    "before after|first last|north south|east west|northern southern|eastern western|northeast southwest",
+    "northwest southeast|increase decrease|increased decreased|increasing decreasing|rise fall|rose fell|gain lose",
+    "gained lost|high low|higher lower|highest lowest|large small|larger smaller|largest smallest|more less|most least",
+    "more fewer|majority minority|maximum minimum|many few|above below|raised lowered|long short|longest shortest",
+    "tallest shortest|fast slow|fastest slowest|old new|older newer|oldest newest|oldest youngest|early late",
+    "earlier later|earliest latest|begin end|began ended|start end|started ended|open close|opened closed|birth death",
+    "born died|win lose|won lost|attack defend|attacked defended|friend enemy|ally enemy|support oppose",
+    "supported opposed|accept reject|accepted rejected|agree disagree|agreed disagreed|allow prevent|allowed prevented",
+    "cause prevent|caused prevented|join leave|joined left|buy sell|bought sold|import export|imports exports",
+    "add remove|added removed|create destroy|created destroyed|success failure|successful unsuccessful|legal illegal",
+    "positive negative|strong weak|stronger weaker|best worst|easy difficult|rare common|always never|often rarely",
+    "same different|all none|male female|men women|man woman|inside outside|internal external|public private",
+    "major minor|rich poor|domestic foreign|hot cold|light dark|left right|liberal conservative|love hate|like dislike",
+):
+    for _words in _pair.split("|"):
+        _one, _other = _words.split()
+        _OPPOSITES.setdefault(_one, set()).add(_other)
+        _OPPOSITES.setdefault(_other, set()).add(_one)
+
+
+def doubts(tokens: Tokens, question: AnalyzedQuestion, title: Set[str]) -> Floats:
+    """Returns what speaks against an answer in each sentence, float32 [sentences, 15].
+
+    Seven columns are about the evidence: the question is negated; an opposite of one of its words; weight and number of
+    its words that are missing; its words that the title has; names and figures that are missing. Eight are about the
+    sentence: it denies nothing though the question does; an opposite; weight, number and greatest weight of the missing
+    words; weight of those that stand elsewhere; names and figures that stand elsewhere. Words of the title are not
+    missed: a section rarely repeats what its article is about.
+
+    Args:
+        tokens: The evidence.
+        question: The question.
+        title: Stems of the entity's title.
+    """
+    count = int(tokens.sentence.max(initial=0)) + 1
+    lower, stems = [set[str]() for _ in range(count)], [set[str]() for _ in range(count)]
+    for low, stem, sentence in zip(tokens.lower, tokens.stems, tokens.sentence.tolist(), strict=True):
+        lower[sentence].add(low)
+        stems[sentence].add(stem)
+    total = sum(question.words.values()) or 1.0
+    expected = {word: weight for word, weight in question.words.items() if word not in title}
+    figures, names = question.figures - title, question.exact - question.figures - title
+    all_lower, all_stems = set[str]().union(*lower), set[str]().union(*stems)
+    nowhere = _missing(expected, all_stems)
+    anywhere = [
+        question.negated,
+        _turned(question.lower, all_lower),
+        sum(nowhere.values()) / total,
+        len(nowhere) / 5,
+        (len(question.words) - len(expected)) / 3,
+        min(len(names - all_stems), 2),
+        min(len(figures - all_stems), 2),
+    ]
+    rows = []
+    for forms, here in zip(lower, stems, strict=True):
+        missing = _missing(expected, here)
+        rows.append([
+            *anywhere,
+            question.negated and forms.isdisjoint(_DENIES) and not any(is_negation(low) for low in forms),
+            _turned(question.lower, forms),
+            sum(missing.values()) / total,
+            len(missing) / 5,
+            max(missing.values(), default=0.0) / 8,
+            sum(weight for word, weight in missing.items() if word in all_stems) / total,
+            min(len(names & all_stems - here), 2),
+            min(len(figures & all_stems - here), 2),
+        ])  # fmt: skip
+    return np.array(rows, np.float32)
+
+
+def _turned(asked: Set[str], lower: Set[str]) -> bool:
+    """Returns whether a text lacks a word of the question and has its opposite."""
+    return any(low not in lower and not lower.isdisjoint(_OPPOSITES[low]) for low in asked & _OPPOSITES.keys())
+
+
+def _missing(words: Mapping[str, float], stems: Set[str]) -> dict[str, float]:
+    """Returns the words, with their weights, that a text has neither as stems nor by their beginnings."""
+    beginnings = {stem[:_ENOUGH] for stem in stems if len(stem) >= _ENOUGH}
+    return {word: weight for word, weight in words.items() if word not in stems and word[:_ENOUGH] not in beginnings}
