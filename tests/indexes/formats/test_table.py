@@ -77,4 +77,4 @@ def test_a_header_with_a_line_break_in_a_name(tmp_path: Path) -> None:
     skipped = SkippedEntries(0.9)
     (fox,) = read_knowledge_base(path, skipped=skipped)
     assert fox.sections == (Section("Fox", "Red", 0), Section("Facts", "Height in cm: 40", 1))
-    assert skipped.listed[0]["where"].endswith("line 4")
+    assert skipped.listed[0]["place"] == "line 4"
