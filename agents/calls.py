@@ -18,6 +18,14 @@ _LONGEST_CALL = 5_000
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _MARK = re.compile(r"<\|[\w ]{1,40}\|>|\[/?TOOL_CALLS?\]")
 """Special tokens of chat templates."""
+_OF_TEMPLATES = re.compile(
+    r"(?:\[TOOL_CALLS\]\s{0,9})?(?<![\w.-])(?P<mistral>[\w.-]{1,64})\[ARGS\]\s*(?P<of_mistral>\{.*?)(?=\[TOOL_CALLS\]|\Z)"
+    r"|<\uff5ctool\u2581sep\uff5c>\s*(?P<deepseek>[\w.-]{1,64})\s*(?:```\w*)?\s*(?P<of_deepseek>\{.*?)(?:```|<\uff5c|\Z)"
+    r"|to=(?:functions\.)?(?P<harmony>[\w.-]{1,64})[^{}]{0,200}?<\|message\|>(?P<of_harmony>\{.*?)(?=<\|(?:call|end|start)\|>|\Z)",
+    re.DOTALL,
+)
+"""Calls in the chat templates of Mistral, DeepSeek and Harmony, which servers without their parser pass on as text."""
+_NAMED = re.compile(r"<\s*(?:tool_)?name\s*>\s*([\w.-]+)\s*<\s*/\s*(?:tool_)?name\s*>", re.IGNORECASE)
 _SPOKEN = re.compile(r"^[^\w\n]*tool[ _]call\W*[:\uff1a][\s\"'`*]*([\w.-]+)[\"'`*]*", re.IGNORECASE | re.MULTILINE)
 """`Tool Call: name` with a JSON object below it, as in the transcripts of MMSearch-Plus."""
 _ACTION = re.compile(r"^[ \t*]*action[ \t*]*:[ \t*`\"]*([\w.-]+)[`\"*]*(?:\s*action input[\s*]*:)?", re.I | re.M)
@@ -49,7 +57,7 @@ def calls_of(reply: ChatReply, names: Collection[str] = ()) -> tuple[tuple[Call,
     """
     if reply.calls:
         return tuple(Call(call.name, call.arguments) for call in reply.calls), ""
-    text = _MARK.sub(" ", without_thoughts(reply.text)).strip()
+    text = _MARK.sub(" ", _OF_TEMPLATES.sub(_of_template, without_thoughts(reply.text))).strip()
     if written := _tool_calls(text):
         return _all(written, names)
     if elements := _ELEMENT.findall(text):
@@ -57,7 +65,7 @@ def calls_of(reply: ChatReply, names: Collection[str] = ()) -> tuple[tuple[Call,
     for form in (_SPOKEN, _ACTION):
         if spoken := list(form.finditer(text)):
             ends = [one.start() for one in spoken[1:]] + [len(text)]
-            return tuple(_spoken(one, text[one.end() : end]) for one, end in zip(spoken, ends, strict=True)), ""
+            return tuple(_spoken(one, text[one.end() : end], names) for one, end in zip(spoken, ends, strict=True)), ""
     if tagged(text, "answer"):
         return (), ""
     named = [(name, content) for name in names for content in tagged(text, re.escape(name))]
@@ -68,6 +76,11 @@ def calls_of(reply: ChatReply, names: Collection[str] = ()) -> tuple[tuple[Call,
     if found or problem:
         return found, problem
     return tuple(call for block in dict.fromkeys([text, *blocks]) for call in _python(block, names)), ""
+
+
+def _of_template(found: re.Match[str]) -> str:
+    form = next(form for form in ("mistral", "deepseek", "harmony") if found[form])
+    return f"<tool_call>{found[form]}{found[f'of_{form}']}</tool_call>"
 
 
 def _tool_calls(text: str) -> list[str]:
@@ -92,6 +105,8 @@ def _read(text: str, names: Collection[str]) -> Iterator[Call | None]:
     """Yields the calls of a text that should have nothing else; `None` for what is none."""
     if elements := _ELEMENT.findall(text):
         yield from (Call(name, _arguments(content)) for name, content in elements)
+    elif (named := _NAMED.search(text)) is not None:
+        yield Call(named[1], _arguments(text[named.end() :]))
     elif pairs := _KEY.findall(text):
         name = re.match(r"\s*([\w.-]+)", text)
         yield None if name is None else Call(name[1], {key.strip(): _value(value) for key, value in pairs})
@@ -128,8 +143,7 @@ def _flat(values: Iterator[Any]) -> Iterator[Any]:
 def _call(value: Any, names: Collection[str]) -> Call | None:
     if not isinstance(value, dict):
         return None
-    if isinstance(value.get("function"), dict):
-        value = value["function"]
+    value = next((value[key] for key in ("function", "action", "tool") if isinstance(value.get(key), dict)), value)
     name = next((value[key] for key in _NAME_KEYS if key in value), None)
     if name is None and len(value) == 1 and (only := next(iter(value))) in names:
         return Call(only, value[only]) if isinstance(value[only], dict) else None
@@ -141,7 +155,13 @@ def _call(value: Any, names: Collection[str]) -> Call | None:
     return Call(name, arguments)
 
 
-def _spoken(name: re.Match[str], below: str) -> Call:
+def _spoken(name: re.Match[str], below: str, names: Collection[str]) -> Call:
+    first = below.strip().partition("\n")[0].strip()
+    if first.startswith("(") and (calls := _python(name[1] + first, names)) and isinstance(calls[0].arguments, dict):
+        return calls[0]
+    if first.startswith("[") and first.endswith("]"):  # name[a query]
+        listed = _value(first)
+        return Call(name[1], {"queries": listed if isinstance(listed, list) else [first[1:-1].strip()]})
     arguments = json_object(below)
     return Call(name[1], below.strip() if arguments is None and "{" in below else arguments or {})
 

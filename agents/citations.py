@@ -7,7 +7,8 @@ import re
 _NUMBER = r"[\"'^#]?(?:(?:result|source|web|page|ref|quote)s?(?:[_ ]?id)?\s?[#:]?\s?)?\d{1,9}(?:\u2020\w{1,20})?[\"']?"
 _SEPARATOR = r"\s{0,2}(?:[,;\u3001\uff0c]|and|&|-|\u2013|to)\s{0,2}"
 _CITATION = re.compile(
-    rf"[\[\u3010]{{1,2}}\s{{0,2}}({_NUMBER}(?:{_SEPARATOR}{_NUMBER})*)\s{{0,2}}[\]\u3011]{{1,2}}", re.IGNORECASE
+    rf"([\"'`]?)[\[\u3010]{{1,2}}\s{{0,2}}({_NUMBER}(?:{_SEPARATOR}{_NUMBER})*)\s{{0,2}}[\]\u3011]{{1,2}}\1",
+    re.IGNORECASE,
 )
 _RANGE = re.compile(r"(\d{1,9})[\"']?\s*(?:-|\u2013|to)\s*[\"']?(?:\w+\s+)?(\d{1,9})", re.IGNORECASE)
 _LONGEST = 50
@@ -22,7 +23,7 @@ def cited(text: str) -> set[int]:
         [1, 3, 4, 5, 6, 7, 9]
     """
     numbers: set[int] = set()
-    for group in _CITATION.findall(text):
+    for _, group in _CITATION.findall(text):
         group = re.sub(r"\u2020\w+", "", group)
         for first, last in _RANGE.findall(group):
             if int(first) <= int(last) < int(first) + _LONGEST:
@@ -35,8 +36,8 @@ def without_citations(text: str) -> str:
     """Returns a text without its citations.
 
     Example:
-        >>> without_citations("Niamey [1, 9] .")
-        'Niamey.'
+        >>> without_citations("Niamey [1, 9] ."), without_citations("Niamey '[1]'")
+        ('Niamey.', 'Niamey')
     """
     text = re.sub(r"(?<!\s)\s+([.,;:!?])", r"\1", _CITATION.sub("", text))
     return re.sub(r"[ \t]{2,}", " ", text).strip()

@@ -22,9 +22,16 @@ _OPEN_THINK = re.compile(
 )
 _ANSWER_TAG = r"(?:final[ _-]?)?answer"
 _LABEL = re.compile(
-    r"^[ \t\u00a0\u3000*#>\"']*(?:the )?(?:final )?answer(?: is)?[\s*\"']*[:\uff1a][\s*]*", re.IGNORECASE | re.MULTILINE
+    r"^[ \t\u00a0\u3000*#>\"']*(?:(?:(?:the )?(?:final )?answer(?: is)?|(?:最终|最終)?(?:答案|回答)(?:是|为)?|答え"
+    r"|réponse(?: finale)?|(?:endgültige )?antwort|respuesta(?: final)?|ответ)[\s*\"']*[:\uff1a]"
+    r"|the final answer is(?! not\b))[\s*]*",
+    re.IGNORECASE | re.MULTILINE,
 )
-"""`answer:` or `**Final Answer:**` at the start of a line."""
+"""`answer:` or `**Final Answer:**` at the start of a line, in several languages."""
+_BOXED = re.compile(r"\\boxed\s*\{(?:\\text\s*\{)?([^{}]+)\}+\$*")
+"""An answer as models that were trained on mathematics write it."""
+_CHANNEL = re.compile(r"<\|channel\|>analysis.*?(?:<\|end\|>|(?=<\|start\|>|<\|channel\|>(?!analysis))|\Z)", re.DOTALL)
+"""A thought in the form of Harmony, which some servers do not take apart."""
 _ANSWER_KEYS = ("answer", "final_answer", "final answer", "finalanswer")
 
 
@@ -45,7 +52,7 @@ def without_think(text: str) -> str:
 
 def _without_opened(text: str) -> str:
     """Returns a reply without the thought that a chat template may open in the prompt."""
-    text = text[:_LIMIT]
+    text = _CHANNEL.sub("", text[:_LIMIT])
     closed = re.split(r"</think(?:ing)?>", text, flags=re.IGNORECASE)
     if len(closed) > 1 and not re.search(r"<think", closed[0], re.IGNORECASE):
         text = text[len(closed[0]) :]
@@ -79,6 +86,8 @@ def labeled_answer(text: str) -> str | None:
     value = json_object(plain) if re.match(r"\s*(?:```[\w-]*\s*)?\{", plain) else None
     if value is not None:
         return _answer_in(value)
+    if boxed := list(_BOXED.finditer(plain)):
+        return boxed[-1][1].strip() + plain[boxed[-1].end() :].split("\n")[0].rstrip()
     labels = list(_LABEL.finditer(plain))
     return plain[labels[-1].end() :].strip(" \t\n*`\"'") or None if labels else None
 

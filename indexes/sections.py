@@ -15,8 +15,30 @@ DROPPED = (
     *("references", "notes", "notes and references", "references and notes", "general references", "footnotes"),
     *("explanatory notes", "endnotes", "citations", "sources", "works cited", "literature cited"),
     *("bibliography", "further reading", "see also", "external links", "references and external links"),
+    *("einzelnachweise", "anmerkungen", "fußnoten", "weblinks", "siehe auch", "quellen", "literatur"),
+    *("références", "notes et références", "liens externes", "voir aussi", "bibliographie", "articles connexes"),
+    *("referencias", "notas", "notas y referencias", "enlaces externos", "véase también", "bibliografía"),
+    *(
+        "referências",
+        "ligações externas",
+        "ver também",
+        "bibliografia",
+        "referències",
+        "enllaços externs",
+        "vegeu també",
+    ),
+    *("note", "collegamenti esterni", "voci correlate", "altri progetti", "altri progetti e collegamenti"),
+    *("referenties", "bronnen", "externe links", "externe link", "zie ook", "referenser", "källor", "externa länkar"),
+    *("se även", "referanser", "eksterne lenker", "se også", "eksterne henvisninger", "aiheesta muualla", "lähteet"),
+    *("przypisy", "linki zewnętrzne", "zobacz też", "externí odkazy", "související články", "külső hivatkozások"),
+    *("jegyzetek", "források", "kaynakça", "liên kết ngoài"),
+    *("pranala luar", "referensi", "lihat pula", "примечания", "ссылки", "литература", "см. также", "источники"),
+    *("примітки", "посилання", "література", "див. також", "джерела", "παραπομπές", "εξωτερικοί σύνδεσμοι"),
+    *("脚注", "出典", "参考文献", "関連項目", "外部リンク", "参考资料", "參考資料", "參考文獻", "外部链接", "外部連結"),
+    *("参见", "參見", "각주", "외부 링크", "같이 보기", "참고 문헌", "المراجع", "مراجع", "وصلات خارجية", "انظر أيضا"),
+    *("הערות שוליים", "קישורים חיצוניים", "לקריאה נוספת", "ראו גם", "منابع", "پیوند به بیرون", "جستارهای وابسته"),
 )
-"""Titles of sections that hold lists rather than prose, in lower case."""
+"""Titles of sections that hold lists rather than prose, in lower case, as the largest Wikipedias have them."""
 
 DROPPED_BY_REFERENCE = ("*external links*", "*references*")
 """The rule of the paper's code, for E-VQA's files: any title that contains these words, "Habitat preferences" too."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from agents import prompts
 from agents.citations import cited
-from agents.parsing import answer_of, is_abstention, is_true, json_object, labeled_answer, without_thoughts
+from agents.parsing import answer_of, is_abstention, is_true, json_object, without_thoughts
 from agents.policies.messages import question_message, system
 from agents.policies.mmsearch_plus import MMSearchPlus
 from agents.state import AgentRun, Call, CallRecord, Decision
@@ -16,6 +16,10 @@ _KEYS = {"sufficient", "is_sufficient", "enough", "verdict"}
 _SUBJECT = r"\W*(?:(?:the )?(?:evidence|verdict|sufficient)\W*(?:is|are)?\W*)?"
 _SUFFICIENT = re.compile(rf"{_SUBJECT}(?:yes|true|sufficient|suffices|enough)\b\W*", re.IGNORECASE)
 _INSUFFICIENT = re.compile(rf"{_SUBJECT}(?:no|false|insufficient|not (?:sufficient|enough))\b\W*", re.IGNORECASE)
+
+
+_SAID = re.compile(r"\banswer\b[^.:\uff1a\n]{0,40}?(?:\bis\b|[:\uff1a])[\s*\"']*([^\n]+)", re.IGNORECASE)
+"""The answer within words."""
 
 
 class Auto:
@@ -83,15 +87,16 @@ def read_verdict(text: str) -> dict[str, Any] | None:
         >>> read_verdict("No. The results do not name the river.")
         {'sufficient': False, 'missing': 'The results do not name the river.'}
     """
-    verdict = json_object(text)
+    plain = without_thoughts(text)
+    verdict = json_object(plain)
     if verdict is not None and _KEYS & verdict.keys():
         judged = next((verdict[key] for key in verdict if key in _KEYS), None)
         return {**verdict, "sufficient": is_true(judged)}
     if (answer := answer_of(text)) is not None:
         return {"sufficient": True, "answer": answer}
-    plain = without_thoughts(text)
-    if _SUFFICIENT.match(plain):
-        return {"sufficient": True, "answer": labeled_answer(re.sub(r"\s+(?=answer\s*:)", "\n", plain, flags=re.I))}
     if found := _INSUFFICIENT.match(plain):
         return {"sufficient": False, "missing": plain[found.end() :].strip()}
+    if _SUFFICIENT.match(plain):
+        said = _SAID.search(plain)
+        return {"sufficient": True, "answer": said[1].strip().removesuffix(".") if said else None}
     return None

@@ -19,7 +19,7 @@ RESULTS = 8
 _WORDS = 100
 """Words of a query that are searched for, as in the published code."""
 _WEBSITE = re.compile(r"<\s*website\s*(?:index)?[\s:#_]*(\d{1,4})\s*>", re.IGNORECASE)
-_BARE = re.compile(r"website\s*(?:index)?[\s:#_*]*(\d{1,4})\b|\A\W*(\d{1,4})\W*\Z", re.IGNORECASE)
+_BARE = re.compile(r"website\s*(?:index)?[\s:#_*\"']*(\d{1,4})\b|\A\W*(\d{1,4})\W*\Z", re.IGNORECASE)
 """A choice without its brackets."""
 _QUERY_LABEL = re.compile(
     r"^(?:\d+[.)]\s*)?(?:[-*\"'`]+\s*)?(?:(?:here is |here's )?(?:the |a |my )?)(?:search |suggested |best )?query"
@@ -235,7 +235,9 @@ def _line(text: str) -> str:
     plain = without_thoughts(text)
     value = json_object(plain) or {}
     lines = [line.strip() for line in plain.splitlines() if line.strip().strip("`") and not line.startswith("```")]
-    written = next((one for key, one in value.items() if "query" in key.lower() and isinstance(one, str)), None)
+    named = [one for key, one in value.items() if "quer" in key.lower()]
+    listed = [text for one in named for text in (one if isinstance(one, list) else [one]) if isinstance(text, str)]
+    written = next(iter(listed), None)
     labeled = [line for line in lines if _QUERY_LABEL.match(line) and _query(line)]
     query = _query(written or next(iter(labeled), next((line for line in lines if _query(line)), "")))
     return " ".join(query.split()[:_WORDS])[:1000]

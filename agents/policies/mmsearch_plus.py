@@ -175,7 +175,9 @@ def _called_answer(calls: Sequence[Call]) -> str | None:
     if len(calls) != 1 or plain_name(calls[0].tool, _ANSWERS) not in _ANSWERS:
         return None
     arguments = calls[0].arguments
-    return labeled_answer(arguments if isinstance(arguments, str) else json.dumps(arguments))
+    if not isinstance(arguments, str):
+        return labeled_answer(json.dumps(arguments))
+    return labeled_answer(arguments) or (None if "{" in arguments else arguments.strip() or None)
 
 
 def _ours(run: AgentRun, call: Call) -> Call:
@@ -190,15 +192,19 @@ def _ours(run: AgentRun, call: Call) -> Call:
             arguments = None
     if not isinstance(arguments, dict):
         return Call(name, call.arguments)
+    published = call.tool in _PUBLISHED
     named = {
-        key: _image_name(run, value) if key in ("image", "image_name") and isinstance(value, str) else value
+        key: _image_name(run, value, published) if key in ("image", "image_name") and isinstance(value, str) else value
         for key, value in arguments.items()
     }
     return Call(name, call.arguments if named == arguments else named)
 
 
-def _image_name(run: AgentRun, name: str) -> str:
-    """Returns the name of an image that a call may have written with an ending, or as the paper names zoomed images."""
+def _image_name(run: AgentRun, name: str, published: bool = False) -> str:
+    """Returns the name of an image that a call may have written with an ending, or as the paper names zoomed images.
+
+    In a call by the paper's name of a tool, any other name is that of the question's image, as in its transcripts.
+    """
     if name in run.images:
         return name
     plain = re.sub(r"\.(?:png|jpe?g|webp)\Z", "", name.strip(), flags=re.IGNORECASE)
@@ -207,7 +213,7 @@ def _image_name(run: AgentRun, name: str) -> str:
         return plain if plain in run.images else IMAGE
     crop = _CROP.search(plain)
     if crop is None:
-        return plain
+        return IMAGE if published else plain
     rounds = [one for one in run.rounds if one.number == int(crop[1])]
     zooms = [
         image

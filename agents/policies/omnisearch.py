@@ -139,7 +139,8 @@ def read_step(text: str) -> tuple[str, str, str, str | None]:
     if not _TAG.search(text):
         value = json_object(text) if re.match(r"\s*(?:```[\w-]*\s*)?\{", text) else None
         if value is not None:
-            text = "\n".join(f"<{key}> {one}" for key, one in value.items() if isinstance(one, str | int | float))
+            written = {key: _joined(one) for key, one in value.items() if isinstance(one, str | int | float | dict)}
+            text = "\n".join(f"<{key}> {one}" for key, one in written.items())
         text = _LABEL.sub(lambda label: f"<{label[1] or label[2]}>", text)
     tags = list(_TAG.finditer(text))
     outside = text[: tags[0].start()] if tags else text
@@ -158,6 +159,12 @@ def read_step(text: str) -> tuple[str, str, str, str | None]:
         final = outside[found.start() :]
     thought, question, search = (parts.get(name, "") for name in ("thought", "subquestion", "search"))
     return thought, question, search, None if final is None else _FINAL.sub("", final, count=1).strip()
+
+
+def _joined(value: object) -> str:
+    """Returns a value of JSON as text; the action and the query of an object follow each other."""
+    parts = value.values() if isinstance(value, dict) else [value]
+    return ": ".join(str(part) for part in parts if isinstance(part, str | int | float))
 
 
 def read_action(search: str, question: str) -> tuple[str | None, str]:

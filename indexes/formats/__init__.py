@@ -114,6 +114,8 @@ def dropped_titles(format: str, given: Sequence[str] | None = None) -> tuple[str
 def guess_format(path: Path) -> str:
     """Returns the format of a knowledge base: a folder is Markdown or a website; of a file, extension or content tells.
 
+    A folder of pages whose only Markdown is README files is a website.
+
     JSON that is a list, or has one object per line, is read as JSON lines, and JSON lines whose first line has a
     `wikidata_id` are Wiki6M's. In `.gz` and `.zip` files the file inside counts.
 
@@ -146,9 +148,10 @@ def guess_format(path: Path) -> str:
 
 
 def _guess_folder(path: Path) -> str:
-    if article_files(path):
+    articles, pages = article_files(path), page_files(path)
+    if articles and not (pages and all(file.stem.lower() == "readme" for file in articles)):
         return "markdown"
-    if page_files(path):
+    if pages:  # beside which a README is about the repository
         return "website"
     known = {*_EXTENSIONS, ".toml"} - {".json", ".jsonl", ".ndjson"}
     files = sorted(file for file in path.iterdir() if file.suffix.lower() in known)

@@ -95,6 +95,8 @@ _SETTINGS = frozenset(
     }
 )
 """Settings of site generators, which are no facts of an article."""
+_PROPERTIES = re.compile(r"(?:^[ \t]*(?:-[ \t]+)?[A-Za-z][\w.-]*::[^\n]*(?:\n|\Z))+", re.MULTILINE)
+"""Properties at the top of a note of Logseq's."""
 _SWITCHES = ("true", "false", "yes", "no")
 _LONGEST_FACT = 300
 _WIKI_LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]]*)\]\]")
@@ -107,7 +109,8 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     """Returns the settings of a Markdown file, and the rest of it.
 
     Text between two `---` rules that holds no settings is part of the article. Of settings that are not valid YAML,
-    such as `title: Foxes: a guide`, the lines `key: value` are read.
+    such as `title: Foxes: a guide`, the lines `key: value` are read. Of a note of Logseq's, title and aliases are taken
+    from the lines `key:: value` that it begins with.
     """
     if (found := _TOML.match(text)) is not None:
         try:
@@ -116,7 +119,7 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
             return {}, text
     found = _YAML.match(text)
     if found is None:
-        return {}, text
+        return _properties(text), text
     try:
         settings = yaml.load(found[1], Loader=_LOADER)
     except yaml.YAMLError:
@@ -125,6 +128,15 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     if isinstance(settings, dict):
         return {str(key): value for key, value in settings.items()}, text[found.end() :]
     return ({}, text) if found[1].strip() else ({}, text[found.end() :])
+
+
+def _properties(text: str) -> dict[str, Any]:
+    """Returns title and aliases of a note that begins with properties."""
+    found = _PROPERTIES.match(text)
+    pairs = (line.strip("- \t").partition("::") for line in found[0].splitlines()) if found else ()
+    given = {key.strip().lower(): value.strip() for key, _, value in pairs}
+    settings = {"title": given.get("title"), "aliases": given.get("alias") or given.get("aliases")}
+    return {key: _WIKI_LINK.sub(r"\1", value) for key, value in settings.items() if value}
 
 
 def facts_in(settings: dict[str, Any], names: Names) -> Iterator[str]:

@@ -94,6 +94,8 @@ def read_page(
     remove(tree.css(NO_CONTENT))
     drop_license(tree)
     root = content(tree)
+    for node in tree.css(", ".join(f"{tag} br" for tag in sorted(_HEADINGS))):
+        node.replace_with(" ")
     titles = (_heading(node) for node in (*root.css("h1"), *tree.css("h1"), *tree.css("title")))
     own_titles = [name for name in titles if name and name not in furniture.lines]  # not the name of the whole site
     title = given.get("title") or _title(title, shared_title, own_titles) or path
@@ -128,7 +130,10 @@ def read_page(
 
 
 def furniture_of(pages: list[tuple[bytes, str]]) -> Furniture:
-    """Returns the lines and images that at least half of the pages (content, path) share; none of fewer than six."""
+    """Returns what pages (content, path) share: lines that half of them have, and images that three and a tenth have.
+
+    Of fewer than six pages, it returns nothing.
+    """
     if len(pages) < _FEWEST:
         return Furniture()
     lines: Counter[str] = Counter()
@@ -143,7 +148,7 @@ def furniture_of(pages: list[tuple[bytes, str]]) -> Furniture:
     least = len(pages) / 2
     return Furniture(
         frozenset(line for line, count in lines.items() if count >= least),
-        frozenset(image for image, count in images.items() if count >= least),
+        frozenset(image for image, count in images.items() if count >= max(3, len(pages) / 10)),
     )
 
 
@@ -264,8 +269,12 @@ _ANCHOR = re.compile(r"\s*[¶#§🔗]+$")
 
 
 def _heading(node: Any) -> str:
-    """Returns the words of a heading, without the sign of a link to it."""
-    return _ANCHOR.sub("", _words(node.text()))
+    """Returns the words of a heading, without the sign of a link to it; parts on lines of their own are separated."""
+    parts = [_words(part.text()) for part in node.css("div, p")]
+    text = _words(node.text())
+    for part in filter(None, parts):
+        text = text.replace(part, f" {part} ")
+    return _ANCHOR.sub("", _words(text))
 
 
 def _words(text: str) -> str:

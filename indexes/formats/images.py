@@ -26,11 +26,17 @@ BADGE = re.compile(
 def source_of(attributes: dict[str, str | None]) -> str:
     """Returns the source of an `<img>`, that of one loaded later included, "" if it has none."""
     source = attributes.get("src") or ""
-    return (attributes.get("data-src") or "") if not source or source.startswith("data:") else source
+    source = (attributes.get("data-src") or "") if not source or source.startswith("data:") else source
+    return source.replace("\\", "/")  # as browsers read it
 
 
 def image_path(source: str, page: str) -> str:
-    """Returns the path of an image in the page's file, the URL of one outside of it, "" for one in the page itself."""
+    """Returns the path of an image in the page's file, the URL of one outside of it, "" for one in the page itself.
+
+    A folder is no image: some sites name one where a page has none.
+    """
+    if source.endswith("/"):
+        return ""
     if re.match(r"https?://|//", source, re.IGNORECASE):
         return source.partition("#")[0]
     if not source or re.match(r"[a-z][a-z0-9+.-]*:", source, re.IGNORECASE):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from indexes.formats.fields import field_of, unique_keys
-from indexes.formats.streams import opened, read_items, read_members, starts_with
+from indexes.formats.streams import opened, read_items, read_members, read_parts, starts_with
 
 LONGEST_LINE = 1 << 24
 """Bytes of a first line that are read to tell JSON lines from one object: E-VQA's is a single line of gigabytes."""
@@ -83,14 +84,33 @@ def _in_lines(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yields the rows of an object, as a stream if its first two members are objects."""
-    members = ((key, value) for _, key, value in read_members(path))
-    first = list(islice(members, 2))
-    if len(first) == 2 and all(isinstance(value, Mapping) for _, value in first):
-        for key, value in chain(first, members):
+    """Yields the rows of an object as a stream: its members if the first two are objects, or else a list in it.
+
+    Only an object whose longest list of objects is inside another object is held in memory.
+    """
+    first = [value for _, number, value in islice(read_parts(path), 2) if number == 0]
+    if len(first) == 2 and all(isinstance(value, Mapping) for value in first):
+        for _, key, value in read_members(path):
             yield f"{path}: entry {key!r}", _keyed(key, value)
+        return
+    rest: dict[str, Any] = {}
+    lengths: Counter[str] = Counter()
+    others: set[str] = set()  # lists that do not hold objects
+    for key, number, value in read_parts(path):
+        if number == 0:
+            rest[key] = value
+        elif isinstance(value, Mapping):
+            lengths[key] += 1
+        else:
+            others.add(key)
+    longest = max((key for key in lengths if key not in others), key=lengths.__getitem__, default="")
+    if longest and lengths[longest] >= max(map(len, _lists(rest)), default=0):
+        for key, number, value in read_parts(path):
+            if key == longest:
+                yield f"{path}: item {number}", value
     else:
-        yield from _of_object(dict(chain(first, members)), str(path), itself=False)
+        whole = {key: value for _, key, value in read_members(path)}
+        yield from _of_object(whole, str(path), itself=False)
 
 
 def _in_folder(path: Path) -> Iterator[tuple[str, Any]]:

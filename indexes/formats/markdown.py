@@ -18,7 +18,7 @@ from indexes.formats.fields import Names, field_of, images_of, looks_like_image,
 from indexes.formats.front_matter import facts_in, split_front_matter
 from indexes.formats.html import FACTS
 from indexes.formats.images import BADGE, photos_first
-from indexes.formats.markdown_text import Heading, Piece, parse
+from indexes.formats.markdown_text import Heading, Piece, note_name, parse
 from indexes.formats.rows import plain
 from indexes.formats.site_markup import without_site_markup
 from indexes.formats.skipped import Entry, SeenHashes, attempt
@@ -64,7 +64,8 @@ def read_markdown(path: Path, names: Names) -> Iterator[Entry]:
     files, images = _listed(path)
     if not files:
         raise ValueError(f"{path}: no Markdown file (*.md) in this folder")
-    notes = _Notes(path, names, _Images(images), (path / ".obsidian").is_dir())
+    named = frozenset(note_name(file.name) for file in files)
+    notes = _Notes(path, names, _Images(images), (path / ".obsidian").is_dir(), named)
     shared = notes.shared_by(files[:: max(len(files) // _SAMPLE, 1)])
     ids, unseen = SeenHashes(), set(names)
     for file in files:
@@ -146,11 +147,15 @@ class _Notes:
         names: The names that fields have in front matter, where they are not the usual ones.
         images: Finds images.
         is_vault: Whether it is a vault of Obsidian, in which a note is called as its file.
+        named: The names of the notes, by `note_name`.
     """
 
-    def __init__(self, folder: Path, names: Names, images: _Images, is_vault: bool) -> None:
+    def __init__(
+        self, folder: Path, names: Names, images: _Images, is_vault: bool, named: frozenset[str] = frozenset()
+    ) -> None:
         self._folder, self._names, self._images, self._is_vault = folder, names, images, is_vault
         self._settings: dict[str, Any] = {}
+        self._named = named
 
     def has(self, field: str) -> bool:
         """Returns whether the note read last has a field in its front matter."""
@@ -175,7 +180,7 @@ class _Notes:
         name = file.relative_to(self._folder).as_posix()
         settings, body = split_front_matter(_text_of(file))
         self._settings = settings
-        pieces = parse(without_site_markup(body, components=file.suffix.lower() == ".mdx"))
+        pieces = parse(without_site_markup(body, components=file.suffix.lower() == ".mdx"), self._named)
         title, first = plain(_setting(settings, "title", str(file), self._names)), _title_heading(pieces)
         called = _name(name, self._folder.resolve().name)
         if not title and self._is_vault and any(map(str.isalpha, called)):

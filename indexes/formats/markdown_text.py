@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from html.parser import HTMLParser
+from textwrap import dedent
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
+from markdown_it.utils import EnvType
 
 from indexes.formats.fields import IMAGE_SUFFIXES
 from indexes.formats.images import SMALLEST
@@ -28,7 +31,11 @@ _MARKED = re.compile(r"==(\S(?:[^=\n]*\S)?)==")
 _CALLOUT = re.compile(r"^\[!\w+\][-+]?[ \t]*")
 _ATTRIBUTES = re.compile(r"\{:?\s*(?:[#.][^{}\n]*|[\w-]+=\"[^{}\n]*\"\s*)\}|\{:[^{}\n]*\}")
 _CHECKBOX = re.compile(r"^\[[ xX/-]\](?=\s)", re.MULTILINE)
-_BLOCK_ID = re.compile(r"(?:^|(?<=\s))\^[A-Za-z0-9-]+$", re.MULTILINE)
+_BLOCK_ID = re.compile(r"(?:^|(?<=\s))\^[\w-]+$|\(\([0-9a-f]{8}-[0-9a-f-]{27}\)\)", re.MULTILINE)
+"""The name of a block at the end of a line, or a reference to one of Logseq's."""
+_UNDEFINED = re.compile(r"(?<![\w\])])\[([^\[\]\n]*[A-Za-z][^\[\]\n]*)\]\[(?:[\w:/#-]+[._][\w.:/#-]+)?\]")
+"""A link by a reference that the text does not define, such as to a name in a program."""
+_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])[ \t]+\S")
 _TAGS = re.compile(r"\W*(?:tags?\s*:+\s*)?(?:#[\w/-]+[\s,;]*)+", re.IGNORECASE)
 """A line of nothing but tags."""
 _EMOJI = re.compile(r"(?<![\w:/]):[a-z+][a-z0-9_+-]*:(?![\w:])")
@@ -53,23 +60,32 @@ class Piece:
     images: tuple[Link, ...] = ()
 
 
-def parse(text: str) -> list[Piece | Heading]:
-    """Returns the parts of a Markdown text, in order."""
+def parse(text: str, notes: frozenset[str] = frozenset()) -> list[Piece | Heading]:
+    """Returns the parts of a Markdown text, in order.
+
+    Args:
+        text: The text, without front matter.
+        notes: The names of notes that wiki links may lead to, by `note_name`.
+    """
     pieces: list[Piece | Heading] = []
     level, row = 0, -1
     cells: list[str] = []
-    for token in _parser().parse(text):
+    for token in _parser().parse(text, {"notes": notes}):
         if token.type == "heading_open":
             level = int(token.tag[1])
         elif token.type == "heading_close":
             level = 0
+        elif token.type == "code_block" and _ITEM.match(token.content):  # a list that is indented
+            pieces += parse(dedent(token.content), notes)
         elif token.type in ("fence", "code_block"):
             pieces.append(Piece(token.content.strip("\n")))
         elif token.type == "html_block":
             for piece in _html(token.content):  # in HTML, site generators read Markdown too
                 again = isinstance(piece, Piece) and _IN_HTML.search(piece.text)
                 pieces += (
-                    [*parse(piece.text), Piece("", piece.images)] if again and isinstance(piece, Piece) else [piece]
+                    [*parse(piece.text, notes), Piece("", piece.images)]
+                    if again and isinstance(piece, Piece)
+                    else [piece]
                 )
         elif token.type == "tr_open":
             cells, row = [], len(pieces)
@@ -113,7 +129,8 @@ def _inline(tokens: Iterable[Token]) -> tuple[str, tuple[Link, ...]]:
     images += [(target.strip(), caption) for caption, target in _SPACED.findall(text)]
     for pattern in (_SPACED, _FOOTNOTE, _ATTRIBUTES, _CALLOUT, _CHECKBOX, _BLOCK_ID):
         text = pattern.sub("", text)
-    lines = (" ".join(line.split()) for line in _MARKED.sub(r"\1", text).splitlines())
+    text = _UNDEFINED.sub(r"\1", _MARKED.sub(r"\1", text))
+    lines = (" ".join(line.split()) for line in text.splitlines())
     return "\n".join(line for line in lines if line and not _TAGS.fullmatch(line)), tuple(images)
 
 
@@ -201,12 +218,19 @@ def _parser() -> MarkdownIt:
 
 
 def _obsidian(state: StateInline, silent: bool) -> bool:
-    """Reads `[[note|words]]` as its words and `![[image.jpg|caption]]` as an image; embedded notes are left out."""
+    """Reads `[[note|words]]` as its words and `![[image.jpg|caption]]` as an image; embedded notes are left out.
+
+    Where only what is after the bar names a note, as in wikis of GitHub and Dendron, it is `[[words|note]]`.
+    """
     found = _WIKI_LINK.match(state.src, state.pos)
     if found is None:
         return False
     if not silent:
         target, words = found[2].strip(), (found[3] or "").strip()
+        if words and target[:1] != "#" and _is_note(words, state.env) and not _is_note(target, state.env):
+            target, words = words, target
+        if "://" in target and not found[1]:  # a note in another vault
+            target = posixpath.basename(target)
         if not found[1]:
             state.push("text", "", 0).content = words or target.split("#")[0].strip() or target.lstrip("#")
         elif target.split("#")[0].strip().lower().endswith(IMAGE_SUFFIXES) and not _is_icon(words):
@@ -215,6 +239,16 @@ def _obsidian(state: StateInline, silent: bool) -> bool:
             token.info = "" if _SIZE.fullmatch(words) else words
     state.pos = found.end()
     return True
+
+
+def _is_note(target: str, env: EnvType) -> bool:
+    return "://" in target or note_name(target) in env.get("notes", ())
+
+
+def note_name(target: str) -> str:
+    """Returns the name of a note that a link means, without folder, extension and what is written in different ways."""
+    name = posixpath.basename(target.split("#")[0].strip()).removesuffix(".md")
+    return re.sub(r"[\s_-]+", "-", name).casefold()
 
 
 def _is_icon(size: str) -> bool:

@@ -8,9 +8,10 @@ from typing import Any
 from indexes.ids import canonical_url
 
 NO_CONTENT = (
-    "script, style, noscript, template, nav, footer, form, math, iframe, button, select, audio, video, sup.reference, "
-    ".reference, .reflist, ol.references, sup[id^=cite_ref], a[href*='#cite_note'], .mw-ref, .mw-editsection, "
-    ".noprint, .navbox, .vertical-navbox, .sidebar, .navbar, .NavFrame, .succession-box, .metadata, .ambox, .hatnote, "
+    "script, style, noscript, template, svg, textarea, nav, footer, form, math, iframe, button, select, audio, video, "
+    "sup.reference, .reference, .reflist, ol.references, sup[id^=cite_ref], a[href*='#cite_note'], .mw-ref, "
+    ".mw-editsection, .noprint, .navbox, "
+    ".vertical-navbox, .sidebar, .navbar, .NavFrame, .succession-box, .metadata, .ambox, .hatnote, "
     ".dablink, .shortdescription, .toc, #toc, .mw-jump-link, .external-autonumber, .mwe-math-element, .sistersitebox, "
     ".side-box, .catlinks, .printfooter, .mw-authority-control, .Inline-Template, #coordinates, .coordinates, "
     ".geo-default, .geo-nondefault, .geo, [hidden], [style*='display:none'], [style*='display: none'], "

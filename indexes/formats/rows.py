@@ -202,7 +202,11 @@ def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
         listed = list(dict.fromkeys(text for one in value if (text := _item(one))))
         described = any(isinstance(one, Mapping) for one in value) and all(": " in text for text in listed)
         if listed and (described or len(listed) <= _LONGEST_LIST):
-            yield label, ("\n" if described else ", ").join(listed)
+            long = sum(map(len, listed)) > _SECTION  # such as the steps of a recipe
+            yield (
+                label,
+                ("\n" if described or long else "; " if any("," in one for one in listed) else ", ").join(listed),
+            )
     elif (fact := _scalar(value)) and not re.fullmatch(r"\w+://\S+", fact):
         yield label, fact
 

@@ -1,4 +1,4 @@
-"""What site generators add to Markdown, taken out before parsing: template tags, admonitions, tabs, MDX."""
+"""What site generators and note apps add to Markdown, taken out before parsing: tags, admonitions, properties, MDX."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ _PARTS = {
     # what Liquid and its likes write: a text, or a variable that is unknown here
     "output": r"\{\{-?\s*(?:(?P<quote>[\"'])(?P<words>[^\n]*?)(?P=quote)|(?<=\s)[A-Za-z_]\w*|[A-Za-z_]\w*\.[\w.]+)"
     r"(?:\s*\|[^{}]*)?\s*-?\}\}",
+    # a macro with arguments, as note apps and wikis have it, and a comment of Handlebars
+    "macro": r"(?<![\w}^_\\$])\{\{(?:!(?s:.*?)|[#/>^&]?[A-Za-z][\w./-]*\s(?:[^{}]|\{[^{}]*\})*)\}\}",
+    # a tag in single braces
+    "braced": r"\{[a-z][\w-]*(?:\s+[\w-]+=\"(?:[^\"\\]|\\.)*\")+\s*/?\}|\{[a-z][\w-]*\s+end\}",
+    # a property, as Logseq and Dataview have it
+    "property": r"^(?P<lead>[ \t]*(?:[-*][ \t]+)?)(?P<key>[A-Za-z][\w.-]*)::(?:[ \t]+(?P<value>[^\n]*))?$",
     # an admonition, whose title stays
     "container": r"^[ \t]*:{3,}[ \t]*(?:\{?[\w-]+\}?(?:\[(?P<label>[^\]\n]*)\])?"
     r"(?:\{[^{}\n]*\})?[ \t]*(?P<title>[^\n{}]*))?$",
@@ -30,6 +36,11 @@ _MARKUP, _MARKUP_OF_MDX = (
     re.compile("|".join(f"(?P<{name}>{part})" for name, part in parts.items()), re.MULTILINE)
     for parts in (_PARTS, _PARTS | _MDX)
 )
+_HIDDEN_PROPERTIES = re.compile(
+    r"id|collapsed|heading|title|alias(?:es)?|tags|icon|public|template.*|exclude-.*|filters|query-.*|logseq\..*|background-color|hl-.*|ls-.*"
+    r"|card-.*|cssclass(?:es)?|created|updated"
+)
+"""Properties of notes that are settings, in lower case."""
 _IMPORTED = re.compile(r"^import\s+(\w+)\s+from\s+['\"]([^'\"\n]+)['\"]", re.MULTILINE)
 _VALUE = re.compile(r"(?:[\w-]+\s*[=:]\s*)?(?:\"([^\"\n]*)\"|'([^'\n]*)'|\{(\w+)\})|[\w-]+=([^\s\"'>%{}]+)")
 _CAPTION = re.compile(r"\b(?:caption|alt|title)\s*[=:]\s*(?:%Q\{([^{}]*)\}|\"([^\"]*)\"|'([^']*)')")
@@ -60,6 +71,12 @@ def _plain(found: re.Match[str], imported: Mapping[str, str]) -> str:
         return found[0]
     if found["output"] is not None:
         return found["words"] or ""
+    if found["property"] is not None:
+        value = re.sub(_PARTS["macro"], "", found["value"] or "").strip()
+        if not value or _HIDDEN_PROPERTIES.fullmatch(found["key"].lower()):
+            return str(found["lead"])
+        label = found["key"].replace("-", " ").replace("_", " ")
+        return f"{found['lead']}<br>{label[:1].upper()}{label[1:]}: {value}  "  # a line of its own
     if found["container"] is not None:
         return f"\n{found['label'] or found['title'] or ''}\n"
     return _image(found[0], imported) if found.groupdict().get("module") is None else ""

@@ -71,26 +71,27 @@ def read_members(path: Path) -> Iterator[tuple[int, str, Any]]:
     """
     with opened(path) as file:
         window = _Window(path, file)
-        if window.peek() != "{":
-            raise window.error(f"expected one JSON object, id to entry, but found {window.describe()}")
-        window.take()
-        more = window.peek() != "}"
-        number = 0
-        while more:
-            number += 1
-            key = window.value()
-            if not isinstance(key, str):
-                raise window.error(f"expected the key of entry {number}, but found {kind(key)}")
-            window.place = f"entry {number} ({key!r}): "
-            if window.peek() != ":":
-                raise window.error(f"expected ':' after the key, but found {window.describe()}")
-            window.take()
+        for number, key in enumerate(window.members(), start=1):
             yield number, key, window.value()
-            window.place = f"after entry {number} ({key!r}): "
-            more = window.peek() == ","
-            if more:
-                window.take()
-        window.end("}")
+        window.end("object")
+
+
+def read_parts(path: Path) -> Iterator[tuple[str, int, Any]]:
+    """Yields the members of a file that is one JSON object, the items of lists one by one: (key, number, value).
+
+    Items are numbered from 1, and a member that is no list has number 0; an empty list is left out.
+
+    Raises:
+        ValueError: The file is not such an object, is cut short or is not UTF-8. The message names entry and byte.
+    """
+    with opened(path) as file:
+        window = _Window(path, file)
+        for key in window.members():
+            if window.peek() == "[":
+                yield from ((key, number, item) for number, item in window.items())
+            else:
+                yield key, 0, window.value()
+        window.end("object")
 
 
 def read_items(path: Path) -> Iterator[tuple[int, Any]]:
@@ -103,18 +104,8 @@ def read_items(path: Path) -> Iterator[tuple[int, Any]]:
         window = _Window(path, file)
         if window.peek() != "[":
             raise window.error(f"expected a list, but found {window.describe()}")
-        window.take()
-        more = window.peek() != "]"
-        number = 0
-        while more:
-            number += 1
-            window.place = f"item {number}: "
-            yield number, window.value()
-            window.place = f"after item {number}: "
-            more = window.peek() == ","
-            if more:
-                window.take()
-        window.end("]")
+        yield from window.items()
+        window.end("list")
 
 
 def starts_with(path: Path, character: str) -> bool:
@@ -157,13 +148,48 @@ class _Window:
         """Consumes the character that `peek` returned."""
         self._at += 1
 
-    def end(self, bracket: str) -> None:
-        """Consumes the bracket that ends the value, after which nothing may follow."""
-        if self.peek() != bracket:
-            raise self.error(f"expected ',' or {bracket!r}, but found {self.describe()}")
+    def members(self) -> Iterator[str]:
+        """Yields the keys of the object that the file is; the value of each is to be consumed before the next one."""
+        if self.peek() != "{":
+            raise self.error(f"expected one JSON object, id to entry, but found {self.describe()}")
         self.take()
+        number, more = 0, self.peek() != "}"
+        while more:
+            number += 1
+            key = self.value()
+            if not isinstance(key, str):
+                raise self.error(f"expected the key of entry {number}, but found {kind(key)}")
+            self.place = f"entry {number} ({key!r}): "
+            if self.peek() != ":":
+                raise self.error(f"expected ':' after the key, but found {self.describe()}")
+            self.take()
+            yield key
+            self.place = f"after entry {number} ({key!r}): "
+            more = self._take_comma("}")
+        self.take()
+
+    def items(self) -> Iterator[tuple[int, Any]]:
+        """Yields the items of the list that comes next, numbered from 1, and consumes it."""
+        self.take()
+        number, more, inside = 0, self.peek() != "]", self.place
+        while more:
+            number += 1
+            self.place = f"{inside}item {number}: "
+            yield number, self.value()
+            self.place = f"{inside}after item {number}: "
+            more = self._take_comma("]")
+        self.take()
+
+    def _take_comma(self, bracket: str) -> bool:
+        if (found := self.peek()) not in (",", bracket):
+            raise self.error(f"expected ',' or {bracket!r}, but found {self.describe()}")
+        if found == ",":
+            self.take()
+        return found == ","
+
+    def end(self, what: str) -> None:
+        """Checks that nothing follows."""
         if self.peek():
-            what = "object" if bracket == "}" else "list"
             raise self.error(f"expected nothing after the {what}, but found {self.describe()}")
 
     def value(self) -> Any:

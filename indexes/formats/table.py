@@ -16,6 +16,7 @@ from indexes.formats.streams import opened
 
 _DELIMITERS = ",;\t|"
 _LONGEST = 1 << 27
+_LONGEST_HEADER = 1 << 16
 
 
 def read_table(path: Path, names: Names) -> Iterator[Entry]:
@@ -38,9 +39,9 @@ def _rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
             file.seek(0)
             encoding = "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
             lines = io.TextIOWrapper(cast(io.BufferedReader, file), encoding=encoding, newline="")
-            header = lines.readline()
+            header = _header(lines)
             delimiter = max(_DELIMITERS, key=header.count)
-            columns = next(csv.reader([header], delimiter=delimiter), [])
+            columns = [" ".join(name.splitlines()) for name in next(csv.reader([header], delimiter=delimiter), [])]
             if not any(columns):
                 raise ValueError(f"{path}: has no header; its first line must name the columns")
             for field, name in names.items():
@@ -49,12 +50,20 @@ def _rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
             rows = csv.reader(lines, delimiter=delimiter, strict=True)
             for row in rows:
                 if any(row):
-                    where = f"{path}: line {rows.line_num + 1}"
+                    where = f"{path}: line {rows.line_num + header.count(chr(10))}"
                     yield where, _row(columns, row, where)
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: not UTF-8 ({error.reason}); convert the file, as with iconv") from error
         except csv.Error as error:
             raise ValueError(f"{path}: after line {rows.line_num}: {error}") from error
+
+
+def _header(lines: io.TextIOWrapper) -> str:
+    """Returns the first line, with those that follow while a quoted name is open."""
+    header = lines.readline()
+    while header.count('"') % 2 and len(header) < _LONGEST_HEADER and (line := lines.readline()):
+        header += line
+    return header
 
 
 def _row(columns: list[str], values: list[str], where: str) -> dict[str, str] | ValueError:

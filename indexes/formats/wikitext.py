@@ -12,7 +12,8 @@ from indexes.formats.images import ICON, SMALLEST, photos_first
 from indexes.sections import DROPPED, title_rule
 from retriever.types import ArticleImage
 
-_IMAGE = re.compile(r"\.(?:jpe?g|png|gif|webp|tiff?|svg|bmp|avif|heic)$", re.IGNORECASE)
+_SUFFIX = r"\.(?:jpe?g|png|gif|webp|tiff?|svg|bmp|avif|heic)"
+_IMAGE = re.compile(rf"{_SUFFIX}$", re.IGNORECASE)
 _OPTION = re.compile(
     r"(?:upright|lang|link|alt|page|class|thumb|thumbnail)\s*=.*|upright|thumb|thumbnail|frame|framed|frameless|border"
     r"|left|right|center|none|baseline|sub|super|top|text-top|middle|bottom|text-bottom|mini",
@@ -44,8 +45,20 @@ _NO_FACT = re.compile(
 _LONGEST_FACT = 300
 _REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b.*?</ref\s*>", re.IGNORECASE | re.DOTALL)
 """References: the parser leaves those that are nested in other markup or not well-formed."""
-_MARKUP = re.compile(r"__[A-Z]+__|'{2,}|[ \t]*\([\s,;:]*\)")
-"""What is left in the text: switches, unbalanced emphasis, brackets around templates that are gone."""
+_MARKUP = re.compile(
+    r"^(?:\{\||\|\}|\||\{\{|\}\}).*$|</?(?:div|center|span|small|big|font)\b[^<>]*>"
+    r"|__[A-Z]+__|'{2,}|[ \t]*\([\s,;:]*\)",
+    re.MULTILINE,
+)
+"""What is left in the text: tables and templates without an end, tags without a start, switches, unbalanced emphasis,
+brackets around templates that are gone."""
+_FOREIGN = re.compile(rf"[^\s:\[\]|{{}}/]{{2,}}:[^:/\s][^:/]*{_SUFFIX}", re.IGNORECASE)
+"""A link to an image, by a name for files that the wiki does not declare, such as that of another language."""
+_CATEGORIES = re.compile(
+    rf"^(?:[ \t]*\[\[(?!{_FOREIGN.pattern}\s*[|\]])[^\s:\[\]|{{}}/]+:[^\s\[\]:|][^\[\]]*\]\])+[ \t]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A line of nothing but links into other namespaces: categories, whatever they are called, and other languages."""
 _LISTS = title_rule(DROPPED)
 
 
@@ -78,7 +91,7 @@ def read_wikitext(source: str, title: str, spaces: Namespaces, image: str | None
     Raises:
         ValueError: mwparserfromhell is not installed.
     """
-    code = _parse(_REFERENCE.sub("", source))
+    code = _parse(_CATEGORIES.sub("", _REFERENCE.sub("", source)))
     found: list[tuple[int, str, str]] = []
     images: list[ArticleImage] = []
     level, heading, parts = 1, title, list[str]()
@@ -142,7 +155,7 @@ class _Words:
         target = str(node.title).strip()
         space, colon, name = target.partition(":")
         space = space.strip().lower()
-        if colon and space in self._spaces.files:
+        if colon and (space in self._spaces.files or _FOREIGN.fullmatch(target)):
             if self._add is not None:
                 self._add(name, "" if node.text is None else str(node.text))
             return ""

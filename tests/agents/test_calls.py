@@ -43,6 +43,16 @@ WRITTEN = f'{{"name": "text_search", "arguments": {ARGUMENTS}}}'
         f'<tool_call>{{"text_search": {ARGUMENTS}}}</tool_call>',
         f'```json\n{{"action": "text_search", "action_input": {ARGUMENTS}}}\n```',
         f"<tool_call>{WRITTEN[:-1]}</tool_call>",
+        f"<tool_call><name>text_search</name>\n<arguments>{ARGUMENTS}</arguments></tool_call>",
+        f"[TOOL_CALLS]text_search[ARGS]{ARGUMENTS}",
+        "<\uff5ctool\u2581call\u2581begin\uff5c>function<\uff5ctool\u2581sep\uff5c>text_search\n"
+        f"```json\n{ARGUMENTS}\n```<\uff5ctool\u2581call\u2581end\uff5c>",
+        "<|channel|>analysis<|message|>{} <answer>no</answer><|end|><|start|>assistant<|channel|>commentary "
+        f"to=functions.text_search <|constrain|>json<|message|>{ARGUMENTS}<|call|>",
+        'Thought: I search.\nAction: text_search["a"]',
+        "Action: text_search[a]",
+        'Action: text_search(queries=["a"])\nObservation: none',
+        f'{{"thought": "x", "action": {WRITTEN}}}',
         f"<tool_call>{WRITTEN}}}</tool_call>",
         '<tool_call>{"name": "text_search", // the name\n "arguments": {"queries": ["a"]}}</tool_call>',
         f"<tool_call>{WRITTEN}</tool_call>".replace('"', "\u201d"),

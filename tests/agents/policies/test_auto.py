@@ -36,6 +36,8 @@ def run(verdict: str | ChatReply) -> AgentAnswer:
         ("Sufficient: yes\nAnswer: Niamey\n", "Niamey"),
         ("Yes, the evidence suffices. Answer: Niamey [1]", "Niamey"),
         ("<think>no</think><answer>Niamey [1]</answer>", "Niamey"),
+        ('<think>{"sufficient": false}</think>{"sufficient": true, "answer": "Niamey"}', "Niamey"),
+        ("Yes, the evidence is sufficient. The answer is Niamey [1].", "Niamey"),
     ],
 )
 def test_evidence_that_suffices(verdict: str, answer: str) -> None:
@@ -50,6 +52,7 @@ def test_evidence_that_suffices(verdict: str, answer: str) -> None:
         ('{"sufficient": false, "missing": "the capital"}', 0),
         ('{"verdict": "insufficient", "answer": "Niamey"}', 0),
         ("No. The evidence does not name the capital.", 0),
+        ("Sufficient: No\nMissing: the capital", 0),
         ("The evidence is insufficient: the capital is missing.", 0),
         ("<answer>unknown</answer>", 0),
         (calling("text_search"), 0),

@@ -90,6 +90,7 @@ def test_an_unknown_answer_is_an_abstention() -> None:
         ("To answer this, I look for the club first.\nQuery: Niger capital", "Niger capital"),
         ('Here is the query: "Niger capital"', "Niger capital"),
         ('{"query": "Niger capital"}', "Niger capital"),
+        ('{"queries": ["Niger capital", "Niamey"]}', "Niger capital"),
         ('```json\n{"search_query": "Niger capital"}\n```', "Niger capital"),
     ],
 )
@@ -134,6 +135,7 @@ def test_websites_are_shown_where_pages_can_be() -> None:
         ("<website_2>", 2, 0),
         ("<Website Index 2>", 2, 0),
         ("Website 2 helps most.", 2, 1),
+        ('{"website": 2}', 2, 1),
         ("2", 2, 1),
         ("Website 2 or Website 3", 1, 1),
         ("Website 12", 1, 1),

@@ -65,6 +65,11 @@ def test_an_unknown_image_is_counted_and_told(name: str) -> None:
     assert "there is no image" in last_text(planner.asked[2])
 
 
+def test_a_zoom_by_the_papers_name_means_the_image_of_the_question() -> None:
+    answer, _ = run(ZOOM.replace("image.png", "n5x8zt8dok.png"), "<answer>x</answer>")
+    assert answer.malformed == 0 and [*answer.rounds[0].calls[0].observation.images] == ["image_crop_0_0_120_60"]
+
+
 def test_an_unknown_region_is_counted_and_told() -> None:
     answer, planner = run(ZOOM.replace("2", "7"), "<answer>x</answer>")
     assert answer.malformed == 1 and "there is no region 7; there are 1 to 2" in last_text(planner.asked[1])
@@ -98,6 +103,11 @@ def test_parts_as_models_write_them(arguments: str) -> None:
         calling("answer", '{"answer": "Sochi [1]"}'),
         "<answer>Sochi ['1']</answer>",
         "<answer>Sochi [Result 1]</answer>",
+        "<answer>Sochi '[1]'</answer>",
+        "The final answer is \\boxed{\\text{Sochi}} [1]",
+        "\u6700\u7ec8\u7b54\u6848\uff1aSochi\u30101\u3011",
+        '{"thought": "x", "action": "final_answer", "action_input": "Sochi [1]"}',
+        '{"action": {"name": "answer", "arguments": {"answer": "Sochi [1]"}}}',
         "<answer>Sochi \u30101\u2020source\u3011</answer>",
     ],
 )

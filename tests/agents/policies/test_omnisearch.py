@@ -213,6 +213,8 @@ def test_an_empty_final_answer_is_asked_again() -> None:
 def test_a_step_in_json() -> None:
     step = {"Thought": "t", "Sub-Question": "Which?", "Search": "Text Retrieval: Niger"}
     assert read_step(json.dumps(step)) == ("t", "Which?", "Text Retrieval: Niger", None)
+    nested = {**step, "Search": {"action": "Text Retrieval", "query": "Niger"}}
+    assert read_step(json.dumps(nested)) == ("t", "Which?", "Text Retrieval: Niger", None)
     assert read_step(f"```json\n{json.dumps(step, indent=1)}\n```") == ("t", "Which?", "Text Retrieval: Niger", None)
 
 

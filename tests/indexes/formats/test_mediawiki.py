@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import bz2
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 import pytest
 from PIL import Image
@@ -152,3 +153,26 @@ def test_damaged_dumps(tmp_path: Path) -> None:
     packed.write_bytes(packed.read_bytes()[:-20])
     with pytest.raises(ValueError, match=r"b\.xml\.bz2: "):
         list(read_knowledge_base(packed))
+
+
+def test_a_dump_that_does_not_declare_its_namespaces(tmp_path: Path) -> None:
+    # such as a sample whose head is that of another wiki
+    text = """[[Bestand:Fuchs im Schnee.jpg|mini|links|Roter [[Fuchs]]]]
+[[ไฟล์:Den.png|thumb]]
+Der Fuchs. [[Star: Film.png|A film]]
+
+<div class="x">Er läuft.
+{| class="wikitable"
+| 12
+== Weblinks ==
+* [http://x.example Fuchs]
+[[Roinn-seòrsa:Tiere]]
+[[Kategorie:Tiere|Fuchs]] [[de:Fuchs]]
+"""
+    page = f"<page><title>Fuchs</title><ns>0</ns><revision><text>{escape(text)}</text></revision></page>"
+    path = tmp_path / "a.xml"
+    path.write_text(f"<mediawiki>{page}</mediawiki>", encoding="utf-8")
+    (fox,) = read_knowledge_base(path, skipped=SkippedEntries(0))
+    assert [(section.title, section.text) for section in fox.sections] == [("Fuchs", "Der Fuchs. A film\nEr läuft.")]
+    assert fox.image is not None and fox.image.endswith("Fuchs_im_Schnee.jpg")
+    assert [image.caption for image in fox.images] == ["Roter Fuchs", ""]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from PIL import Image
 
 from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
+from indexes.formats.json_rows import read_rows
 from indexes.formats.skipped import SkippedEntries
 from indexes.inspection import inspect_knowledge_base
 from retriever.types import ArticleImage, Entity, Section
@@ -167,3 +169,30 @@ def test_a_table_as_excel_writes_unicode(tmp_path: Path) -> None:
     path.write_bytes("Titel\tFoto\n狐\ta.png\n".encode("utf-16"))
     (fox,) = read(path)
     assert (fox.title, fox.image) == ("狐", "a.png")
+
+
+def test_lists_of_sentences_and_of_parts_with_commas(tmp_path: Path) -> None:
+    steps = ["Heat the oven, then wait.", "Bake it. " * 30]
+    row = {"title": "Pie", "parts": ["1 cup butter, soft", "2 eggs"], "steps": steps, "kinds": ["sweet", "baked"]}
+    (pie,) = read(written(tmp_path / "a.json", [row]))
+    assert pie.sections[0] == Section("Steps", f"{steps[0]}\n{steps[1].strip()}", 0)
+    assert facts(pie) == ["Parts: 1 cup butter, soft; 2 eggs", "Kinds: sweet, baked"]
+
+
+def test_the_longest_list_of_an_object_is_read_as_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("indexes.formats.streams.CHUNK", 4096)
+    rows = [{"title": f"Fox {number}", "text": "word " * 40} for number in range(4000)]
+    value = {"info": {"title": "Foxes"}, "kinds": [1, 2], "rows": rows, "none": [], "few": rows[:2]}
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(value, indent=0))
+    tracemalloc.start()
+    count = sum(1 for _ in read_rows(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 4000 and peak < path.stat().st_size / 3
+    assert [entity.title for entity in read(path)[:2]] == ["Fox 0", "Fox 1"]
+
+
+def test_a_list_inside_an_object_that_is_longer_than_others(tmp_path: Path) -> None:
+    value = {"few": [{"title": "Hen"}], "data": {"rows": [{"title": "Fox"}, {"title": "Wolf"}]}}
+    assert [entity.title for entity in read(written(tmp_path / "a.json", value))] == ["Fox", "Wolf"]

@@ -145,3 +145,48 @@ def test_a_note_of_a_vault_is_called_as_its_file(tmp_path: Path) -> None:
 def test_code_is_left_alone() -> None:
     code = "```\n{% raw %}\n:::tip\n!!! note\n    x\n```\n"
     assert without_site_markup(code) == code
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('The {link term="fox"}fox{link end} runs.', "The fox runs."),
+        ('{panel type="note" open="a \\"b\\" c"}\n\nFast.\n\n{panel end}', "Fast."),
+        ("Red. {{embed ((60aba887-96f4-461f-a9f0-d205d766d78b))}} {{! a\nnote }}Old.", "Red. Old."),
+        ("See ((60aba887-96f4-461f-a9f0-d205d766d78b)). ^a_b-1", "See ."),
+        ("$\\frac{{a b}}{c}$ and {{c1::a fox}}", "$\\frac{{a b}}{c}$ and {{c1::a fox}}"),
+        ("type:: [[Animal]]\nfirst-seen:: 1758\nid:: 7\nempty::\nText.", "Type: Animal\nFirst seen: 1758\nText."),
+        ("- Fox\n  collapsed:: true\n- Hen\n  legs:: 2", "Fox\nHen\nLegs: 2"),
+        ("std::vector and a::b", "std::vector and a::b"),
+        ("## Fox\n\t- It **runs**.\n\t\t- ![](fox.png)", "It runs."),
+        ("A [`File`][mkdocs.structure.File], [post][] and `x[a][b]`.", "A File, post and x[a][b]."),
+        ("[A-Z][a-z] and [Fox][1].", "[A-Z][a-z] and [Fox][1]."),
+    ],
+)
+def test_what_other_note_apps_add_is_gone(tmp_path: Path, source: str, expected: str) -> None:
+    assert text_of(tmp_path, source) == expected
+
+
+def test_a_braced_tag_names_an_image(tmp_path: Path) -> None:
+    (tmp_path / "static").mkdir()
+    (tmp_path / "static" / "fox.png").touch()
+    (fox,) = read(tmp_path, fox='Fox.\n\n{image file-path="img/fox.png" caption="true" alt="A red fox"}')
+    assert fox.images == (ArticleImage("static/fox.png", 0, "true"),)
+
+
+def test_title_and_aliases_of_a_note_of_logseq(tmp_path: Path) -> None:
+    (fox,) = read(tmp_path, **{"animal___fox": "title:: animal/fox\nalias:: [[Reynard]], tod\n\n- It runs."})
+    assert (fox.title, fox.names) == ("animal/fox", ("Reynard", "tod"))
+    assert fox.sections == (Section("animal/fox", "It runs.", 0),)
+
+
+def test_wiki_links_with_their_words_first(tmp_path: Path) -> None:
+    # as in wikis of GitHub and in Dendron; Obsidian has them last
+    fox, _ = read(
+        tmp_path,
+        **{
+            "Red-Fox": "[[A wolf|Wolf]], [[the fox|red fox]], [[Wolf|wolves]], [[#Diet|food]], [[Docs|dendron://a/b.c]].",
+            "Wolf": "W",
+        },
+    )
+    assert fox.sections[0].text == "A wolf, the fox, wolves, food, Docs."

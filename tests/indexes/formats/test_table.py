@@ -69,3 +69,12 @@ def test_another_encoding(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"title\nCaf\xe9\n")
     with pytest.raises(ValueError, match=r"a\.csv: not UTF-8"):
         read(tmp_path / "a.csv")
+
+
+def test_a_header_with_a_line_break_in_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "foxes.csv"
+    path.write_bytes(b'title,"Height\r\nin cm",text\r\nFox,40,Red\r\n,1,2\r\n')
+    skipped = SkippedEntries(0.9)
+    (fox,) = read_knowledge_base(path, skipped=skipped)
+    assert fox.sections == (Section("Fox", "Red", 0), Section("Facts", "Height in cm: 40", 1))
+    assert skipped.listed[0]["place"] == "line 4"

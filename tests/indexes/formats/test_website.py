@@ -76,3 +76,31 @@ def test_a_saved_page_without_its_site(tmp_path: Path, title: str, shared: str, 
     texts = [section.text for section in page.sections]
     assert texts == ["Foxes run at night, as everybody knows by now.", "They are deep, dry and warm."]
     assert page.sections[1].title == "Dens"
+
+
+def test_pages_beside_a_readme_are_a_website(tmp_path: Path) -> None:
+    site = write_site(tmp_path / "site", 7)
+    (site / "README.md").write_text("# How to build the site")
+    assert guess_format(site) == "website"
+    (site / "fox.md").write_text("# Fox")
+    assert guess_format(site) == "markdown"
+
+
+def test_what_some_sites_have(tmp_path: Path) -> None:
+    pages = 12
+    for number in range(pages):
+        Image.new("RGB", (120, 110), "red").save(tmp_path / f"{number}.png")
+        own = f"<img src=.\\{number}.png>" if number else ""
+        shared = "<img src='grid.png'>" if number < 4 else ""
+        (tmp_path / f"{number}.html").write_text(
+            f"<html><head><meta property='og:image' content='https://x.example/images/'></head><body>"
+            f"<h1>Page {number}<div>Our site</div></h1>{shared}<p>Text {number}.</p><svg><text>Logo</text></svg>"
+            f"<textarea>&lt;p&gt;x</textarea><h2>More<br>words</h2><p>Of {number}.</p>"
+            f"{own}</body></html>"
+        )
+    Image.new("RGB", (120, 110), "blue").save(tmp_path / "grid.png")
+    found = {entity.id: entity for entity in read_knowledge_base(tmp_path)}
+    first, second = found["0.html"], found["1.html"]
+    assert (first.title, first.image) == ("Page 0 Our site", None)
+    assert (second.image, [image.url for image in second.images]) == ("1.png", ["1.png"])
+    assert second.sections == (Section("Page 1 Our site", "Text 1.", 0), Section("More words", "Of 1.", 1))
