@@ -38,7 +38,8 @@ def encoder_fingerprint(folder: Path, long_texts: LongTexts = "cut", key_sizes: 
     Raises:
         ValueError: The folder has no safetensors file.
     """
-    sizes = f"-keys{'+'.join(map(str, key_sizes))}" if key_sizes else ""
+    used = key_sizes if _config(folder).get("model_type") == SmallCLIPConfig.model_type else ()
+    sizes = f"-keys{'+'.join(map(str, used))}" if used else ""
     return folder_fingerprint(folder) + ("" if long_texts == "cut" else f"-{long_texts}") + sizes
 
 
@@ -57,7 +58,8 @@ class ClipEncoder(Published):
             averages their vectors, weighted by their number of tokens.
         fixed_length: Pads every text to `max_tokens` and passes no mask, as SigLIP needs it.
         folder: Where the model was loaded from.
-        key_sizes: Sides in pixels at which keys are read, whose mean vector counts; by default at the model's own.
+        key_sizes: Sides in pixels at which keys are read, whose mean vector counts; by default the model's own. `load`
+            ignores them for models of other kinds than this project's, which read images of one size.
 
     Attributes:
         cache: Keeps images' vectors, if it is set.
@@ -102,14 +104,10 @@ class ClipEncoder(Published):
         """Loads the encoder in `folder`, whose files tell the kind of model.
 
         Raises:
-            ValueError: The folder or one of its files is missing, its model is of an unknown kind, or it does not read
-                images of `key_sizes`.
+            ValueError: The folder or one of its files is missing, or its model is of an unknown kind.
         """
-        path = folder / "config.json"
-        config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        path, config = folder / "config.json", _config(folder)
         fingerprint = encoder_fingerprint(folder, long_texts, key_sizes)
-        if key_sizes and config.get("model_type") != SmallCLIPConfig.model_type:
-            raise ValueError(f"encoder.key_sizes: {folder} reads images of one size only; set it to []")
         model: Any
         if _is_eva_clip(config):
             model = load_eva_clip(folder, device, dtype)
@@ -154,7 +152,7 @@ class ClipEncoder(Published):
             long_texts,
             fixed_length=kind in _FIXED_LENGTH,
             folder=folder,
-            key_sizes=key_sizes,
+            key_sizes=key_sizes if kind == SmallCLIPConfig.model_type else (),
         )
 
     def save(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
@@ -276,6 +274,12 @@ def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
     whole: list[int] = tokenizer("a")["input_ids"]
     at = next(start for start in range(len(whole)) if whole[start : start + len(inner)] == inner)
     return whole[:at], whole[at + len(inner) :]
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return found
 
 
 def _is_eva_clip(config: dict[str, Any]) -> bool:

@@ -126,7 +126,8 @@ class SmallVision(nn.Module):
             pixel_values: Float [B, 3, side, side]; positions are interpolated for another side than `image_size`.
         """
         grid = self.stages(pixel_values.contiguous(memory_format=torch.channels_last))
-        cells, positions = grid.flatten(2).transpose(1, 2), self.positions
+        cells = grid.flatten(2).transpose(1, 2)
+        positions: Tensor = self.positions
         if positions.shape[1] != 1 + cells.shape[1]:
             positions = resized_positions(positions.float(), grid.shape[-1]).to(cells.dtype)
         tokens = torch.cat([self.pool_token.expand(len(cells), -1, -1), cells], dim=1) + positions

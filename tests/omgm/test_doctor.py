@@ -13,6 +13,7 @@ from omgm.__main__ import main
 from omgm.machine import Device, Finding
 from omgm.profile import load_profile
 from omgm.settings import Profile
+from retriever.models.encoder import encoder_fingerprint
 from retriever.models.folder import folder_fingerprint
 from tests.fakes.knowledge_base import build_small_index
 from tests.fakes.local_chat_servers import LocalChatServer, llama_models
@@ -200,7 +201,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index of small models that pass for the embedded ones: their fingerprints, and 32 tokens of length 128."""
     return build_small_index(
         tmp_path_factory.mktemp("doctor"),
-        encoder=FakeEncoder(folder_fingerprint(WEIGHTS / "encoder")),
+        encoder=FakeEncoder(encoder_fingerprint(WEIGHTS / "encoder", key_sizes=embedded().encoder.key_sizes)),
         fusion=FakeFusion(width=128, fingerprint=folder_fingerprint(WEIGHTS / "fusion")),
         candidates=embedded().search.candidates,
         tokens=embedded().fusion.tokens,

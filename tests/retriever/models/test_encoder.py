@@ -103,11 +103,10 @@ def test_keys_are_the_mean_over_sizes(tmp_path: Path) -> None:
     assert (half * torch.from_numpy(expected)).sum(-1).min() > 0.99
 
 
-def test_other_models_read_one_size(tmp_path: Path) -> None:
+def test_other_models_have_no_key_sizes(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "clip"}')
     save_file({"weight": torch.zeros(1)}, tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match=r"encoder\.key_sizes: .* reads images of one size only; set it to \[\]"):
-        ClipEncoder.load(tmp_path, key_sizes=(16, 32))
+    assert encoder_fingerprint(tmp_path, key_sizes=(16, 32)) == folder_fingerprint(tmp_path)
 
 
 def test_nothing_in_nothing_out_and_long_text_is_cut() -> None:
