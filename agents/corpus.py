@@ -108,7 +108,8 @@ class Corpus:
 
     def lacks(self, kind: str) -> NotRecorded:
         """Returns the error that says that something is not recorded."""
-        return NotRecorded(f"this {kind} is not in the frozen corpus {self.folder.name}")
+        what = "request to the model" if kind == "model" else kind
+        return NotRecorded(f"this {what} is not in the frozen corpus {self.folder.name}")
 
 
 async def timed(make: Callable[[], Awaitable[T]]) -> tuple[T, float]:
