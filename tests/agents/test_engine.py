@@ -455,6 +455,19 @@ def test_who_records_the_same_at_once_gets_the_same(tmp_path: Path) -> None:
 
     first, second = asyncio.run(both())
     assert first.sources == second.sources and len(first.sources) == 1
+    assert next(numbers) == 1  # searched once
+
+
+def test_equal_requests_to_the_model_at_once_are_sent_once_if_they_are_recorded(tmp_path: Path) -> None:
+    """Two questions about one image may share their first request."""
+    planner = ScriptedPlanner(["<answer>x</answer>"])
+    engine = Engine(planner, [], corpus=Corpus(tmp_path, record=True))
+
+    async def both() -> list[AgentAnswer]:
+        return await asyncio.gather(*(engine.run(MMSearchPlus(), "What?", image()) for _ in range(2)))
+
+    first, second = asyncio.run(both())
+    assert first.as_dict() == second.as_dict() and len(planner.asked) == 1
 
 
 def test_a_damaged_corpus_is_named(tmp_path: Path) -> None:
