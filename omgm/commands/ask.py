@@ -103,6 +103,8 @@ def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) 
         print_json(trail)
     else:
         _print_trail(trail)
+    if trail["abstained"] and trail["failure"]:
+        raise ValueError(f"{trail['stopped']}: {trail['failure']}")
 
 
 def _print_trail(trail: dict[str, Any]) -> None:
@@ -124,7 +126,8 @@ def _print_trail(trail: dict[str, Any]) -> None:
             print(f"  malformed: {one['problem']}")
     spent = trail["spent"]
     money = f"  costs {spent['money']:g}" if spent["money"] else ""
-    print(f"\n{spent['tokens']} tokens  {spent['ms']:.0f} ms{money}" + (f"  stopped by {stopped}" if stopped else ""))
+    ended = f"  stopped: {stopped}" if stopped and not trail["abstained"] else ""  # otherwise it is in the first line
+    print(f"\n{spent['tokens']} tokens  {spent['ms']:.0f} ms{money}{ended}")
 
 
 def _arguments(call: dict[str, Any]) -> str:
