@@ -317,7 +317,8 @@ def test_the_time_of_a_tool_that_is_not_recorded_is_not_in_a_trail_with_a_corpus
         await asyncio.sleep(0.002)
         return Observation(text="closer")
 
-    tools, script = [Tool("text_search", "", Words, slow)], [SEARCH, "<answer>x</answer>"]
+    tools = [Tool("text_search", "", Words, slow)]
+    script: list[str | ChatReply] = [SEARCH, "<answer>x</answer>"]
     recorded, _ = run(script, tools, corpus=Corpus(tmp_path, record=True))
     replayed, _ = run([], tools, corpus=Corpus(tmp_path))
     assert recorded.as_dict() == replayed.as_dict() and recorded.rounds[0].calls[0].ms == 0
