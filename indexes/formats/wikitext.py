@@ -184,7 +184,8 @@ class _Words:
             for line in str(node.contents or "").splitlines():
                 file, _, caption = line.partition("|")
                 space, _, rest = file.partition(":")
-                self._add(rest if space.strip().lower() in self._spaces.files else file, caption)
+                inside = space.strip().lower() in self._spaces.files or _FOREIGN.fullmatch(file.strip())
+                self._add(rest if inside else file, caption)
         if name in _DROPPED_TAGS:
             return ""
         if node.wiki_markup in ("*", "#", ";", ":"):

@@ -137,6 +137,12 @@ def test_emphasis(tmp_path: Path) -> None:
     ]
 
 
+def test_galleries_by_names_for_files_that_are_not_declared(tmp_path: Path) -> None:
+    gallery = "<gallery>\nSlika:The gate.jpg|A gate\nAlien: the film.jpg\n</gallery>"
+    (fox,) = read_knowledge_base(dump(tmp_path / "a.xml", page("Fox", f"A fox. {gallery}")))
+    assert [one.url.rpartition("/")[2] for one in fox.images] == ["The_gate.jpg", "Alien%3A_the_film.jpg"]
+
+
 def test_titles_with_signs_of_urls(tmp_path: Path) -> None:
     pages = [page(title, "A film.") for title in ("? (film)", "100% Wolf", "Who framed it?")]
     found = list(read_knowledge_base(dump(tmp_path / "a.xml", *pages)))
