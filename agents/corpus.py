@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from PIL import Image
 
+from agents.cache import ResultCache
 from agents.state import Observation, Source
 from llm.replies import ChatReply, ToolCall
 from retriever.files import write_whole
@@ -40,6 +41,7 @@ class Corpus:
         if not record and not folder.is_dir():
             raise ValueError(f"corpus: {folder} does not exist; record one first")
         self.folder, self.record = folder, record
+        self._under_way = ResultCache[dict[str, Any]](entries=0)  # joins equal requests, and keeps nothing
 
     async def get(
         self,
@@ -66,10 +68,13 @@ class Corpus:
         if content is None:
             if not self.record:
                 raise self.lacks(kind)
-            result, ms = await timed(make)
-            content = self.read(kind, key)  # who was faster decides what all get, now and when it is replayed
-            if content is None:
-                content = self.write(kind, key, encode(result), ms)
+
+            async def ask() -> dict[str, Any]:
+                result, ms = await timed(make)
+                known = self.read(kind, key)  # who was faster decides what all get, now and when it is replayed
+                return self.write(kind, key, encode(result), ms) if known is None else known
+
+            content, _ = await self._under_way.get(f"{kind} {key}", ask)
         try:
             return decode(content["result"]), float(content["ms"])
         except (ValueError, LookupError, TypeError, AttributeError, OSError) as error:
@@ -108,7 +113,8 @@ class Corpus:
 
     def lacks(self, kind: str) -> NotRecorded:
         """Returns the error that says that something is not recorded."""
-        return NotRecorded(f"this {kind} is not in the frozen corpus {self.folder.name}")
+        what = "request to the model" if kind == "model" else kind
+        return NotRecorded(f"this {what} is not in the frozen corpus {self.folder.name}")
 
 
 async def timed(make: Callable[[], Awaitable[T]]) -> tuple[T, float]:

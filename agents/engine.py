@@ -210,6 +210,8 @@ class Engine:
 
         if key is None:
             (record.observation, record.ms), record.cost = await make(), price
+            if self._corpus is not None:
+                record.ms = 0.0  # not recorded but computed again in a replay, whose trail must be the same
             return
         try:
             (record.observation, record.ms), record.cached = await run.cache.get(key, make, _works)

@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from agents.context import fitted, text_tokens, tokens_of, without_images
@@ -180,40 +181,32 @@ class Asking:
         schema: Mapping[str, Any] | None,
     ) -> ChatReply:
         """See `AgentRun.ask`."""
-        reply = await self._ask(run, purpose, messages, max(max_tokens, run.least_tokens), tools, schema)
-        longer = min(REASONING_TOKENS, self._context_tokens // 4)
-        if reply.cut and not reply.text and not reply.calls and max_tokens < longer > run.least_tokens:
-            run.least_tokens = longer  # it reasons longer than the answer is
-            reply = await self._ask(run, purpose, messages, max(max_tokens, run.least_tokens), tools, schema)
-        return reply
-
-    async def _ask(
-        self,
-        run: AgentRun,
-        purpose: str,
-        messages: Sequence[Message],
-        max_tokens: int,
-        tools: Sequence[Tool],
-        schema: Mapping[str, Any] | None,
-    ) -> ChatReply:
         schemas = [tool.schema() for tool in tools]
         extra = text_tokens(json.dumps([schemas, schema]))
-        fitting = fitted(messages, self._context_tokens - max_tokens - extra)
-        estimate = tokens_of(fitting) + extra
-        run.spending.check_request(estimate, max_tokens)
+        longer = min(REASONING_TOKENS, self._context_tokens // 4)
+        while True:
+            limit = max(max_tokens, run.least_tokens)
+            fitting = fitted(messages, self._context_tokens - limit - extra)
+            estimate = tokens_of(fitting) + extra
+            run.spending.check_request(estimate, limit)
+            make = partial(self._planner.reply, fitting, limit, schemas, schema)
+            if self._corpus is None:
+                reply, ms = await timed(make)
+            else:
+                key = json.dumps([self._planner.name, fitting, limit, schemas, schema], sort_keys=True)
+                reply, ms = await self._corpus.get("model", key, make, encode_reply, decode_reply)
+            reply = _add(run, purpose, reply, ms, estimate)
+            if limit >= longer or not reply.cut or reply.text or reply.calls:
+                return reply
+            run.least_tokens = longer  # it reasons longer than the answer is
 
-        async def make() -> ChatReply:
-            return await self._planner.reply(fitting, max_tokens, schemas, schema)
 
-        if self._corpus is None:
-            reply, ms = await timed(make)
-        else:
-            key = json.dumps([self._planner.name, fitting, max_tokens, schemas, schema], sort_keys=True)
-            reply, ms = await self._corpus.get("model", key, make, encode_reply, decode_reply)
-        written = text_tokens(reply.text + "".join(call.name + call.arguments for call in reply.calls))
-        prompt = estimate if reply.prompt_tokens is None else reply.prompt_tokens
-        completion = written if reply.completion_tokens is None else reply.completion_tokens
-        run.spending.add_request(prompt, completion)
-        money = run.spending.budget.price(prompt, completion)
-        run.add_request(RequestRecord(purpose, prompt, completion, ms, money))
-        return replace(reply, prompt_tokens=prompt, completion_tokens=completion)
+def _add(run: AgentRun, purpose: str, reply: ChatReply, ms: float, estimate: int) -> ChatReply:
+    """Adds a request to a run; returns its reply with its tokens, estimated if the server does not count them."""
+    written = text_tokens(reply.text + "".join(call.name + call.arguments for call in reply.calls))
+    prompt = estimate if reply.prompt_tokens is None else reply.prompt_tokens
+    completion = written if reply.completion_tokens is None else reply.completion_tokens
+    run.spending.add_request(prompt, completion)
+    money = run.spending.budget.price(prompt, completion)
+    run.add_request(RequestRecord(purpose, prompt, completion, ms, money))
+    return replace(reply, prompt_tokens=prompt, completion_tokens=completion)

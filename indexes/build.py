@@ -244,8 +244,6 @@ def _run_stages(
         save_array(parts / LABELED_KEYS, FurtherTable(parts).labeled())
     record = _write_search(parts, keys, inputs, search_uri, image_weight, encoder, progress)
     fit = measure_self_retrieval(parts, readable_rows(main_images), encoder)
-    if fit is not None and fit.warning:
-        logger.warning("%s", fit.warning)
     write_report(parts / "report.json", articles, main_images, read_skipped(parts), fit)
     return Manifest(
         name=name,

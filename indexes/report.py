@@ -117,6 +117,11 @@ def problem_lines(report: Report) -> list[str]:
         if entries:
             more = "; …" if len(counted) > _REASONS else ""
             lines.append(f"{len(entries)} images {problem}, the first of {entries[0]['id']}: {named}{more}")
-    if warning := report.get("self_retrieval", {}).get("warning"):
+    if warning := encoder_warning(report):
         lines.append(f"warning: {warning}")
     return lines
+
+
+def encoder_warning(report: Report) -> str:
+    """Returns what a build found wrong with how the encoder fits the images, "" if nothing."""
+    return str(report.get("self_retrieval", {}).get("warning", ""))

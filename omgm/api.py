@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from indexes.formats.skipped import MAX_BAD
+from indexes.report import encoder_warning, read_report
 from indexes.store import Index
 from indexes.summarizers import Summarizer
 from llm.background import BackgroundLoop
@@ -22,6 +24,8 @@ from retriever.images import ImageInput, load_image
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
 from retriever.types import GenerationRequest, Options, Query, RetrievalResult
+
+logger = logging.getLogger(__name__)
 
 Pair = tuple[ImageInput, str]
 """An image and a question about it."""
@@ -146,6 +150,8 @@ class OMGM:
             encoder=encoder,
             fusion=fusion,
         )
+        if warning := encoder_warning(read_report(Path(out))):
+            logger.warning("%s", warning)
         return cls.open(out, loaded, encoder=encoder, fusion=fusion, reranker=reranker, generator=generator)
 
     @property

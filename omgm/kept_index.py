@@ -21,7 +21,8 @@ from retriever.files import write_whole
 
 NOTE = "built_from.json"
 """What an index was built from, in its folder: compared in place of hashes, which take long for large files."""
-_EXAMPLES = 5
+_EXAMPLES, _LOOKED_AT = 5, 100
+"""Titles that are shown, and entities among which different ones are looked for."""
 _SETTINGS: Any = {
     "encoder": {"model", "key_sizes"},
     "fusion": {"model", "tokens", "section_images"},
@@ -89,10 +90,12 @@ def found_lines(index: Index) -> Iterator[str]:
     """Yields lines that describe an index: its counts, examples and problems."""
     counts = index.manifest.counts
     yield f"{counts.entities} entities, {counts.sections} sections, {counts.with_image} with an image"
-    rows = islice((row for row in range(len(index)) if index.image_path(row) is not None), _EXAMPLES)
-    titles = [index.entity(row).title for row in rows]
+    rows = islice((row for row in range(len(index)) if index.image_path(row) is not None), _LOOKED_AT)
+    titles = list(dict.fromkeys(index.entity(row).title for row in rows))[:_EXAMPLES]
     if titles:
         yield f"with an image: {', '.join(titles)}{', …' if counts.with_image > len(titles) else ''}"
+    else:
+        yield "no entity has an image, so photographs are compared with texts alone (--images, or --map image=NAME)"
     lines = problem_lines(read_report(index.folder))
     yield from lines
     if lines:

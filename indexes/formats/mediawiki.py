@@ -45,8 +45,7 @@ class _Site(NamedTuple):
 
     def url(self, title: str) -> str:
         """Returns the URL of a page, "" if the dump does not say where its wiki is."""
-        url = self.start and self.start + title.replace(" ", "_")
-        return canonical_url(url) if self.is_wikimedia() else url
+        return self.start and self.start + re.sub("[%?#]", lambda sign: quote(sign[0]), title.replace(" ", "_"))
 
     def is_wikimedia(self) -> bool:
         """Returns whether it is a wiki of Wikimedia's, whose images are at Commons as a rule."""
@@ -102,7 +101,7 @@ def _entity(title: str, page: Element, site: _Site, names: Names) -> Entity | No
     images = tuple(ArticleImage(site.image(one.url), one.section, one.caption) for one in text.images)
     url = site.url(title)
     return Entity(
-        id=url or title,
+        id=(canonical_url(url) if site.is_wikimedia() else url) or title,
         title=title,
         sections=split_article(text.sections),
         image=None if text.main is None else site.image(text.main),

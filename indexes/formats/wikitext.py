@@ -47,11 +47,13 @@ _REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b.*?</ref\s*>", re.IGNORECASE | re
 """References: the parser leaves those that are nested in other markup or not well-formed."""
 _MARKUP = re.compile(
     r"^(?:\{\||\|\}|\||\{\{|\}\}).*$|</?(?:div|center|span|small|big|font)\b[^<>]*>"
-    r"|__[A-Z]+__|'{2,}|[ \t]*\([\s,;:]*\)",
+    r"|__[A-Z]+__|[ \t]*\([\s,;:]*\)",
     re.MULTILINE,
 )
-"""What is left in the text: tables and templates without an end, tags without a start, switches, unbalanced emphasis,
-brackets around templates that are gone."""
+"""What is left in the text: tables and templates without an end, tags without a start, switches, brackets around
+templates that are gone."""
+_EMPHASIS = re.compile(r"(?:'{5}|'{2,3})(?!')")
+"""The signs of emphasis; the first of four apostrophes is one."""
 _FOREIGN = re.compile(rf"[^\s:\[\]|{{}}/]{{2,}}:[^:/\s][^:/]*{_SUFFIX}", re.IGNORECASE)
 """A link to an image, by a name for files that the wiki does not declare, such as that of another language."""
 _CATEGORIES = re.compile(
@@ -104,7 +106,7 @@ def read_wikitext(source: str, title: str, spaces: Namespaces, image: str | None
     for node in code.nodes:
         if type(node).__name__ == "Heading":
             found.append((level, heading, _lines("".join(parts))))
-            level, heading, parts = node.level, " ".join(words.of(node.title).split()), []
+            level, heading, parts = node.level, _lines(words.of(node.title)).replace("\n", " "), []
         else:
             parts.append(words.of_node(node))
     found.append((level, heading, _lines("".join(parts))))
@@ -140,7 +142,7 @@ class _Words:
         """Returns the words of a node; comments and the like have none."""
         kind = type(node).__name__
         if kind == "Text":
-            return str(node.value)
+            return _EMPHASIS.sub("", str(node.value))
         if kind == "HTMLEntity":
             return str(node.normalize())
         if kind == "Wikilink":
@@ -182,7 +184,8 @@ class _Words:
             for line in str(node.contents or "").splitlines():
                 file, _, caption = line.partition("|")
                 space, _, rest = file.partition(":")
-                self._add(rest if space.strip().lower() in self._spaces.files else file, caption)
+                inside = space.strip().lower() in self._spaces.files or _FOREIGN.fullmatch(file.strip())
+                self._add(rest if inside else file, caption)
         if name in _DROPPED_TAGS:
             return ""
         if node.wiki_markup in ("*", "#", ";", ":"):
@@ -254,6 +257,6 @@ def _lines(text: str) -> str:
 def _parse(source: str) -> Any:
     parser = optional("mwparserfromhell", "mediawiki")
     try:
-        return parser.parse(source)
+        return parser.parse(source, skip_style_tags=True)  # emphasis without an end would take a whole infobox for text
     except parser.parser.ParserError as error:
         raise ValueError(f"its wikitext cannot be parsed: {error}") from error

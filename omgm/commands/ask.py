@@ -103,12 +103,13 @@ def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) 
         print_json(trail)
     else:
         _print_trail(trail)
+    if trail["abstained"] and trail["failure"]:
+        raise ValueError(f"{trail['stopped']}: {trail['failure']}")
 
 
 def _print_trail(trail: dict[str, Any]) -> None:
     """Prints what the service answers as `trail`."""
-    stopped = ": ".join(part for part in (trail["stopped"], trail["failure"]) if part)
-    print(f"(no answer: {stopped or 'nothing found fits'})" if trail["abstained"] else trail["answer"])
+    print(f"(no answer: {trail['stopped'] or 'nothing found fits'})" if trail["abstained"] else trail["answer"])
     cited = {number for claim in trail["claims"] for number in claim["sources"]}
     for source in trail["sources"]:
         if source["number"] in cited:
@@ -124,7 +125,9 @@ def _print_trail(trail: dict[str, Any]) -> None:
             print(f"  malformed: {one['problem']}")
     spent = trail["spent"]
     money = f"  costs {spent['money']:g}" if spent["money"] else ""
-    print(f"\n{spent['tokens']} tokens  {spent['ms']:.0f} ms{money}" + (f"  stopped by {stopped}" if stopped else ""))
+    print(f"\n{spent['tokens']} tokens  {spent['ms']:.0f} ms{money}")
+    if trail["stopped"] and not trail["abstained"]:
+        print("stopped: " + ": ".join(part for part in (trail["stopped"], trail["failure"]) if part))
 
 
 def _arguments(call: dict[str, Any]) -> str:

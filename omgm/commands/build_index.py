@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ from omgm.commands.common import (
 
 if TYPE_CHECKING:
     from indexes.estimate import Estimate
+
+logger = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
     images = images_of(args)
 
     from indexes.chat_summarizer import ChatSummarizer
-    from indexes.report import counts_of, problem_lines, read_report
+    from indexes.report import counts_of, encoder_warning, problem_lines, read_report
     from omgm import indexing, parts
     from training.config import TrainingConfig
     from training.questions import is_held_out
@@ -94,6 +97,8 @@ def run(args: argparse.Namespace) -> None:
     asked = summarizer.counts if isinstance(summarizer, ChatSummarizer) else None
     if args.json:
         print_json(describe(index) | counts_of(report) | ({} if asked is None else {"summaries": asdict(asked)}))
+        if warning := encoder_warning(report):
+            logger.warning("%s", warning)
         return
     counts = index.manifest.counts
     print(

@@ -310,6 +310,22 @@ def test_a_replayed_run_is_bit_identical(tmp_path: Path) -> None:
     assert recorded.answer == "x"
 
 
+def test_the_time_of_a_tool_that_is_not_recorded_is_not_in_a_trail_with_a_corpus(tmp_path: Path) -> None:
+    """Such as `zoom_in`: it runs again in a replay, and takes another time."""
+
+    async def slow(arguments: Words, state: AgentRun) -> Observation:
+        await asyncio.sleep(0.002)
+        return Observation(text="closer")
+
+    tools = [Tool("text_search", "", Words, slow)]
+    script: list[str | ChatReply] = [SEARCH, "<answer>x</answer>"]
+    recorded, _ = run(script, tools, corpus=Corpus(tmp_path, record=True))
+    replayed, _ = run([], tools, corpus=Corpus(tmp_path))
+    assert recorded.as_dict() == replayed.as_dict() and recorded.rounds[0].calls[0].ms == 0
+    live, _ = run(script, tools)
+    assert live.rounds[0].calls[0].ms >= 1
+
+
 def test_a_recorded_trail_does_not_depend_on_other_runs(tmp_path: Path) -> None:
     """A killed evaluation that resumes has an empty cache."""
     planner = ScriptedPlanner(lambda text: "<answer>x [1]</answer>" if "Result 1" in text else SEARCH)
@@ -419,7 +435,7 @@ def test_a_frozen_corpus_asks_nobody(tmp_path: Path) -> None:
     answer, planner = run([], corpus=Corpus(tmp_path))
     assert planner.asked == []
     assert answer.rounds[0].calls[0].observation.error.startswith("this text_search is not in the frozen corpus")
-    assert answer.abstained and "this model is not in the frozen corpus" in str(answer.failure)
+    assert answer.abstained and "this request to the model is not in the frozen corpus" in str(answer.failure)
 
 
 def test_who_records_the_same_at_once_gets_the_same(tmp_path: Path) -> None:
@@ -440,6 +456,19 @@ def test_who_records_the_same_at_once_gets_the_same(tmp_path: Path) -> None:
 
     first, second = asyncio.run(both())
     assert first.sources == second.sources and len(first.sources) == 1
+    assert next(numbers) == 1  # searched once
+
+
+def test_equal_requests_to_the_model_at_once_are_sent_once_if_they_are_recorded(tmp_path: Path) -> None:
+    """Two questions about one image may share their first request."""
+    planner = ScriptedPlanner(["<answer>x</answer>"])
+    engine = Engine(planner, [], corpus=Corpus(tmp_path, record=True))
+
+    async def both() -> list[AgentAnswer]:
+        return await asyncio.gather(*(engine.run(MMSearchPlus(), "What?", image()) for _ in range(2)))
+
+    first, second = asyncio.run(both())
+    assert first.as_dict() == second.as_dict() and len(planner.asked) == 1
 
 
 def test_a_damaged_corpus_is_named(tmp_path: Path) -> None:

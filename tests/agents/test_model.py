@@ -13,12 +13,13 @@ from agents.context import fitted, tokens_of
 from agents.engine import Engine
 from agents.model import ChatPlanner
 from agents.policies import POLICIES
+from agents.regions import Box
 from agents.trail import AgentAnswer
 from llm.chat import ChatClient, ChatError
 from llm.messages import Message
 from llm.replies import ChatReply, ToolCall, read_reply
 from tests.fakes.chat_server import FakeChatServer
-from tests.fakes.planner import calling, fake_tool
+from tests.fakes.planner import calling, fake_tool, image
 from tests.fakes.scripted_server import ScriptedServer
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -117,6 +118,21 @@ def test_a_model_that_reasons_for_long_is_given_more_room() -> None:
         answer = asyncio.run(run(server.url))
     assert answer.answer == "<Website 1>"
     assert [body["max_tokens"] for body in server.bodies] == [128, 4096, 4096, 4096]
+
+
+def test_requests_at_once_are_all_given_more_room() -> None:
+    def play(body: dict[str, Any]) -> ChatReply:
+        return ChatReply("", cut=True) if body["max_tokens"] < 1_000 else ChatReply('{"sufficient": true}')
+
+    async def run(url: str) -> AgentAnswer:
+        async with ChatClient(url, "scripted") as client:
+            engine = Engine(ChatPlanner(client), [fake_tool("text_search")])
+            return await engine.run(POLICIES["vsa"](), "Who?", image(), boxes=[Box(0, 0, 8, 8), Box(4, 4, 12, 12)])
+
+    with ScriptedServer(play, whole=True) as server:
+        asyncio.run(run(server.url))
+    captions = [body["max_tokens"] for body in server.bodies if body["messages"][0]["content"] == prompts.CAPTION]
+    assert len(captions) == 4 and captions.count(4096) == 2
 
 
 def test_other_errors_are_raised() -> None:

@@ -170,6 +170,18 @@ def test_the_command_records_and_replays(folder: Path, tmp_path: Path, capsys: p
     assert f"{trail['spent']['tokens']} tokens" in printed
 
 
+def test_the_command_fails_if_the_model_fails(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "corpus").mkdir()
+    command = ["ask", "--index", str(folder / "index"), "--mode", "omnisearch", "--corpus", str(tmp_path / "corpus")]
+    command += ["--planner-url", "http://127.0.0.1:9", "--model", "scripted", "--trail", str(tmp_path / "trail.json")]
+    assert main([*command, str(folder / "photo.jpg"), QUESTION]) == 2
+    printed = capsys.readouterr()
+    why = "this request to the model is not in the frozen corpus corpus"
+    assert printed.err.endswith(f"omgm: error: the model failed: {why}\n")
+    assert printed.out.startswith("(no answer: the model failed)\n") and why not in printed.out
+    assert json.loads((tmp_path / "trail.json").read_text())["failure"] == why
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

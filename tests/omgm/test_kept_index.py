@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from indexes.self_retrieval import SelfRetrieval
 from indexes.store import Index
-from omgm import indexing
+from omgm import OMGM, indexing
 from omgm.__main__ import parser
 from omgm.commands.serve import kept_index
 from omgm.kept_index import index_beside, keep_index
@@ -25,7 +26,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     def counted(profile: Profile, kb: Path, out: Path, **options: Any) -> Index:
         built.append(out)
         models: dict[str, Any] = {"encoder": FakeEncoder(), "fusion": FakeFusion(), "summarizer": FakeSummarizer()}
-        return build(profile, kb, out, progress=False, **options | models)
+        return build(profile, kb, out, **options | models | {"progress": False})
 
     monkeypatch.setattr(indexing, "build", counted)
     return built
@@ -55,6 +56,37 @@ def test_the_index_of_a_folder_is_built_beside_it_once(tmp_path: Path, builds: l
     ]
     keep_index(profile, kb, index, say=said.append)
     assert len(said) == 5 and builds == [index]  # neither built nor hashed
+
+
+def test_the_warning_of_a_build_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = SelfRetrieval(20, 0.5, 0.9, "the encoder confuses the images")
+    monkeypatch.setattr("indexes.build.measure_self_retrieval", lambda *arguments: found)
+    kb, said = write_notes(tmp_path / "notes"), list[str]()
+    keep_index(load_profile("embedded"), kb, tmp_path / "index", say=said.append)
+    assert [line for line in [*said, *caplog.messages] if "confuses" in line] == [f"warning: {found.warning}"]
+    OMGM.build(kb, tmp_path / "other", encoder=FakeEncoder(), fusion=FakeFusion()).close()  # which prints nothing
+    assert found.warning in caplog.messages
+
+
+def test_examples_are_different(tmp_path: Path) -> None:
+    kb = write_notes(tmp_path / "notes")
+    (kb / "hen.md").write_text("# The fox\nIn another language.\n![](hen.png)\n")
+    said = list[str]()
+    keep_index(load_profile("embedded"), kb, tmp_path / "index", say=said.append)
+    assert "with an image: The fox, …" in said
+
+
+def test_a_knowledge_base_without_images(tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "fox.md").write_text("# The fox\nRed.\n")
+    said = list[str]()
+    keep_index(load_profile("embedded"), tmp_path / "notes", tmp_path / "index", say=said.append)
+    assert said[1:] == [
+        "1 entities, 1 sections, 0 with an image",
+        "no entity has an image, so photographs are compared with texts alone (--images, or --map image=NAME)",
+    ]
 
 
 def test_a_knowledge_base_that_changed_is_built_again(tmp_path: Path, builds: list[Path]) -> None:

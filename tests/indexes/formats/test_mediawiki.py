@@ -9,6 +9,7 @@ from PIL import Image
 
 from indexes.formats import guess_format, name_of, read_knowledge_base
 from indexes.formats.skipped import SkippedEntries
+from indexes.ids import canonical_url
 from indexes.sources import find_main, open_images
 from retriever.types import ArticleImage, Section
 
@@ -121,6 +122,41 @@ def test_an_image_by_an_unusual_name_is_no_fact(tmp_path: Path) -> None:
     (fox,) = read_knowledge_base(dump(tmp_path / "a.xml", page("Fox", f"{box} A fox.")))
     assert fox.sections[1:] == (Section("Facts", "Kind: File server", 1),)
     assert fox.image is not None and fox.image.endswith("/A_b.jpg")
+
+
+def test_emphasis(tmp_path: Path) -> None:
+    """That has no end would take the infobox, and headings after it, for text."""
+    box = "{{Infobox person|image=A.jpg|successor=[[Olaf]] <small>(designated)''</small>}}"
+    text = f"{box} '''''Fox''''' of l''''Europa''', ''{{{{x}}}}''ran.\n* ''Far\n== The ''den'' ==\nDeep."
+    (fox,) = read_knowledge_base(dump(tmp_path / "a.xml", page("Fox", text)))
+    assert fox.image is not None and fox.image.endswith("/A.jpg")
+    assert [(section.title, section.text) for section in fox.sections] == [
+        ("Fox", "Fox of l'Europa, ran.\nFar"),
+        ("The den", "Deep."),
+        ("Facts", "Successor: Olaf (designated)"),
+    ]
+
+
+def test_galleries_by_names_for_files_that_are_not_declared(tmp_path: Path) -> None:
+    gallery = "<gallery>\nSlika:The gate.jpg|A gate\nAlien: the film.jpg\n</gallery>"
+    (fox,) = read_knowledge_base(dump(tmp_path / "a.xml", page("Fox", f"A fox. {gallery}")))
+    assert [one.url.rpartition("/")[2] for one in fox.images] == ["The_gate.jpg", "Alien%3A_the_film.jpg"]
+
+
+def test_titles_with_signs_of_urls(tmp_path: Path) -> None:
+    pages = [page(title, "A film.") for title in ("? (film)", "100% Wolf", "Who framed it?")]
+    found = list(read_knowledge_base(dump(tmp_path / "a.xml", *pages)))
+    assert [one.id for one in found] == [
+        "https://en.wikipedia.org/wiki/?_(film)",
+        "https://en.wikipedia.org/wiki/100%_Wolf",
+        "https://en.wikipedia.org/wiki/Who_framed_it?",
+    ]
+    assert [one.url for one in found] == [
+        "https://en.wikipedia.org/wiki/%3F_(film)",
+        "https://en.wikipedia.org/wiki/100%25_Wolf",
+        "https://en.wikipedia.org/wiki/Who_framed_it%3F",
+    ]
+    assert canonical_url(found[0].url) == found[0].id  # as questions that spell it so are looked up
 
 
 def test_references_that_are_not_well_formed(tmp_path: Path) -> None:
