@@ -47,8 +47,8 @@ __all__ = [
 class Client:
     """Asks a running service. Any number of threads may use it.
 
-    An image is a path, the bytes of a file, a PIL image or an array, as for `OMGM.ask`; a URL is fetched by the
-    service, if it may. Statuses 429 and 503 are retried after the time that the service names.
+    An image is a path, the bytes of a file, a PIL image or an array, as for `OMGM.ask`, or a data URI; a URL is fetched
+    by the service, if it may. Statuses 429 and 503 are retried after the time that the service names.
 
     Args:
         url: The service's address.

@@ -80,6 +80,8 @@ class AnswerResult(_Result):
 
     answer: str | None
     """Null if the evidence does not answer the question."""
+    grounded: bool | None
+    """Whether the answer stands word for word in the evidence, null without an answer and with an agent's."""
     abstained: bool
     confidence: float | None
     """From 0 to 1, null if the generator reports none."""
@@ -139,6 +141,7 @@ def answer_result(found: Answer) -> AnswerResult:
     """Returns an answer with its source."""
     return AnswerResult(
         answer=found.answer,
+        grounded=found.grounded,
         abstained=found.abstained,
         confidence=found.confidence,
         recognized=found.recognized,
@@ -153,6 +156,7 @@ def agent_result(found: AgentAnswer) -> AnswerResult:
     cited = sorted({number for claim in found.claims for number in claim.sources})
     return AnswerResult(
         answer=found.answer,
+        grounded=None,
         abstained=found.abstained,
         confidence=None,
         recognized=None,

@@ -11,7 +11,7 @@ from pathlib import Path
 from PIL import Image
 
 from indexes.images import thumbnail
-from retriever.evidence import best_evidence
+from retriever.evidence import answer_span, best_evidence
 from retriever.protocols import EntityIndex
 from retriever.types import Candidate, Entity, Evidence, Generation, Query, RetrievalResult
 
@@ -101,7 +101,7 @@ class Answer(Retrieval):
     Attributes:
         answer: The answer, `None` when the generator abstained.
         confidence: 0 to 1, `None` when the generator does not say.
-        span: Start and end of the answer in `evidence.text`, in characters, for an extractive generator.
+        span: Start and end of the answer in `evidence.text`, in characters, `None` if it does not stand there.
         truncated: Whether the evidence had to be cut to fit into the generator's context.
         declined: Whether the generator was not asked, because the image was not recognized.
     """
@@ -116,6 +116,11 @@ class Answer(Retrieval):
     def abstained(self) -> bool:
         """Whether there is no answer."""
         return self.answer is None
+
+    @property
+    def grounded(self) -> bool | None:
+        """Whether the answer stands word for word in the evidence, `None` without an answer."""
+        return None if self.answer is None else self.span is not None
 
     def _repr_html_(self) -> str:
         """Returns the answer with its evidence as HTML for a notebook."""
@@ -150,7 +155,7 @@ def make_answer(retrieval: Retrieval, generation: Generation, generate_ms: float
         recognized=retrieval.recognized,
         answer=generation.answer,
         confidence=generation.confidence,
-        span=generation.span,
+        span=None if retrieval.evidence is None else answer_span(generation, retrieval.evidence.text),
         truncated=generation.truncated,
         declined=generation.declined,
     )

@@ -94,8 +94,8 @@ def form(image: ImageInput, question: str, options: RetrieveParams, stream: bool
         OSError: The file cannot be read.
         ValueError: It is no image.
     """
-    if isinstance(image, str) and image.startswith(("http://", "https://")):
-        part: tuple[str | None, str | bytes] = (None, image)  # the service fetches it, if it may
+    if isinstance(image, str) and image.startswith(("http://", "https://", "data:")):
+        part: tuple[str | None, str | bytes] = (None, image)  # the service decodes it, or fetches it if it may
     else:
         part = ("image", _bytes(image))
     return {

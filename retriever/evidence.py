@@ -1,11 +1,12 @@
-"""The evidence: the best section of the best candidate, from which the answer is read."""
+"""The evidence: the best section of the best candidate, from which the answer is read, and where it says it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from retriever.protocols import EntityIndex
-from retriever.types import Candidate, Evidence
+from retriever.types import Candidate, Evidence, Generation
 
 
 def best_evidence(index: EntityIndex, candidates: Sequence[Candidate]) -> Evidence | None:
@@ -20,3 +21,21 @@ def best_evidence(index: EntityIndex, candidates: Sequence[Candidate]) -> Eviden
     entity = index.entity(candidates[0].row)
     section = entity.sections[candidates[0].sections[0].position]
     return Evidence(entity.id, entity.title, section.title, section.text, section.index)
+
+
+def answer_span(generation: Generation, text: str) -> tuple[int, int] | None:
+    """Returns the start and end of an answer in its section, in characters, or `None` if the section does not say it.
+
+    A chat model's answer is looked for word by word: case, white space and a full stop at the end may differ, but it
+    may not begin or end inside a word or a number.
+
+    Args:
+        generation: Its `span`, if it has one, is the result.
+        text: The section.
+    """
+    words = (generation.answer or "").rstrip(". \n").split()
+    if generation.span is not None or not words:
+        return generation.span
+    quoted = r"\s+".join(re.escape(word) for word in words)
+    found = re.search(rf"(?<!\w)(?<!\d[.,]){quoted}(?!\w)(?![.,]\d)", text, re.IGNORECASE)
+    return found.span() if found else None

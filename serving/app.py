@@ -231,7 +231,8 @@ def create_app(
         return _image_file(examples[name].path)
 
     # In front of FastAPI's own middleware, too: `add_middleware` would put them behind it.
-    app.state.overload = overload = Overload(service, by_headers=not settings.cors_origins)
+    overload = Overload(service)
+    app.state.overload = None if settings.cors_origins else overload  # for the protocol, which knows nothing of CORS
     app.middleware_stack = with_cors(OverloadMiddleware(app.build_middleware_stack(), overload), settings)
     return app
 

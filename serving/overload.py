@@ -25,11 +25,10 @@ class Overload:
 
     Args:
         service: Its `admission` is asked.
-        by_headers: Whether a refusal is complete without CORS, so that the protocol may send it.
     """
 
-    def __init__(self, service: Service, by_headers: bool = True) -> None:
-        self._service, self.by_headers = service, by_headers
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     def refusal(self, scope: Scope, path: str) -> ApiError | None:
         """Returns the error for a request, with the request's id among its headers; `None` if it may come in."""
@@ -48,8 +47,6 @@ class Overload:
 
     def refuse_by_headers(self, scope: Scope, path: str) -> ApiError | None:
         """Returns the error for a request that ends with its headers, counted and logged; `None` if it may come in."""
-        if not self.by_headers:
-            return None
         named = REQUEST_ID.get()
         try:
             if refusal := self.refusal(scope, path):

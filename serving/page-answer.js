@@ -15,6 +15,7 @@ export function showReply(turn, reply) {
   const about = [reply.generator];
   if (failed) about.push(failed.message);
   else if (reply.answer !== null && reply.confidence !== null) about.push(`${Math.round(reply.confidence * 100)}% sure`);
+  if (reply.grounded === false) about.push("not word for word in the evidence");
   if (reply.context_truncated) about.push("read only the beginning of the section");
   if (reply.trail) about.push(`${reply.trail.spent.tokens.toLocaleString()} tokens`, duration(reply.timings_ms.total));
   turn.answer.replaceChildren(

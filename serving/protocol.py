@@ -7,6 +7,7 @@ import json
 from collections.abc import MutableMapping
 from typing import Any, ClassVar, cast
 
+from starlette.datastructures import Headers
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from serving.body import LINGER_BYTES, LINGER_S, declared_length
@@ -69,6 +70,11 @@ class _LimitedProtocol(HttpToolsProtocol):
         """Stops the clock, since all headers are there; the application sees the request unless it is refused."""
         self._begun = False
         self._unlimit()
+        if self._idle() and self.parser.should_upgrade() and self._has_body():
+            # httptools takes the body for the other protocol, and what comes later for another request
+            message = "a request with a body must not ask for an upgrade; use HTTP/1.1 without the header Upgrade"
+            self._refuse(ApiError(400, "upgrade_with_body", message))
+            return
         if self.overload is None or not self._idle():
             super().on_headers_complete()
             return
@@ -108,6 +114,12 @@ class _LimitedProtocol(HttpToolsProtocol):
         if self._clock is None and self.cycle is not None and self.cycle.response_complete and not self._refused:
             self._limit(self.rest_s)
 
+    def send_400_response(self, msg: str) -> None:
+        """Answers what is not HTTP in the shape of all errors, unless an answer has begun; closes the connection."""
+        if self._idle() and not self._last and not self.transport.is_closing():
+            self._write(ApiError(400, "malformed_http", msg), close=True)
+        self.transport.close()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Stops the clock."""
         self._unlimit()
@@ -116,6 +128,9 @@ class _LimitedProtocol(HttpToolsProtocol):
     def _scope(self) -> MutableMapping[str, Any]:
         return cast(MutableMapping[str, Any], self.scope)  # uvicorn has a type of its own
 
+    def _has_body(self) -> bool:
+        return declared_length(self._scope()) > 0 or "transfer-encoding" in Headers(scope=self._scope())
+
     def _idle(self) -> bool:
         """Returns whether no earlier request of this connection is being answered."""
         return self.cycle is None or self.cycle.response_complete
@@ -123,6 +138,7 @@ class _LimitedProtocol(HttpToolsProtocol):
     def _refuse(self, error: ApiError) -> None:
         """Answers in the application's place; what comes of the body is thrown away, as `serving.body.refuse` does."""
         kept = self.parser.should_keep_alive() and self.parser.get_http_version() != "1.0"
+        kept = kept and not self.parser.should_upgrade()
         # A client that asks before it sends its body (Expect) may leave it out now, or send it nevertheless.
         kept = kept and not self.expect_100_continue and declared_length(self._scope()) <= LINGER_BYTES
         self._refused, self._last, self._thrown = True, not kept, 0

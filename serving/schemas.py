@@ -103,7 +103,7 @@ class EvidenceOut(ResponseModel):
     """Position of the section in the article as published."""
     text: str
     span: tuple[int, int] | None = None
-    """Start and end of the answer in `text`, in Unicode characters, if the generator reports them."""
+    """Start and end of the answer in `text`, in Unicode characters, if it stands there word for word."""
     scores: SectionScores
 
 
@@ -166,6 +166,9 @@ class AnswerOut(RetrieveOut):
 
     answer: str | None
     """Null if the generator abstained or failed."""
+    grounded: bool | None = None
+    """Whether the answer stands word for word in the evidence, at its `span`. Null without an answer, and with a
+    `mode`: the claims of `trail` cite their sources."""
     confidence: float | None
     """From 0 to 1, null if the generator reports none."""
     abstained: bool

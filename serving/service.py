@@ -15,7 +15,7 @@ import anyio.to_thread
 from PIL import Image
 
 from llm.chat import ChatError
-from retriever.evidence import best_evidence
+from retriever.evidence import answer_span, best_evidence
 from retriever.image_cache import CONTENT, ImageCache
 from retriever.protocols import Generator, QueryRetriever
 from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query, RetrievalResult
@@ -249,8 +249,9 @@ class Service:
         self, pending: PendingAnswer, generation: Generation, started: float, failure: ApiError | None = None
     ) -> AnswerOut:
         evidence = pending.response.evidence
-        if evidence and generation.span:
-            evidence = [evidence[0].model_copy(update={"span": generation.span}), *evidence[1:]]
+        span = answer_span(generation, evidence[0].text) if evidence else None
+        if span is not None:
+            evidence = [evidence[0].model_copy(update={"span": span}), *evidence[1:]]
         timings = {name: value for name, value in pending.response.timings_ms.items() if name != "total"}
         timings |= {"generate": _ms(started), "total": _ms(pending.started)}
         self.metrics.answer(generation, failure is not None, timings["generate"] / 1000)
@@ -258,6 +259,7 @@ class Service:
         return AnswerOut(
             **{**dict(pending.response), "evidence": evidence, "timings_ms": _rounded(timings)},
             answer=generation.answer,
+            grounded=None if generation.answer is None else span is not None,
             confidence=generation.confidence,
             abstained=generation.abstained and failure is None,
             declined=generation.declined,

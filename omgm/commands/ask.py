@@ -162,6 +162,7 @@ def _as_dict(answer: Answer) -> dict[str, Any]:
     return {
         "answer": answer.answer,
         "confidence": answer.confidence,
+        "grounded": answer.grounded,
         "span": answer.span,
         "truncated": answer.truncated,
         "abstained": answer.abstained,

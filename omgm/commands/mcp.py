@@ -57,4 +57,4 @@ def run(args: argparse.Namespace) -> None:
         print(f"Serving {args.index} at http://{host}:{args.port}/mcp (Ctrl-C stops it)", file=sys.stderr, flush=True)
         level = "info" if args.verbose else "warning"
         app, http = http_app(server, settings, args.host), protocol_of(settings)
-        uvicorn.run(app, host=args.host, port=args.port, http=http, log_level=level)
+        uvicorn.run(app, host=args.host, port=args.port, http=http, ws="none", log_level=level)

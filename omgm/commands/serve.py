@@ -121,6 +121,7 @@ def run(args: argparse.Namespace) -> None:
             host=args.host,
             port=args.port,
             http=protocol_of(settings, app.state.overload),
+            ws="none",  # there are no WebSockets, and an upgrade would leave the protocol with its limits
             log_config=None if settings.log_format == "json" else uvicorn.config.LOGGING_CONFIG,
             log_level="info" if args.verbose else "warning",
             access_log=args.verbose and settings.log_format == "text",  # the service writes its own

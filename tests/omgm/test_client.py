@@ -25,7 +25,7 @@ from serving.agent_schemas import CallStep, RequestStep, RoundStep
 from serving.agents import Searcher
 from serving.keys import digest_of
 from serving.settings import ServingSettings
-from tests.fakes.images import image_bytes
+from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.local_chat_servers import CannedReply, LocalChatServer, as_json
 from tests.fakes.planner import ScriptedPlanner, calling
 from tests.fakes.service import World, served
@@ -120,8 +120,9 @@ def test_every_kind_of_image(client: Client, tmp_path: Path) -> None:
         io.BytesIO(path.read_bytes()),
         Image.open(path),
         array,
+        data_uri(path.read_bytes()),
     ]
-    assert [title(client.retrieve(image, WHEN)) for image in images] == ["Greenland"] * 6
+    assert [title(client.retrieve(image, WHEN)) for image in images] == ["Greenland"] * 7
     with pytest.raises(FileNotFoundError):
         client.answer(tmp_path / "none.png", WHEN)
     with pytest.raises(ValueError, match="expected uint8"):

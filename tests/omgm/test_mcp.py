@@ -97,6 +97,7 @@ def test_tools_are_described(url: str) -> None:
                 "abstained",
                 "recognized",
                 "declined",
+                "grounded",
                 "confidence",
                 "entity",
                 "evidence",

@@ -40,7 +40,7 @@ def test_answer(client: httpx.Client) -> None:
     evidence = body["evidence"][0]
     assert (evidence["entity"], evidence["section"], evidence["section_index"]) == (entity, "History", 3)
     start, end = evidence["span"]
-    assert evidence["text"][start:end] == "1848"
+    assert evidence["text"][start:end] == "1848" and body["grounded"] is True
     assert body["evidence"][1]["section"] == "Wave" and body["evidence"][1]["span"] is None
     assert evidence["scores"] == {
         "sim_m": 0.75,
@@ -113,6 +113,7 @@ def test_retrieve(client: httpx.Client) -> None:
 def test_abstains(client: httpx.Client) -> None:
     body = ask(client, question="What is the flag of one color?").json()
     assert (body["answer"], body["abstained"], body["confidence"]) == (None, True, 0.125)
+    assert body["grounded"] is None
     assert body["evidence"][0]["section"] == "Flag"
 
 
@@ -122,7 +123,7 @@ def test_stream(client: httpx.Client) -> None:
     assert found[0][1]["entity"]["title"] == "Redland"
     assert "".join(data["text"] for name, data in found if name == "answer") == "1848"
     assert found[-1][1]["answer"] == "1848" and found[-1][1]["abstained"] is False
-    assert found[-1][1]["confidence"] == 0.75  # as without streaming
+    assert (found[-1][1]["confidence"], found[-1][1]["grounded"]) == (0.75, True)  # as without streaming
     assert found[-1][1]["evidence"][0]["span"] == ask_json(client).json()["evidence"][0]["span"] is not None
     assert [name for name, _ in events(ask(client, path="/retrieve", stream=True))] == ["retrieval", "done"]
 

@@ -109,5 +109,6 @@ def test_a_cut_section_is_reported(tmp_path: Path, server: FakeChatServer) -> No
     )
     assert body["context_truncated"] is True and done["context_truncated"] is True
     assert body["generator_error"] is None and done["answer"] == "Mount Véll"
+    assert body["grounded"] is False and done["grounded"] is False
     with FailingService(tmp_path, server, "good") as service:
         assert service.ask().json()["context_truncated"] is False

@@ -110,7 +110,7 @@ class Connection:
 
     def __init__(self, app: ASGIApp = answer, overload: Busy | None = None) -> None:
         self.loop, self.transport = Loop(), Transport()
-        config = uvicorn.Config(app, lifespan="off", log_level="error", proxy_headers=False)
+        config = uvicorn.Config(app, lifespan="off", log_level="critical", ws="none", proxy_headers=False)
         config.load()
         build = cast(Callable[..., Any], protocol_of(ServingSettings(), cast(Overload, overload)))
         self.protocol = build(config=config, server_state=ServerState(), app_state={}, _loop=self.loop)
@@ -295,6 +295,60 @@ def test_a_client_that_asks_before_it_sends_is_refused_or_told_to_continue(tmp_p
             assert sock.recv(1024) == b"HTTP/1.1 100 Continue\r\n\r\n"
             sock.sendall(body())
             assert sock.recv(1024).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/answer?a=b",
+        "/%61nswer",
+        "http://a/answer",
+        "http://a/answer?a=b",
+        "/answer#a",
+        "/answer/",
+        "/v1/models",
+        "//answer",
+    ],
+)
+def test_a_path_is_refused_however_it_is_written(tmp_path: Path, target: str) -> None:
+    """By the protocol or by the middleware: a full service lets in no request that would cost the models time."""
+    with served(tmp_path, SMALL) as world, full(world), connected(world.url) as sock:
+        sock.sendall(f"POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{{}}".encode())
+        status = sock.recv(4096).split()[1]
+    assert status == {"/answer/": b"307", "/v1/models": b"405", "//answer": b"404"}.get(target, b"429")
+
+
+@pytest.mark.parametrize("line", [b"answer me", b"POST http://a HTTP/1.1\r\nHost: a"])
+def test_what_is_not_http_gets_an_error_in_the_shape_of_all(line: bytes) -> None:
+    connection = Connection()
+    connection.receive(line + b"\r\n\r\n")
+    head, _, text = connection.transport.sent.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n") and connection.transport.closed
+    assert json.loads(text)["error"]["code"] == "malformed_http"
+
+
+def test_what_is_not_http_ends_no_answer_with_another() -> None:
+    connection = Connection(begin)
+    connection.receive(LIVE + b"\r\nnonsense\r\n\r\n")
+    assert connection.transport.sent.endswith(b"ok") and connection.transport.closed
+
+
+@pytest.mark.parametrize("header", [b"Content-Length: 44", b"Transfer-Encoding: chunked"])
+@pytest.mark.parametrize("overload", [None, Busy()])
+def test_a_body_after_an_upgrade_is_not_taken_for_a_request(header: bytes, overload: Busy | None) -> None:
+    connection = Connection(overload=overload)
+    upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+    connection.receive(REFUSED + upgrade + header + b"\r\n\r\n" + LIVE + b"\r\n")
+    head, _, text = connection.transport.sent.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ") and json.loads(text)["error"]["code"] == "upgrade_with_body"
+    assert connection.transport.closed
+
+
+def test_an_upgrade_without_a_body_is_ignored() -> None:
+    connection = Connection()
+    for _ in range(2):
+        connection.receive(LIVE + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+    assert connection.transport.sent.count(b"HTTP/1.1 200 OK") == 2 and not connection.transport.closed
 
 
 @contextmanager
