@@ -123,5 +123,5 @@ def problem_lines(report: Report) -> list[str]:
 
 
 def encoder_warning(report: Report) -> str:
-    """Returns what a build found wrong with how the encoder fits the images, "" if nothing."""
+    """Returns the warning of a build whose encoder does not fit the images, "" if it fits."""
     return str(report.get("self_retrieval", {}).get("warning", ""))

@@ -40,7 +40,7 @@ for _pair in (
 
 
 def doubts(tokens: Tokens, question: AnalyzedQuestion, title: Set[str]) -> Floats:
-    """Returns what speaks against an answer in each sentence, float32 [sentences, 15].
+    """Returns the doubts about an answer in each sentence, float32 [sentences, 15].
 
     Seven columns are about the evidence: the question is negated; an opposite of one of its words; weight and number of
     its words that are missing; its words that the title has; names and figures that are missing. Eight are about the

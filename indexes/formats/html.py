@@ -130,7 +130,7 @@ def read_page(
 
 
 def furniture_of(pages: list[tuple[bytes, str]]) -> Furniture:
-    """Returns what pages (content, path) share: lines that half of them have, and images that three and a tenth have.
+    """Finds what pages (content, path) share: lines of half of them, and images of three pages and a tenth of them.
 
     Of fewer than six pages, it returns nothing.
     """

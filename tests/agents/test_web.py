@@ -63,7 +63,7 @@ def call(tool: str, **arguments: Any) -> ChatReply:
 
 
 def opened(url: str, fetch: Any) -> str:
-    """Returns what the model reads after opening a page."""
+    """Returns the text that the model reads after opening a page."""
     planner = ScriptedPlanner([call("open_page", page=url), "<answer>x</answer>"])
     engine = Engine(planner, [open_page([web_pages(fetch)])])
     asyncio.run(engine.run(MMSearchPlus(), "What is the capital?", image()))

@@ -47,7 +47,7 @@ def web() -> Iterator[FakeWeb]:
 
 
 def answer(folder: Path, *script: str | ChatReply, asked: dict[str, Any] | None = None, **settings: Any) -> Any:
-    """Returns what the service answers with agents of these settings."""
+    """Returns the service's response with agents of these settings."""
     make: AgentFactory = lambda searcher: ServedAgents(  # noqa: E731
         searcher, ScriptedPlanner(list(script)), AgentSettings(**settings)
     )

@@ -23,7 +23,7 @@ def web() -> Iterator[FakeWeb]:
 
 
 def through(connect: Connect, ask: Callable[[int], Awaitable[T]]) -> T:
-    """Returns what `ask` returns of a proxy's port."""
+    """Returns the result of `ask` for a proxy's port."""
 
     async def run() -> T:
         proxy = FilteringProxy(connect)

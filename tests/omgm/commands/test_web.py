@@ -83,7 +83,7 @@ def test_a_recorded_web_is_replayed_bit_by_bit(
 
 
 async def replay(settings: WebSettings) -> list[list[str]]:
-    """Returns what a model sees after each of three calls: texts and encoded images."""
+    """Returns the texts and encoded images that a model sees after each of three calls."""
     script: list[str | ChatReply] = [
         calling("web_search", '{"queries": ["capital of Niger"]}'),
         calling("open_page", '{"page": "[1]", "screenshot": "full"}'),
