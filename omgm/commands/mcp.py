@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 
 from omgm.commands.common import add_profile, existing, port, profile_of
@@ -50,11 +51,13 @@ def run(args: argparse.Namespace) -> None:
             return
         import uvicorn
 
+        from omgm.server import run_server
         from serving.protocol import protocol_of
 
         warn_if_open(args.host, settings)
         host = f"[{args.host}]" if ":" in args.host else args.host
-        print(f"Serving {args.index} at http://{host}:{args.port}/mcp (Ctrl-C stops it)", file=sys.stderr, flush=True)
+        started = f"Serving {args.index} at http://{host}:{args.port}/mcp (Ctrl-C stops it)"
         level = "info" if args.verbose else "warning"
         app, http = http_app(server, settings, args.host), protocol_of(settings)
-        uvicorn.run(app, host=args.host, port=args.port, http=http, ws="none", log_level=level)
+        config = uvicorn.Config(app, host=args.host, port=args.port, http=http, ws="none", log_level=level)
+        run_server(config, partial(print, started, file=sys.stderr, flush=True))

@@ -94,6 +94,7 @@ def run(args: argparse.Namespace) -> None:
 
     from omgm.parts import build_generator
     from omgm.served_agents import agents_of
+    from omgm.server import run_server
     from retriever.image_cache import ImageCache
     from retriever.types import Query
     from serving.app import create_app
@@ -112,11 +113,11 @@ def run(args: argparse.Namespace) -> None:
     retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
     host = f"[{args.host}]" if ":" in args.host else args.host
     warn_if_open(args.host, settings)
-    print(f"Serving {index} at http://{host}:{args.port}/ (Ctrl-C stops it)", flush=True)
     if settings.log_format == "json":
         log_json()
+    started = f"Serving {index} at http://{host}:{args.port}/ (Ctrl-C stops it)"
     try:
-        uvicorn.run(
+        config = uvicorn.Config(
             app,
             host=args.host,
             port=args.port,
@@ -128,6 +129,7 @@ def run(args: argparse.Namespace) -> None:
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=math.ceil(settings.timeout_s),  # after SIGTERM, what runs is finished
         )
+        run_server(config, partial(print, started, flush=True))
     finally:
         if not isinstance(editor, str):
             editor.close()

@@ -1,0 +1,42 @@
+"""Runs an ASGI application until it is stopped, and announces it when it takes requests."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+import uvicorn
+
+
+class AnnouncedServer(uvicorn.Server):
+    """A server that calls `announce` once it listens: a client that waits for the announcement is never refused.
+
+    Args:
+        config: The application and how it is served.
+        announce: Called once.
+    """
+
+    def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._announce = announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts to listen; `started` stays false if the application cannot start."""
+        await super().startup(sockets)
+        if self.started:
+            self._announce()
+
+
+def run_server(config: uvicorn.Config, announce: Callable[[], None]) -> None:
+    """Serves until SIGINT or SIGTERM.
+
+    Raises:
+        SystemExit: The application cannot start, or the address is in use; uvicorn has logged why.
+    """
+    server = AnnouncedServer(config, announce)
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        sys.exit(3)  # uvicorn's own status for this

@@ -1,0 +1,35 @@
+"""The announcement of a server: not before it listens, and never if it cannot start."""
+
+from __future__ import annotations
+
+import signal
+import socket
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+
+from omgm.server import run_server
+from tests.fakes.web import closed_port
+
+
+def test_whoever_reads_the_announcement_can_connect() -> None:
+    config = uvicorn.Config(Starlette(), host="127.0.0.1", port=closed_port(), log_level="error")
+    connected = []
+
+    def announce() -> None:
+        with socket.create_connection((config.host, config.port), timeout=10):
+            connected.append(True)
+        signal.raise_signal(signal.SIGINT)  # as Ctrl-C does
+
+    run_server(config, announce)
+    assert connected == [True]
+
+
+def test_an_address_in_use_ends_the_command_unannounced() -> None:
+    announced = []
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = uvicorn.Config(Starlette(), host="127.0.0.1", port=taken.getsockname()[1], log_level="critical")
+        with pytest.raises(SystemExit) as ended:
+            run_server(config, lambda: announced.append(True))
+    assert ended.value.code and not announced
