@@ -1,8 +1,8 @@
 """Images without a ground: a logo on white is also found on black, gray or any color.
 
-Such an image is encoded on several grounds. The mean of what comes out, vectors for step 1 and section tokens for step
-2, is one more key of its entity and what its tokens are merged with: what they share is the image, what they differ in
-is the ground.
+Such an image is encoded on several grounds, and the outputs are averaged: they share the image and differ in the
+ground. The mean vector is one more key of its entity (step 1); the mean tokens are merged with those of the image
+itself (step 2).
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ def protocol_of(settings: ServingSettings, overload: Overload | None = None) -> 
     """Returns the protocol for uvicorn's `http`.
 
     Args:
-        settings: The limits `header_timeout_s` and `upload_timeout_s` are read.
-        overload: Refuses requests by their headers; without it, none is.
+        settings: Its limits `header_timeout_s` and `upload_timeout_s` apply.
+        overload: Decides which requests are refused by their headers; `None` refuses none.
     """
 
     class Limited(_LimitedProtocol):

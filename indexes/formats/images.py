@@ -33,7 +33,7 @@ def source_of(attributes: dict[str, str | None]) -> str:
 def image_path(source: str, page: str) -> str:
     """Returns the path of an image in the page's file, the URL of one outside of it, "" for one in the page itself.
 
-    A folder is no image: some sites name one where a page has none.
+    A path that ends with a slash is not an image; some sites write one for pages without an image.
     """
     if source.endswith("/"):
         return ""

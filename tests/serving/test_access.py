@@ -37,12 +37,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield world
 
 
-@pytest.fixture
-def client(world: World) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=world.url, timeout=20, trust_env=False) as client:
-        yield client
-
-
 def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
