@@ -18,6 +18,7 @@ from retriever.models.graphs import Forward, graphed
 from retriever.models.pixels import PixelPreparation
 from retriever.models.published import Published
 from retriever.models.qformer_folder import read_layout, small_settings, write_folder
+from retriever.models.qformer_layers import last_queries, layer_outputs
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from retriever.models.weights import check_shapes, read_weights
 
@@ -225,8 +226,8 @@ class QFormerFusion(Published, nn.Module):
         hidden = self.qformer.dropout(self.qformer.layernorm(joint))
         *layers, last = self.qformer.encoder.layer
         for layer in layers:
-            hidden = _layer(layer, hidden, mask, images, length)
-        tokens = _last_queries(last, hidden, mask, images, length)
+            hidden = layer_outputs(layer, hidden, mask, images, length)
+        tokens = last_queries(last, hidden, mask, images, length)
         return tokens if self.token_mean is None else tokens - self.token_mean
 
     @torch.inference_mode()
@@ -328,28 +329,3 @@ def _by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
             parts.append([])
         parts[-1].append(number)
     return parts
-
-
-def _layer(layer: Any, hidden: Tensor, mask: Tensor, images: Tensor, length: int) -> Tensor:
-    """Returns the outputs of a Q-Former layer, the first `length` of which are queries.
-
-    It splits once where transformers slices twice: the gradient of a slice is a tensor of the full size.
-    """
-    queries, texts = layer.attention(hidden, mask).split([length, hidden.shape[1] - length], dim=1)
-    if layer.has_cross_attention:
-        queries = layer.crossattention(queries, encoder_hidden_states=images)
-    return torch.cat([layer.feed_forward_chunk_query(queries), layer.feed_forward_chunk(texts)], dim=1)
-
-
-def _last_queries(layer: Any, hidden: Tensor, mask: Tensor, images: Tensor, length: int) -> Tensor:
-    """Returns the first `length` outputs of a Q-Former layer, the queries, without computing those of texts.
-
-    Texts still serve as keys and values; what is saved is most of one layer.
-    """
-    queries = hidden[:, :length]
-    attended, _ = layer.attention.attention(queries, encoder_hidden_states=hidden, encoder_attention_mask=mask)
-    queries = layer.attention.output(attended, queries)
-    if layer.has_cross_attention:
-        queries = layer.crossattention(queries, encoder_hidden_states=images)
-    fused: Tensor = layer.feed_forward_chunk_query(queries)
-    return fused

@@ -1,0 +1,33 @@
+"""Forward passes of single Q-Former layers without what step 2 does not read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def layer_outputs(layer: Any, hidden: Tensor, mask: Tensor, images: Tensor, length: int) -> Tensor:
+    """Returns the outputs of a Q-Former layer, the first `length` of which are queries.
+
+    It splits once where transformers slices twice: the gradient of a slice is a tensor of the full size.
+    """
+    queries, texts = layer.attention(hidden, mask).split([length, hidden.shape[1] - length], dim=1)
+    if layer.has_cross_attention:
+        queries = layer.crossattention(queries, encoder_hidden_states=images)
+    return torch.cat([layer.feed_forward_chunk_query(queries), layer.feed_forward_chunk(texts)], dim=1)
+
+
+def last_queries(layer: Any, hidden: Tensor, mask: Tensor, images: Tensor, length: int) -> Tensor:
+    """Returns the first `length` outputs of a Q-Former layer, the queries, without computing those of texts.
+
+    Texts still serve as keys and values; what is saved is most of one layer.
+    """
+    queries = hidden[:, :length]
+    attended, _ = layer.attention.attention(queries, encoder_hidden_states=hidden, encoder_attention_mask=mask)
+    queries = layer.attention.output(attended, queries)
+    if layer.has_cross_attention:
+        queries = layer.crossattention(queries, encoder_hidden_states=images)
+    fused: Tensor = layer.feed_forward_chunk_query(queries)
+    return fused
