@@ -79,6 +79,15 @@ class DesignBatches:
         return DesignBatch(keys, photographs, alike(clean))
 
 
+def joined(first: DesignBatch, second: DesignBatch) -> DesignBatch:
+    """Returns one batch of two, whose designs are negatives of each other."""
+    return DesignBatch(
+        torch.cat([first.keys, second.keys]),
+        torch.cat([first.photographs, second.photographs]),
+        torch.block_diag(first.alike, second.alike),
+    )
+
+
 def random_designs(count: int, rng: random.Random) -> list[Design]:
     """Returns random designs, each second one a near twin of the one before."""
     designs: list[Design] = []

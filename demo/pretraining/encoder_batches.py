@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 
-import torch
 from torch.utils.data import Dataset
 
 from demo.pretraining.camera import Camera
-from demo.pretraining.design_batches import CUT_OUT, DesignBatch, DesignBatches
+from demo.pretraining.design_batches import CUT_OUT, DesignBatch, DesignBatches, joined
 from demo.pretraining.flag_batches import FlagBatch, FlagBatches
 from demo.pretraining.stickers import StickerBatches
 
@@ -50,12 +49,7 @@ class EncoderBatches(Dataset[Batch]):
         flags, designs, stickers = self._sources
         drawn = designs(step)
         if self.stickers:
-            stuck = stickers(step)
-            drawn = DesignBatch(
-                torch.cat([drawn.keys, stuck.keys]),
-                torch.cat([drawn.photographs, stuck.photographs]),
-                torch.block_diag(drawn.alike, stuck.alike),
-            )
+            drawn = joined(drawn, stickers(step))
         return flags(step, CLEAN), drawn
 
     @functools.cached_property

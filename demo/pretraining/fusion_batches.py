@@ -14,8 +14,9 @@ from torch.utils.data import Dataset
 from demo.articles import ArticleEntry, articles
 from demo.facts import countries, url_of
 from demo.pretraining.camera import Camera
-from demo.pretraining.design_batches import DesignBatches
+from demo.pretraining.design_batches import DesignBatches, joined
 from demo.pretraining.flag_batches import FlagBatches, made_up_name
+from demo.pretraining.stickers import StickerBatches
 from demo.questions import Row, questions
 from retriever.texts import blip_caption, section_passage
 from training.losses import same_pairs
@@ -40,6 +41,7 @@ class FusionBatch:
         questions: N texts as step 2 reads them.
         sections: N times `SECTIONS` texts as step 2 reads them, the evidence of each entity first.
         alike: Pairs of different entities that look alike, bool [N, N].
+        kinds: Number of entities of each kind, in their order.
     """
 
     photographs: Tensor
@@ -47,6 +49,7 @@ class FusionBatch:
     questions: list[str]
     sections: list[str]
     alike: Tensor
+    kinds: dict[str, int]
 
 
 class FusionBatches(Dataset[FusionBatch]):
@@ -60,16 +63,22 @@ class FusionBatches(Dataset[FusionBatch]):
         seed: Seed of everything random.
         mixed: Whether nonsense may be a question about sections that make sense, and the other way round. Else what
             kind of text a question is tells a part of the entities apart, which no knowledge base repeats.
+        designs: Designs per batch.
+        stickers: Stickers per batch, which follow the designs.
     """
 
-    def __init__(self, size: int, seed: int = 0, mixed: bool = False):
+    def __init__(self, size: int, seed: int = 0, mixed: bool = False, designs: int = DESIGNS, stickers: int = 0):
         self.size, self.seed, self.mixed = size, seed, mixed
+        self.designs, self.stickers = designs, stickers
 
     @functools.cached_property
-    def _sources(self) -> tuple[FlagBatches, DesignBatches]:
+    def _sources(self) -> tuple[FlagBatches, DesignBatches, StickerBatches]:
         camera = Camera(self.size, self.seed)
-        designs = DesignBatches(camera, DESIGNS, self.seed, cut_out=CUT_OUT, small=SMALL)
-        return FlagBatches(camera, KNOWN, MADE_UP, {}, self.seed), designs
+        return (
+            FlagBatches(camera, KNOWN, MADE_UP, {}, self.seed),
+            DesignBatches(camera, self.designs, self.seed, cut_out=CUT_OUT, small=SMALL),
+            StickerBatches(camera, self.stickers, self.seed, small=SMALL),
+        )
 
     @functools.cached_property
     def _rows(self) -> dict[str, list[Row]]:
@@ -92,8 +101,10 @@ class FusionBatches(Dataset[FusionBatch]):
 
     def __getitem__(self, step: int) -> FusionBatch:
         """Returns the batch of `step`."""
-        flag_source, design_source = self._sources
+        flag_source, design_source, sticker_source = self._sources
         flags, designs = flag_source(step, KNOWN + MADE_UP, texts=False), design_source(step)
+        if self.stickers:
+            designs = joined(designs, sticker_source(step))
         rng = random.Random(f"texts {self.seed} {step}")
         asked: list[str] = []
         sections: list[str] = []
@@ -107,6 +118,7 @@ class FusionBatches(Dataset[FusionBatch]):
             asked,
             sections,
             torch.block_diag(same_pairs(flags.looks), designs.alike),
+            {"known": KNOWN, "unknown": MADE_UP, "designs": self.designs, "stickers": self.stickers},
         )
 
     def _texts(self, code: str | None, rng: random.Random) -> tuple[str, list[str]]:

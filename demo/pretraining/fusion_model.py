@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from demo.pretraining.fusion_batches import KNOWN, MADE_UP, SECTIONS, FusionBatch
+from demo.pretraining.fusion_batches import SECTIONS, FusionBatch
 from retriever.models.qformer import QFormerFusion
 
 TEMPERATURE = 0.05
@@ -106,11 +106,13 @@ class FusionPretraining(nn.Module):
             evidence.append(similarities[every, every].argmax(-1) == 0)
             cosines.append(within(asked))
         right = torch.stack(hits).float().mean(0)
-        known, flags = KNOWN, KNOWN + MADE_UP
+        kinds = batches[0].kinds
         return {
-            "known": float(right[:known].mean()),
-            "unknown": float(right[known:flags].mean()),
-            "designs": float(right[flags:].mean()),
+            **{
+                kind: float(part.mean())
+                for kind, part in zip(kinds, right.split([*kinds.values()]), strict=True)
+                if len(part)
+            },
             "evidence": float(torch.stack(evidence).float().mean()),
             "within": float(torch.stack(cosines).mean()),
             **({"fused": float(torch.stack(fused).float().mean())} if fused else {}),

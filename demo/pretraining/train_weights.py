@@ -14,7 +14,6 @@ import json
 import random
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -23,11 +22,11 @@ from torch.nn import functional
 
 from demo.articles import articles
 from demo.facts import countries, url_of
-from demo.pretraining.encoder_batches import CLEAN, DESIGNS, KNOWN, MADE_UP, EncoderBatches
+from demo.pretraining.encoder_batches import CLEAN, KNOWN, MADE_UP, EncoderBatches
 from demo.pretraining.encoder_loss import encoder_loss, encoder_validation
 from demo.pretraining.flag_batches import corpus
-from demo.pretraining.fusion_batches import FusionBatches
 from demo.pretraining.fusion_model import FusionPretraining
+from demo.pretraining.stages import ENCODER_STAGES, FIRST_TOWER, FUSION_STAGES, EncoderStage, FusionStage
 from demo.pretraining.stream import BatchStream
 from demo.questions import questions
 from indexes.formats import read_knowledge_base
@@ -42,94 +41,6 @@ from training.tokenizer import train_tokenizer
 
 VOCABULARY = 6000
 WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "embedded"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncoderStage:
-    """A part of the encoder's training.
-
-    Attributes:
-        name: Of its run's folder.
-        steps: Number of steps.
-        size: Side of an image in pixels.
-        learning_rate: At its peak.
-        cut_out: Share of designs on another ground in the photograph.
-        small: Share of photographs in which the design takes up less of the frame.
-        first_step: Number of its first batch: no stage sees what another one saw.
-        designs: Designs per batch.
-        stickers: Stickers per batch.
-        sizes: Sides of the images in pixels, of which every step draws one; without them all have `size`.
-        kept: Share of the weights from before the stage in the mean that it ends with.
-    """
-
-    name: str
-    steps: int
-    size: int
-    learning_rate: float
-    cut_out: float
-    small: float
-    first_step: int = 0
-    designs: int = DESIGNS
-    stickers: int = 0
-    sizes: tuple[int, ...] = ()
-    kept: float = 0.0
-
-
-ENCODER_STAGES = (
-    EncoderStage(name="encoder-run", steps=2000, size=112, learning_rate=1.5e-3, cut_out=0.45, small=0.0),
-    # More pixels for smaller things: they cost time, so first comes what fewer can teach.
-    EncoderStage(
-        name="encoder-large-run",
-        steps=1000,
-        size=128,
-        learning_rate=6e-4,
-        cut_out=0.6,
-        small=0.35,
-        first_step=1_000_000,
-    ),
-    # Things without a ground, on any ground and at any size.
-    EncoderStage(
-        name="encoder-sticker-run",
-        steps=1020,
-        size=128,
-        learning_rate=8e-4,
-        cut_out=0.6,
-        small=0.35,
-        first_step=2_000_000,
-        designs=48,
-        stickers=60,
-        sizes=(112, 128, 128, 144),
-        kept=0.25,
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FusionStage:
-    """A part of the fusion encoder's training.
-
-    Attributes:
-        name: Of its run's folder.
-        steps: Number of steps.
-        size: Side of an image in pixels.
-        learning_rate: At its peak.
-        trains_tower: Whether the image tower is trained too.
-        mixed: Whether nonsense may be a question about sections that make sense, see `FusionBatches`.
-    """
-
-    name: str
-    steps: int
-    size: int
-    learning_rate: float
-    trains_tower: bool
-    mixed: bool
-
-
-FUSION_STAGES = (
-    FusionStage(name="fusion-run", steps=500, size=128, learning_rate=1e-3, trains_tower=False, mixed=False),
-    # More pixels than step 1 has, because it looks at one image and not at millions.
-    FusionStage(name="fusion-tower-run", steps=300, size=144, learning_rate=3e-4, trains_tower=True, mixed=True),
-)
 
 
 def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
@@ -160,6 +71,7 @@ def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
         metrics = _train_stage(encoder, stage, out, texts, steps or stage.steps, seed)
         keep(model, before, stage.kept)
         (out / stage.name / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+        encoder.save(out / stage.name / "encoder")
     encoder.save(out / "encoder")
     return out / "encoder"
 
@@ -205,7 +117,7 @@ def _train_stage(
 
 
 def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
-    """Trains a fusion encoder that starts with the image tower of `out/encoder`; returns its folder, `out/fusion`.
+    """Trains a fusion encoder that starts with an image tower of step 1; returns its folder, `out/fusion`.
 
     The tower is frozen at first; then everything is trained, with what step 1 confuses in view. A killed run resumes.
 
@@ -215,7 +127,7 @@ def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
         seed: Seed of everything random.
     """
     first = ClipEncoder.load(out / "encoder")
-    encoder = ClipEncoder.load(out / "encoder")
+    encoder = ClipEncoder.load(out / FIRST_TOWER / "encoder")
     tower, config = encoder.model.vision_model, encoder.model.config
     torch.manual_seed(seed)
     fusion = QFormerFusion.create(tower, config, encoder.tokenizer, encoder.pixels)
@@ -232,10 +144,12 @@ def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
         encoder.model.resize_images(stage.size)
         fusion.use_vision(tower, config, PixelPreparation(stage.size))
         model = FusionPretraining(fusion, first_vectors if stage.trains_tower else None)
+        before = {name: tensor.clone() for name, tensor in fusion.state_dict().items()}
         metrics = _train_fusion_stage(model, stage, out, steps or stage.steps, done, seed)
+        keep(fusion, before, stage.kept)
         (out / stage.name / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
         done += steps or stage.steps
-    unseen = FusionBatches(fusion.pixels.size, -1, FUSION_STAGES[-1].mixed)
+    unseen = FUSION_STAGES[-1].batches(-1)
     model.center([unseen[number] for number in range(2, 10)])
     fusion.save(out / "fusion")
     return out / "fusion"
@@ -245,8 +159,8 @@ def _train_fusion_stage(
     model: FusionPretraining, stage: FusionStage, out: Path, steps: int, done: int, seed: int
 ) -> dict[str, float]:
     """Trains `model` in place with the batches after the first `done`; returns the metrics of the run."""
-    batches = BatchStream(FusionBatches(stage.size, seed, stage.mixed))
-    unseen = FusionBatches(stage.size, -1, stage.mixed)
+    batches = BatchStream(stage.batches(seed))
+    unseen = stage.batches(-1)
     held_out = [unseen[number] for number in range(2)]
     return train(
         model,
@@ -256,7 +170,7 @@ def _train_fusion_stage(
         validate=lambda: model.metrics(held_out),
         validate_every=50,
         save_every=50,
-        settings={"size": stage.size, "batches": done},
+        settings={"size": stage.size, "batches": done, "designs": stage.designs, "stickers": stage.stickers},
     )
 
 

@@ -62,3 +62,15 @@ def test_stickers_follow_the_designs_of_a_batch() -> None:
     assert torch.equal(both.keys, torch.cat([designs(2).keys, stickers(2).keys]))
     assert torch.equal(both.photographs, torch.cat([designs(2).photographs, stickers(2).photographs]))
     assert both.alike.shape == (10, 10) and not both.alike[:4, 4:].any()
+
+
+def test_stickers_follow_the_designs_in_a_batch_of_step_2() -> None:
+    batches = FusionBatches(16, mixed=True, designs=4, stickers=6)
+    batch = batches[3]
+    _, designs, stickers = batches._sources
+    flags = KNOWN + MADE_UP
+    assert batch.kinds == {"known": KNOWN, "unknown": MADE_UP, "designs": 4, "stickers": 6}
+    assert torch.equal(batch.keys[flags:], torch.cat([designs(3).keys, stickers(3).keys]))
+    assert torch.equal(batch.photographs[flags + 4 :], stickers(3).photographs)
+    assert len(batch.questions) == len(batch.alike) == flags + 10 and len(batch.sections) == SECTIONS * (flags + 10)
+    assert not batch.alike[:-6, -6:].any()

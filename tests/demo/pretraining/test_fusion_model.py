@@ -41,7 +41,7 @@ def batch(fusion: QFormerFusion) -> FusionBatch:
     torch.manual_seed(1)
     images = torch.rand(8, 3, fusion.pixels.size, fusion.pixels.size)
     texts = [f"what is number {number}?" for number in range(4)]
-    return FusionBatch(images[:4], images[4:], texts, [*texts, *texts], torch.zeros(4, 4, dtype=torch.bool))
+    return FusionBatch(images[:4], images[4:], texts, [*texts, *texts], torch.zeros(4, 4, dtype=torch.bool), {"all": 4})
 
 
 def test_the_tower_is_trained_with_step_1_alone(
