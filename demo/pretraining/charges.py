@@ -59,12 +59,13 @@ class Studio:
         return self.shades[name]
 
     def color(self, *others: str) -> str:
-        """Returns a color that contrasts with `others`."""
+        """Returns a color that contrasts with `others`, or with the first of them if none contrasts with all."""
         near = {name for other in others for name in _family(other.partition("#")[0])}
         used = [name for name in self.shades if name not in near]
         if used and self.chance(0.35):
             return self.shades[self.rng.choice(used)]
-        return self.shade(self.draw({n: w for n, w in COLOR_WEIGHTS.items() if n not in near}))
+        weights = {name: weight for name, weight in COLOR_WEIGHTS.items() if name not in near}
+        return self.shade(self.draw(weights)) if weights else self.color(*others[:-1])
 
     def charge_color(self, *others: str) -> str:
         """Returns a color that contrasts with `others`, more often white or yellow, as most real charges are."""

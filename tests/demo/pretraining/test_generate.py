@@ -7,6 +7,7 @@ import re
 
 from demo.draw import draw
 from demo.flags import parse
+from demo.pretraining.charges import Studio
 from demo.pretraining.generate import format_flag, random_flag, similar_flag
 from tests.paths import ROOT
 
@@ -20,6 +21,13 @@ def test_random_flags_survive_a_round_trip() -> None:
         line = format_flag(flag)
         assert parse(line).layers == flag.layers and abs(parse(line).ratio - flag.ratio) < 1e-4
         assert 1.0 <= flag.ratio <= 2.0
+
+
+def test_a_color_contrasts_with_the_first_when_none_contrasts_with_all() -> None:
+    for seed in range(20):
+        rest = ("black", "white", "yellow", "green", "blue", "lightblue")
+        name = Studio(random.Random(seed)).color("red", *rest).partition("#")[0]
+        assert name not in ("red", "darkred", "maroon", "brown", "pink")
 
 
 def test_random_flags_repeat_for_a_seed() -> None:
