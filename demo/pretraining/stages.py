@@ -103,7 +103,7 @@ FUSION_STAGES = (
     FusionStage(name="fusion-run", steps=500, size=128, learning_rate=1e-3, trains_tower=False, mixed=False),
     # More pixels than step 1 has, because it looks at one image and not at millions.
     FusionStage(name="fusion-tower-run", steps=300, size=144, learning_rate=3e-4),
-    FusionStage(name="fusion-sticker-run", steps=400, size=144, learning_rate=4e-4, designs=24, stickers=48),
+    FusionStage(name="fusion-sticker-run", steps=400, size=144, learning_rate=4e-4, designs=24, stickers=48, kept=0.25),
 )
 FIRST_TOWER = ENCODER_STAGES[1].name
 """The stage of step 1 whose image tower step 2 starts with. Each learns stickers for itself, so that they err at
