@@ -26,6 +26,7 @@ SECTIONS = 2  # per entity: the evidence, then others of its article
 NONSENSE = 0.4  # share of entities whose question and sections are words at random: only the image tells them apart
 UNKNOWN_WORDS = 0.5  # share of these whose words are letters at random, as those of another language or subject
 VOWELS, CONSONANTS = "aeiouy", "bcdfghjklmnpqrstvwxz"
+COMMON = 2  # questions with their sections per batch that entities share
 CUT_OUT = 0.6  # share of designs on another ground in the photograph
 SMALL = 0.35  # share of photographs in which the design takes up less of the frame
 QUESTIONS = 40  # per country, from which a batch chooses
@@ -65,11 +66,21 @@ class FusionBatches(Dataset[FusionBatch]):
             kind of text a question is tells a part of the entities apart, which no knowledge base repeats.
         designs: Designs per batch.
         stickers: Stickers per batch, which follow the designs.
+        shared: Share of entities whose question and sections are those of others of the batch but for the titles, as
+            the articles of a knowledge base tell the same of all its entities: only images tell them apart.
     """
 
-    def __init__(self, size: int, seed: int = 0, mixed: bool = False, designs: int = DESIGNS, stickers: int = 0):
+    def __init__(
+        self,
+        size: int,
+        seed: int = 0,
+        mixed: bool = False,
+        designs: int = DESIGNS,
+        stickers: int = 0,
+        shared: float = 0.0,
+    ):
         self.size, self.seed, self.mixed = size, seed, mixed
-        self.designs, self.stickers = designs, stickers
+        self.designs, self.stickers, self.shared = designs, stickers, shared
 
     @functools.cached_property
     def _sources(self) -> tuple[FlagBatches, DesignBatches, StickerBatches]:
@@ -108,8 +119,10 @@ class FusionBatches(Dataset[FusionBatch]):
         rng = random.Random(f"texts {self.seed} {step}")
         asked: list[str] = []
         sections: list[str] = []
+        common = [self._common_texts(rng) for _ in range(COMMON)] if self.shared else []
         for code in [*flags.codes, *[None] * len(designs.keys)]:
-            question, passages = self._texts(code, rng)
+            shared = rng.random() < self.shared
+            question, passages = _titled(*rng.choice(common), rng) if shared else self._texts(code, rng)
             asked.append(question)
             sections += passages
         return FusionBatch(
@@ -135,6 +148,13 @@ class FusionBatches(Dataset[FusionBatch]):
         passages = [self._passage(title, country, number) for number in (evidence, *rng.sample(others, SECTIONS - 1))]
         return blip_caption(row["question"]), passages
 
+    def _common_texts(self, rng: random.Random) -> tuple[str, list[tuple[str, str]]]:
+        """Returns a question and sections, each a title and a text; both are empty where an article is but a name."""
+        code = rng.choice(sorted(self._rows))
+        question, entry = rng.choice(self._rows[code])["question"], self._articles[code]
+        pairs = list(zip(entry["section_titles"], entry["section_texts"], strict=True))
+        return question, rng.sample(pairs, SECTIONS) if rng.random() < 0.5 else [("", "")] * SECTIONS
+
     def _mixed_texts(self, rng: random.Random) -> tuple[str, list[str]]:
         """Returns a question and sections that have nothing to do with each other, each nonsense or not.
 
@@ -158,6 +178,13 @@ class FusionBatches(Dataset[FusionBatch]):
     def _passage(self, title: str, country: str, number: int) -> str:
         entry = self._articles[country]
         return blip_caption(section_passage(title, entry["section_titles"][number], entry["section_texts"][number]))
+
+
+def _titled(question: str, sections: list[tuple[str, str]], rng: random.Random) -> tuple[str, list[str]]:
+    """Returns a question and sections of an article with a title of its own."""
+    title = " ".join(random_word(rng) for _ in range(rng.randint(1, 3)))
+    passages = [section_passage(title, section or title, text or title) for section, text in sections]
+    return blip_caption(question), [blip_caption(passage) for passage in passages]
 
 
 def random_word(rng: random.Random) -> str:

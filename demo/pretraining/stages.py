@@ -81,6 +81,7 @@ class FusionStage:
         mixed: Whether nonsense may be a question about sections that make sense, see `FusionBatches`.
         designs: Designs per batch.
         stickers: Stickers per batch.
+        shared: Share of entities with the texts of others, see `FusionBatches`.
         kept: Share of the weights from before the stage in the mean that it ends with.
     """
 
@@ -92,11 +93,12 @@ class FusionStage:
     mixed: bool = True
     designs: int = fusion_batches.DESIGNS
     stickers: int = 0
+    shared: float = 0.0
     kept: float = 0.0
 
     def batches(self, seed: int) -> FusionBatches:
         """Returns its batches of a seed."""
-        return FusionBatches(self.size, seed, self.mixed, self.designs, self.stickers)
+        return FusionBatches(self.size, seed, self.mixed, self.designs, self.stickers, self.shared)
 
 
 FUSION_STAGES = (
@@ -104,6 +106,7 @@ FUSION_STAGES = (
     # More pixels than step 1 has, because it looks at one image and not at millions.
     FusionStage(name="fusion-tower-run", steps=300, size=144, learning_rate=3e-4),
     FusionStage(name="fusion-sticker-run", steps=400, size=144, learning_rate=4e-4, designs=24, stickers=48, kept=0.25),
+    FusionStage(name="fusion-shared-run", steps=250, size=144, learning_rate=3e-4, designs=24, stickers=48, shared=0.7),
 )
 FIRST_TOWER = ENCODER_STAGES[1].name
 """The stage of step 1 whose image tower step 2 starts with. Each learns stickers for itself, so that they err at

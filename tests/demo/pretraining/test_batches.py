@@ -74,3 +74,10 @@ def test_stickers_follow_the_designs_in_a_batch_of_step_2() -> None:
     assert torch.equal(batch.photographs[flags + 4 :], stickers(3).photographs)
     assert len(batch.questions) == len(batch.alike) == flags + 10 and len(batch.sections) == SECTIONS * (flags + 10)
     assert not batch.alike[:-6, -6:].any()
+
+
+def test_only_images_tell_entities_apart_that_share_texts() -> None:
+    batch = FusionBatches(16, mixed=True, designs=2, stickers=2, shared=1.0)[0]
+    assert len(set(batch.questions)) <= fusion_batches.COMMON
+    first = batch.sections[::SECTIONS]
+    assert len(set(first)) == len(first)  # by their titles
