@@ -12,6 +12,7 @@ from evaluation.metrics import percent, rank_of, ranked, recall_at_k
 from evaluation.records import QueryRecord, SectionRecord
 from retriever.files import replacing, write_whole
 from retriever.fusion import choose_weight, fuse
+from retriever.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def as_text(table: Mapping[str, Any]) -> str:
     if "reported" in table:
         reported = table["reported"]
         figures = [f"{name} {percent(reported.get(name))}" for name in ("recall@1", "recall@5", "section_recall@1")]
-        lines.append(f"on {reported['split']}, {reported['n']} queries: {', '.join(figures)}")
+        lines.append(f"on {reported['split']}, {counted(reported['n'], 'query')}: {', '.join(figures)}")
     return "\n".join(lines)
 
 

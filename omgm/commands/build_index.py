@@ -23,6 +23,7 @@ from omgm.commands.common import (
     profile_of,
     reading_of,
 )
+from retriever.wording import counted
 
 if TYPE_CHECKING:
     from indexes.estimate import Estimate
@@ -102,8 +103,8 @@ def run(args: argparse.Namespace) -> None:
         return
     counts = index.manifest.counts
     print(
-        f"{args.out}: {counts.entities} entities, {counts.with_image} with an image, {counts.sections} sections, "
-        f"{counts.token_sections} with tokens"
+        f"{args.out}: {counted(counts.entities, 'entity')}, {counts.with_image:,} with an image, "
+        f"{counted(counts.sections, 'section')}, {counts.token_sections:,} with tokens"
     )
     if index.manifest.search is not None:
         print(f"entity index: {index.manifest.search}")
@@ -123,8 +124,8 @@ def estimate_lines(estimate: Estimate) -> list[str]:
         return ", ".join(f"{name} {value}" for name, value in parts.items())
 
     lines = [
-        f"{estimate.entities:,} entities, {estimate.sections:,} sections, about {estimate.with_image:,} with an image; "
-        f"measured on {estimate.sampled} entities",
+        f"{counted(estimate.entities, 'entity')}, {counted(estimate.sections, 'section')}, "
+        f"about {estimate.with_image:,} with an image; measured on {counted(estimate.sampled, 'entity')}",
         f"disk: {gigabytes(sum(estimate.bytes.values()))} "
         f"({listed({name: gigabytes(size) for name, size in estimate.bytes.items()})}), "
         f"and {gigabytes(estimate.temporary_bytes)} until it is finished",
@@ -132,7 +133,7 @@ def estimate_lines(estimate: Estimate) -> list[str]:
     ]
     if estimate.requests:
         lines.append(
-            f"summaries: {estimate.requests:,} requests, about {estimate.tokens_in:,} tokens in and "
+            f"summaries: {counted(estimate.requests, 'request')}, about {estimate.tokens_in:,} tokens in and "
             f"{estimate.tokens_out:,} out (4 characters a token)"
         )
     lines.append(

@@ -103,7 +103,7 @@ def test_info_and_verify(world: World, capsys: Capture) -> None:
     with locked(world.index, "serves it"):
         assert index(world, "info") == 0
         out = capsys.readouterr().out
-        assert "1 entities, 1 changes since" in out
+        assert "1 entity, 1 change since" in out
         assert f"written by process {os.getpid()}" in out
     assert index(world, "verify", "--json") == 0
     assert printed(capsys) == {"ok": True, "entities": 1, "changes": 1}
