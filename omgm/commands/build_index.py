@@ -15,6 +15,7 @@ from omgm.commands.common import (
     add_profile,
     add_questions,
     add_reading,
+    add_seed,
     describe,
     existing,
     images_of,
@@ -22,6 +23,7 @@ from omgm.commands.common import (
     print_json,
     profile_of,
     reading_of,
+    seed_of,
 )
 from retriever.wording import counted
 
@@ -39,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_max_bad(parser)
     labeled = parser.add_argument_group("labeled images", "images of questions, further keys of the entities they show")
     add_questions(labeled, required=False)
+    add_seed(labeled, "seed of the choice of the images that trainings hold out, which are no keys")
     parser.add_argument("--out", type=Path, required=True, metavar="INDEX", help="the index's folder")
     parser.add_argument("--name", help="the index's name; by default the file's")
     parser.add_argument("--overwrite", action="store_true", help="replace another index")
@@ -67,12 +70,10 @@ def run(args: argparse.Namespace) -> None:
     from training.config import TrainingConfig
     from training.questions import is_held_out
 
-    def held_out(image_id: str) -> bool:
-        """Returns whether trainings validate on an image: if it were a key, it would find itself."""
-        defaults = TrainingConfig()
-        return is_held_out(image_id, defaults.validation_share, defaults.seed)
-
-    labeled = [image for image in labeled_of(args) if not held_out(image.image_id)]
+    labeled = labeled_of(args)
+    if labeled:  # without those that trainings validate on: as keys, they would find themselves
+        share, seed = TrainingConfig().validation_share, seed_of(args, profile)
+        labeled = [image for image in labeled if not is_held_out(image.image_id, share, seed)]
     if args.dry_run:
         estimate = indexing.estimate(profile, kb, images=images, labeled=labeled, **reading_of(args))
         if args.json:
