@@ -256,15 +256,20 @@ def placement(profile: Profile) -> tuple[str, torch.dtype]:
     return device, fastest_dtype(device) if profile.dtype == "auto" else getattr(torch, profile.dtype)
 
 
-def build_proposer(profile: Profile) -> ProposeRegions:
+def build_proposer(profile: Profile, encoder: DualEncoder) -> ProposeRegions:
     """Loads what proposes regions of images to agents.
+
+    Args:
+        profile: The profile.
+        encoder: Its model of step 1, whose feature map is taken if no model for regions is set.
 
     Raises:
         ValueError: The model is missing, or the encoder gives no feature map.
     """
     settings, (device, dtype) = profile.regions, placement(profile)
     if not settings.model:
-        encoder = ClipEncoder.load(model_folder(profile, "encoder"), device, dtype)
+        if not isinstance(encoder, ClipEncoder):
+            raise ValueError("this encoder gives no feature map to propose regions from; set regions.model")
         return map_regions(feature_map(encoder), settings.most)
     detect = load_grounding(
         model_folder(profile, "regions"),

@@ -137,11 +137,11 @@ def test_python_and_the_service_read_changes_that_are_not_compacted(
         best = omgm.nearest(painting(int.from_bytes(b"-1.png", "big")), k=4)
         assert len(omgm.index) == 4
         assert {row.entity for row in best} == {f"kb/{name}" for name in "abcd"}
-    retriever, editor = open_service(profile, world.index)
+    retriever, editor = open_service(profile, world.index, FakeEncoder())
     assert not isinstance(editor, str)
     assert editor.compact_after == 1000
     assert editor.models is retriever.models
-    second, why = open_service(profile, world.index)
+    second, why = open_service(profile, world.index, FakeEncoder())
     assert isinstance(why, str)
     assert "which serves it" in why
     assert "cannot be changed here" in caplog.text
