@@ -187,7 +187,7 @@ def read_negatives(path: Path) -> dict[str, MinedNegatives]:
     """
     negatives = {}
     try:
-        for _, image_id, row in read_members(path):
+        for image_id, row in read_members(path):
             negatives[image_id] = _mined(path, image_id, row)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error}); write it with mine-negatives") from error

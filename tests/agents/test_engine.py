@@ -230,7 +230,7 @@ def test_tokens_are_a_hard_stop_and_some_are_kept_for_the_answer() -> None:
 
 
 def test_the_estimate_learns_from_what_the_server_counts() -> None:
-    """A server that counts three times the estimate of 2,000 and a few: two requests of 6,000 fit, a third would not."""
+    """Of a server that counts three times the estimate of some 2,000, two requests fit and a third would not."""
     reply = ChatReply("", SEARCH.calls, prompt_tokens=6_000, completion_tokens=10)
     answer, planner = run([reply], budget=Budget(tokens=17_000))
     assert answer.stopped == "tokens" and len(planner.asked) == 2
