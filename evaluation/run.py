@@ -106,6 +106,11 @@ def evaluate(
     latency = _latency(asker, questions, records, batch_size)
     outcomes = [outcome_of(record) for record in read_records(records)]
     metrics = _metrics(outcomes, header, questions[0].style, latency)
+    if failed := metrics["n_failed"]:
+        reason = next(record.failed for record in read_records(records) if record.failed is not None)
+        logger.warning(
+            "%d of %d questions failed, the first: %s; delete %s to ask them again", failed, len(questions), reason, out
+        )
     write_trec(read_records(records), out, tag=f"omgm-{profile_name}")
     write_whole(out / "metrics.json", json.dumps(metrics, indent=2, ensure_ascii=False, default=str).encode() + b"\n")
     write_report(out, query_images, entity_image)

@@ -111,7 +111,7 @@ def problem_lines(report: Report) -> list[str]:
         first = skipped["entries"][0]
         share = 100 * skipped["count"] / skipped["of"]
         reasons = f"the first: {first['place']}: {first['reason']}"
-        lines.append(f"{skipped['count']} of {skipped['of']} entries skipped ({share:.2g} %), {reasons}")
+        lines.append(f"{skipped['count']} of {skipped['of']} entries skipped ({share:.3g} %), {reasons}")
     for problem in ("missing", "unreadable"):
         entries = report[problem]
         occurrences = Counter(entry.get("reason", "no reason recorded") for entry in entries)

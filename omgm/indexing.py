@@ -151,5 +151,8 @@ def estimate(
 def _format_with_images(kb: Path, images: Path | None, kb_format: str | None) -> str:
     kb_format = kb_format or guess_format(kb)
     if images is None and kb_format not in OWN_IMAGES:
-        raise ValueError(f"images: name the folder with the images; a knowledge base of format {kb_format} has none")
+        raise ValueError(
+            f"images: name the folder with the images (--images {kb.parent}, if they are beside the knowledge base); "
+            f"one of format {kb_format} holds none"
+        )
     return kb_format

@@ -138,9 +138,10 @@ def _arguments(call: dict[str, Any]) -> str:
 
 def _corners(text: str) -> list[float]:
     try:
-        return [float(number) for number in text.split(",")]
+        left, top, right, bottom = map(float, text.split(","))
     except ValueError as error:
         raise ValueError(f"--region must be X1,Y1,X2,Y2 in pixels, got {text!r}") from error
+    return [left, top, right, bottom]
 
 
 def _download(url: str) -> bytes:

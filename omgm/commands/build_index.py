@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_max_bad(parser)
     labeled = parser.add_argument_group("labeled images", "images of questions, further keys of the entities they show")
     add_questions(labeled, required=False)
-    add_seed(labeled, "seed of the choice of the images that trainings hold out, which are no keys")
+    add_seed(labeled, "seed of the trainings: images that they hold out do not become keys")
     parser.add_argument("--out", type=Path, required=True, metavar="INDEX", help="the index's folder")
     parser.add_argument("--name", help="the index's name; by default the file's")
     parser.add_argument("--overwrite", action="store_true", help="replace another index")

@@ -104,14 +104,12 @@ def add_training(parser: argparse.ArgumentParser, length: str) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder for the trained profile")
     parser.add_argument("--steps", type=positive, metavar="N", help="stop after N steps")
     parser.add_argument("--minutes", type=float, metavar="M", help=f"stop after M minutes (without a limit: {length})")
-    add_seed(parser, "seed of everything random, and of the choice of the images to hold out")
+    add_seed(parser, "seed of everything random, and of which images are held out")
 
 
 def add_seed(parser: argparse.ArgumentParser | argparse._ArgumentGroup, about: str) -> None:
     """Adds `--seed`, which `seed_of` reads."""
-    parser.add_argument(
-        "--seed", type=int, metavar="N", help=f"{about} (that of the training of the profile's models, else 0)"
-    )
+    parser.add_argument("--seed", type=int, metavar="N", help=f"{about} (that of the profile's training, else 0)")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -256,10 +256,12 @@ def test_retrieval_alone(tmp_path: Path, images: Path) -> None:
     assert (metrics["latency_ms"]["answer_p50"], metrics["latency_ms"]["retrieve_p50"] is None) == (None, False)
 
 
-def test_all_fail(tmp_path: Path, images: Path) -> None:
+def test_all_fail(tmp_path: Path, images: Path, caplog: pytest.LogCaptureFixture) -> None:
     metrics = run(FakeRetriever(), images, tmp_path / "run", [QUESTIONS[3]])
     assert (metrics["n_failed"], metrics["answer"]["accuracy"], metrics["latency_ms"]["retrieve_p50"]) == (1, 0.0, None)
     assert (tmp_path / "run" / "report.html").is_file()
+    assert "1 of 1 questions failed, the first: image: " in caplog.text
+    assert f"delete {tmp_path / 'run'} to ask them again" in caplog.text
 
 
 def test_the_screen_shows_percent(tmp_path: Path, images: Path) -> None:
