@@ -186,7 +186,10 @@ def claim(out: Path, header: Mapping[str, Any], questions: Sequence[Question]) -
     identity = json.loads(json.dumps(dict(header) | {"questions_sha256": digest}, default=str))
     path = out / "run.json"
     if path.is_file():
-        before = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            before = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path}: damaged ({error}); choose another --out or delete {out}") from error
         different = sorted(k for k in identity.keys() | before.keys() if identity.get(k) != before.get(k))
         if different:
             raise ValueError(

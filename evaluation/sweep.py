@@ -60,13 +60,16 @@ def sweep(
         The content of `sweep.json`: the choice, and a row for each alpha and each beta.
 
     Raises:
-        ValueError: There are no records, a grid is empty, or `report` has the name or a query of the tuning split.
+        ValueError: There are no records, nothing was found for any of them, a grid is empty, or
+            `report` has the name or a query of the tuning split.
     """
     if not alphas or not betas:
         raise ValueError("alphas and betas need at least one value each")
     if report is not None and report_split in (None, tune_split):
         raise ValueError(f"report_split must differ from {tune_split!r}, the split that was tuned on")
     tuning = [_scores(record) for record in tune]
+    if tuning and not any(scores.entities for scores in tuning):
+        raise ValueError(f"{tune_split}: nothing was found for any of the questions, so there is nothing to tune on")
     by_alpha = [{"alpha": alpha, **_entity_figures(tuning, alpha)} for alpha in alphas]
     alpha = choose_weight({row["alpha"]: row["recall@1"] for row in by_alpha}, len(tuning))
     by_beta = [{"beta": beta, **_section_figures(tuning, alpha, beta)} for beta in betas]

@@ -6,12 +6,14 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
+from safetensors import SafetensorError
 from transformers.utils import logging as transformers_logging
 
 from agents.proposals import detected_regions, map_regions
@@ -46,15 +48,17 @@ from retriever.step3_sections import SectionRerank
 
 logger = logging.getLogger(__name__)
 
+Model = TypeVar("Model")
+
 transformers_logging.disable_progress_bar()  # a small model loads before its bar is drawn
 
 
 def build_encoder(profile: Profile, cache: ImageCache | None = None) -> DualEncoder:
     """Loads the model of step 1, which keeps what it computes of images in `cache`."""
     device, dtype = placement(profile)
-    folder = model_folder(profile, "encoder")
     settings = profile.encoder
-    encoder = ClipEncoder.load(folder, device, dtype, long_texts=settings.long_texts, key_sizes=settings.key_sizes)
+    load = partial(ClipEncoder.load, long_texts=settings.long_texts, key_sizes=settings.key_sizes)
+    encoder = _loaded(profile, "encoder", load, device, dtype)
     encoder.cache = cache
     if profile.cuda_graphs:
         encoder.use_cuda_graphs()
@@ -63,7 +67,7 @@ def build_encoder(profile: Profile, cache: ImageCache | None = None) -> DualEnco
 
 def build_fusion(profile: Profile, cache: ImageCache | None = None) -> FusionEncoder:
     """Loads the model of step 2, which keeps what it computes of images in `cache`."""
-    fusion = QFormerFusion.load(model_folder(profile, "fusion"), *placement(profile))
+    fusion = _loaded(profile, "fusion", QFormerFusion.load, *placement(profile))
     fusion.cache = cache
     if profile.cuda_graphs:
         fusion.use_cuda_graphs()
@@ -74,8 +78,9 @@ def build_text_reranker(profile: Profile) -> TextReranker:
     """Loads the model of step 3."""
     if profile.sections.kind == "bm25":
         return BM25()
-    load = CrossEncoderReranker.load if profile.sections.kind == "cross_encoder" else FlagReranker.load
-    return load(model_folder(profile, "sections"), *placement(profile), profile.sections.max_tokens)
+    cross = profile.sections.kind == "cross_encoder"
+    load: Callable[..., TextReranker] = CrossEncoderReranker.load if cross else FlagReranker.load
+    return _loaded(profile, "sections", load, *placement(profile), profile.sections.max_tokens)
 
 
 def build_summarizer(profile: Profile) -> Summarizer:
@@ -238,6 +243,23 @@ def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sectio
         return local_folder(getattr(profile, section).model, options=profile.options)
     except ValueError as error:
         raise ValueError(f"profile {profile.name}: {section}.model: {error}") from error
+
+
+def _loaded(
+    profile: Profile, section: Literal["encoder", "fusion", "sections"], load: Callable[..., Model], *arguments: Any
+) -> Model:
+    """Returns the model of a step, which `load` reads from its folder.
+
+    Raises:
+        ValueError: The folder does not exist, or a file in it is damaged.
+    """
+    folder = model_folder(profile, section)
+    try:
+        return load(folder, *arguments)
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"profile {profile.name}: {section}.model: {folder}: a file is damaged ({error}); fetch or train it again"
+        ) from error
 
 
 def placement(profile: Profile) -> tuple[str, torch.dtype]:

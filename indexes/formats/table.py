@@ -56,7 +56,7 @@ def _rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: not UTF-8 ({error.reason}); convert the file, as with iconv") from error
         except csv.Error as error:
-            raise ValueError(f"{path}: after line {rows.line_num}: {error}") from error
+            raise ValueError(f"{path}: after line {rows.line_num}: {error}; is every quotation mark closed?") from error
 
 
 def _header(lines: io.TextIOWrapper) -> str:

@@ -200,6 +200,13 @@ def test_a_notebook_runs_an_event_loop_already(tmp_path: Path, images: Path) -> 
     assert asyncio.run(cell())["n_failed"] == 0
 
 
+@pytest.mark.parametrize("content", ["{", "[1]"])
+def test_a_damaged_run_is_named(tmp_path: Path, images: Path, content: str) -> None:
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(ValueError, match=r"run\.json: damaged .*; choose another --out or delete "):
+        run(FakeRetriever(), images, tmp_path, QUESTIONS[:2])
+
+
 def test_another_run_in_the_folder_is_refused(tmp_path: Path, images: Path) -> None:
     run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:2])
     with pytest.raises(ValueError, match="holds a run with another settings; choose another --out"):

@@ -143,3 +143,9 @@ def test_each_step_earns_its_place() -> None:
 def test_ablation_of_nothing() -> None:
     with pytest.raises(ValueError, match="no records"):
         step_table([])
+
+
+def test_nothing_found_is_nothing_to_tune_on(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="val: nothing was found for any of the questions"):
+        sweep([scored("a", [])], [0.5], [0.2], tune_split="val", out=tmp_path)
+    assert list(tmp_path.iterdir()) == []
