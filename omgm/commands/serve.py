@@ -180,7 +180,9 @@ def open_service(
         editor = open_editor(profile, folder, encoder, fusion, "serves it")
     except (LockedError, OSError) as error:
         logger.warning("%s cannot be changed here; what another process changes is followed: %s", folder, error)
-        return open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True), str(error)
+        # Clients are told this, so it names no path and no process; the log has both.
+        why = "another process changes it" if isinstance(error, LockedError) else "its files cannot be written"
+        return open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True), why
     retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion, index=editor.index)
     editor.models, editor.compact_after = retriever.models, profile.serving.compact_after
     return retriever, editor
