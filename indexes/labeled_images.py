@@ -69,8 +69,8 @@ class LabeledSource:
             labeled = [image for name in names for image in self._of[name]]
             yield replace(entity, images=(*entity.images, *labeled)) if labeled else entity
         if left:
-            entities = counted(len(left), "entity")
-            logger.warning("%s of labeled images not in the knowledge base, the first is %s", entities, min(left))
+            unknown = counted(len(left), "entity")
+            logger.warning("%s of labeled images not in the knowledge base, the first is %s", unknown, min(left))
 
     def find(self, url: str) -> str | None:
         """Returns the name of a labeled image, or of one in the source."""

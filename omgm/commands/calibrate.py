@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json({"recognition": found, "report": asdict(quality), "profile": str(written)})
         return
-    questions = counted(quality.n, "question")
-    print(f"on images that it was not fitted to ({questions}, each with and without its gold entity):")
+    asked = counted(quality.n, "question")
+    print(f"on images that it was not fitted to ({asked}, each with and without its gold entity):")
     print(f"  answered, of what the index holds            {quality.answered:.3f}")
     print(f"  declined, of what it does not hold           {quality.declined:.3f}")
     print(f"  wrong entity, of the answered                {quality.wrong:.3f}")

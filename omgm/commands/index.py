@@ -95,8 +95,8 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     finally:
         editor.close()
     listed = ", ".join(f"{count} {what}" for what, count in counts.items())
-    entities = counted(report["entities"], "entity")
-    return report, f"{args.index}: {listed}; {entities}{_advice(args.index, report['changes'])}"
+    held = counted(report["entities"], "entity")
+    return report, f"{args.index}: {listed}; {held}{_advice(args.index, report['changes'])}"
 
 
 def _remove(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
