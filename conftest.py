@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+_IMPORTED = {
+    "indexes/cluster.py": "ray",
+    "omgm/integrations/langchain.py": "langchain_core",
+    "omgm/integrations/llamaindex.py": "llama_index",
+    "omgm/mcp_server.py": "mcp",
+    "retriever/kernels/maxsim_triton.py": "triton",
+}
+"""Modules that cannot be imported without a package of an extra."""
+collect_ignore = [module for module, package in _IMPORTED.items() if find_spec(package) is None]
 
 
 @pytest.fixture(scope="session")

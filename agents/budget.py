@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from retriever.wording import counted
+
 KEPT_FOR_ANSWER = 0.2
 """Share of tokens, seconds and money that planning leaves to the last request, which writes the answer."""
 
@@ -86,7 +88,8 @@ class Spending:
         """Adds a call of a tool before it runs, and returns an empty text; or the reason why it must not run."""
         limit = self.budget.calls.get(tool)
         if limit is not None and self.calls[tool] >= limit:
-            return f"{tool} has been called {limit} times, which is all that the budget allows; answer without it"
+            times = counted(limit, "time")
+            return f"{tool} has been called {times}, which is all that the budget allows; answer without it"
         if self.money + cost > self.share * self.budget.money:
             return f"{tool} costs more than the budget has left; answer without it"
         self.calls[tool] += 1

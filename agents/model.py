@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -188,7 +189,7 @@ class Asking:
             limit = max(max_tokens, run.least_tokens)
             fitting = fitted(messages, self._context_tokens - limit - extra)
             estimate = tokens_of(fitting) + extra
-            run.spending.check_request(estimate, limit)
+            run.spending.check_request(math.ceil(estimate * run.counted_ratio), limit)
             make = partial(self._planner.reply, fitting, limit, schemas, schema)
             if self._corpus is None:
                 reply, ms = await timed(make)
@@ -206,6 +207,7 @@ def _add(run: AgentRun, purpose: str, reply: ChatReply, ms: float, estimate: int
     written = text_tokens(reply.text + "".join(call.name + call.arguments for call in reply.calls))
     prompt = estimate if reply.prompt_tokens is None else reply.prompt_tokens
     completion = written if reply.completion_tokens is None else reply.completion_tokens
+    run.counted_ratio = max(1.0, prompt / estimate)
     run.spending.add_request(prompt, completion)
     money = run.spending.budget.price(prompt, completion)
     run.add_request(RequestRecord(purpose, prompt, completion, ms, money))

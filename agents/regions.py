@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from PIL import Image, ImageDraw, ImageFont
 
@@ -13,8 +13,7 @@ from retriever.images import original_size
 _COLORS = ("#e6194b", "#0050c8", "#2e8b22", "#b000b5", "#b85c00", "#00757a")
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
+class Box(NamedTuple):
     """A region in pixels; `right` and `bottom` lie just outside of it, as in Pillow."""
 
     left: int
@@ -60,7 +59,7 @@ class Box:
 
     def crop(self, image: Image.Image) -> Image.Image:
         """Returns the part of an image in the box."""
-        return image.crop((self.left, self.top, self.right, self.bottom))
+        return image.crop(self)
 
 
 def boxes_of(corners: Sequence[Sequence[float]], image: Image.Image) -> list[Box]:

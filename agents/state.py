@@ -146,6 +146,7 @@ class AgentRun:
         known: The best answer so far, for when the budget ends.
         malformed: Malformed replies and calls so far.
         least_tokens: Length that every reply is allowed at least, for models that reason before they write.
+        counted_ratio: Prompt tokens of the last request as the server counted them over those estimated, at least 1.
         image_parts: The question's image and its overlay, encoded for the model at the first request.
         found: By an image's hash, the ids of the entities that searches of it found.
         watch: Is told every step, if anybody watches.
@@ -163,6 +164,7 @@ class AgentRun:
     known: str | None = None
     malformed: int = 0
     least_tokens: int = 0
+    counted_ratio: float = 1.0
     image_parts: list[Message] = field(default_factory=list)
     found: dict[str, list[str]] = field(default_factory=dict)
     watch: Watch | None = None

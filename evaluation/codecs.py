@@ -29,6 +29,7 @@ from retriever.images import load_image
 from retriever.pipeline import Retriever
 from retriever.token_codec import TokenCodec
 from retriever.types import Query
+from retriever.wording import counted
 
 EXACT = "float16"
 CODECS = (
@@ -148,9 +149,10 @@ def reconstruction_error(tokens: Iterable[Tensor], codec: TokenCodec) -> dict[st
 def as_markdown(measured: Mapping[str, Any]) -> str:
     """Returns the table in Markdown: recalls in percent, losses in points with the p-value of a paired test."""
     tokens, length = measured["token_shape"]
+    questions = counted(measured["n_queries"], "question")
     lines = [
-        f"{measured['n_queries']:,} questions, sections of {tokens} tokens of length {length}; error and cosine over "
-        f"{measured['n_sections']:,} sections",
+        f"{questions}, sections of {tokens} tokens of length {length}; error and cosine over "
+        f"{counted(measured['n_sections'], 'section')}",
         "",
         "| codec | bytes a section | error | cosine | Recall@1 | lost | p | section recall | lost | p |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",

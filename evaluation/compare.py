@@ -11,6 +11,7 @@ from typing import Any
 from evaluation.metrics import CUTOFFS, Outcome, is_unseen_question, metric_names
 from evaluation.records import RECORDS, outcome_of, read_records
 from evaluation.significance import LEVEL, RESAMPLES, difference, figure
+from retriever.wording import counted
 
 QuestionKey = tuple[str, str, str]
 """Id, image and words of a question."""
@@ -134,8 +135,9 @@ def as_markdown(comparison: Mapping[str, Any]) -> str:
     """Returns a comparison as a Markdown table: scores in percent, differences in points."""
     runs = comparison["runs"]
     level = f"{100 * comparison['level']:g} %"
+    questions = counted(comparison["n_common"], "common question")
     lines = [
-        f"# {comparison['dataset']}: {len(runs)} runs over {comparison['n_common']:,} common questions",
+        f"# {comparison['dataset']}: {counted(len(runs), 'run')} over {questions}",
         "",
         "| run | profile | commit | questions | not common | failed | unanswered | retrieval p50 | answer p50 |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",

@@ -106,6 +106,11 @@ def evaluate(
     latency = _latency(asker, questions, records, batch_size)
     outcomes = [outcome_of(record) for record in read_records(records)]
     metrics = _metrics(outcomes, header, questions[0].style, latency)
+    if failed := metrics["n_failed"]:
+        reason = next(record.failed for record in read_records(records) if record.failed is not None)
+        logger.warning(
+            "%d of %d questions failed, the first: %s; delete %s to ask them again", failed, len(questions), reason, out
+        )
     write_trec(read_records(records), out, tag=f"omgm-{profile_name}")
     write_whole(out / "metrics.json", json.dumps(metrics, indent=2, ensure_ascii=False, default=str).encode() + b"\n")
     write_report(out, query_images, entity_image)
@@ -181,7 +186,10 @@ def claim(out: Path, header: Mapping[str, Any], questions: Sequence[Question]) -
     identity = json.loads(json.dumps(dict(header) | {"questions_sha256": digest}, default=str))
     path = out / "run.json"
     if path.is_file():
-        before = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            before = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path}: damaged ({error}); choose another --out or delete {out}") from error
         different = sorted(k for k in identity.keys() | before.keys() if identity.get(k) != before.get(k))
         if different:
             raise ValueError(

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluation.metrics import CUTOFFS, percent
+from retriever.wording import counted
 
 
 def as_text(metrics: Mapping[str, Any]) -> str:
     """Returns the main figures of a `metrics.json` as lines of text, in percent."""
-    lines = [f"{metrics['dataset']}, profile {metrics['profile']}: {metrics['n_queries']} questions"]
+    lines = [f"{metrics['dataset']}, profile {metrics['profile']}: {counted(metrics['n_queries'], 'question')}"]
     if metrics["n_failed"]:
         lines[0] += f", {metrics['n_failed']} failed"
     lines[0] += "; figures in percent"

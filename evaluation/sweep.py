@@ -12,6 +12,7 @@ from evaluation.metrics import percent, rank_of, ranked, recall_at_k
 from evaluation.records import QueryRecord, SectionRecord
 from retriever.files import replacing, write_whole
 from retriever.fusion import choose_weight, fuse
+from retriever.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +60,16 @@ def sweep(
         The content of `sweep.json`: the choice, and a row for each alpha and each beta.
 
     Raises:
-        ValueError: There are no records, a grid is empty, or `report` has the name or a query of the tuning split.
+        ValueError: There are no records, nothing was found for any of them, a grid is empty, or
+            `report` has the name or a query of the tuning split.
     """
     if not alphas or not betas:
         raise ValueError("alphas and betas need at least one value each")
     if report is not None and report_split in (None, tune_split):
         raise ValueError(f"report_split must differ from {tune_split!r}, the split that was tuned on")
     tuning = [_scores(record) for record in tune]
+    if tuning and not any(scores.entities for scores in tuning):
+        raise ValueError(f"{tune_split}: nothing was found for any of the questions, so there is nothing to tune on")
     by_alpha = [{"alpha": alpha, **_entity_figures(tuning, alpha)} for alpha in alphas]
     alpha = choose_weight({row["alpha"]: row["recall@1"] for row in by_alpha}, len(tuning))
     by_beta = [{"beta": beta, **_section_figures(tuning, alpha, beta)} for beta in betas]
@@ -99,7 +103,7 @@ def as_text(table: Mapping[str, Any]) -> str:
     if "reported" in table:
         reported = table["reported"]
         figures = [f"{name} {percent(reported.get(name))}" for name in ("recall@1", "recall@5", "section_recall@1")]
-        lines.append(f"on {reported['split']}, {reported['n']} queries: {', '.join(figures)}")
+        lines.append(f"on {reported['split']}, {counted(reported['n'], 'query')}: {', '.join(figures)}")
     return "\n".join(lines)
 
 

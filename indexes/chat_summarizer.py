@@ -14,6 +14,7 @@ from llm.context import CHARACTERS_PER_TOKEN, Cut, cut_characters
 from llm.messages import Message
 from llm.replies import Usage
 from retriever.types import Entity
+from retriever.wording import counted
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class SummaryCounts:
     def __str__(self) -> str:
         """Returns one line for people."""
         return (
-            f"{self.requests:,} requests, {self.tokens_in:,} tokens in and {self.tokens_out:,} out; "
+            f"{counted(self.requests, 'request')}, {self.tokens_in:,} tokens in and {self.tokens_out:,} out; "
             f"{self.cached:,} were in the cache"
         )
 

@@ -21,6 +21,7 @@ from indexes.progress import progress_bar
 from indexes.sources import ImageSource, find_main, images_beside, main_candidates, open_images, with_images_called
 from retriever.images import ImageError
 from retriever.types import Entity
+from retriever.wording import counted
 
 LISTED = 5
 """Examples of each problem."""
@@ -130,7 +131,7 @@ def text_lines(result: Inspection) -> Iterator[str]:
         yield f"  image  {_image_words(specimen)}"
         for section in entity.sections:
             start, words = _start(section.text, _START), _words(section.text)
-            yield f"  {section.index:>5}  {section.title}: {start} ({words} words)"
+            yield f"  {section.index:>5}  {section.title}: {start} ({words})"
         yield ""
     yield from summary_lines(result)
 
@@ -138,15 +139,17 @@ def text_lines(result: Inspection) -> Iterator[str]:
 def summary_lines(result: Inspection) -> Iterator[str]:
     """Yields the counts and the problems, with examples."""
     yield (
-        f"{result.path} ({result.format}): {result.entities} entities, {result.sections} sections, "
-        f"{result.named} with an image, {result.found} of them found ({result.seconds:.1f} s)"
+        f"{result.path} ({result.format}): {counted(result.entities, 'entity')}, "
+        f"{counted(result.sections, 'section')}, {result.named:,} with an image, {result.found:,} of them found "
+        f"({result.seconds:.1f} s)"
     )
     if result.without_text:
-        yield f"{result.without_text} entities have no text"
+        yield f"{counted(result.without_text, 'entity')} without text"
     if result.repeated_titles:
-        yield f"{result.repeated_titles} titles are those of an earlier entity; --map title=… names another field"
+        repeated = counted(result.repeated_titles, "title")
+        yield f"{repeated} that an earlier entity has; --map title=… names another field"
     if result.missing:
-        yield f"{result.named - result.found} images missing, such as {'; '.join(result.missing)}"
+        yield f"{counted(result.named - result.found, 'image')} missing, such as {'; '.join(result.missing)}"
     if result.skipped.count:
         listed = "; ".join(f"{one['place']}: {one['reason']}" for one in result.skipped.listed[:LISTED])
         yield f"{result.skipped.count} of {result.skipped.total} entries cannot be used: {listed}"
@@ -203,5 +206,5 @@ def _start(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[:length].rsplit(' ', 1)[0]} …"
 
 
-def _words(text: str) -> int:
-    return len(text.split())
+def _words(text: str) -> str:
+    return counted(len(text.split()), "word")

@@ -18,6 +18,7 @@ from indexes.sources import ImageSource
 from retriever.files import as_line
 from retriever.images import load_image
 from retriever.types import ArticleImage, Entity
+from retriever.wording import counted
 
 logger = logging.getLogger(__name__)
 
@@ -68,9 +69,8 @@ class LabeledSource:
             labeled = [image for name in names for image in self._of[name]]
             yield replace(entity, images=(*entity.images, *labeled)) if labeled else entity
         if left:
-            logger.warning(
-                "%d entities of labeled images are not in the knowledge base, the first is %s", len(left), min(left)
-            )
+            unknown = counted(len(left), "entity")
+            logger.warning("%s of labeled images not in the knowledge base, the first is %s", unknown, min(left))
 
     def find(self, url: str) -> str | None:
         """Returns the name of a labeled image, or of one in the source."""

@@ -14,6 +14,7 @@ from indexes.article_images import ImageUse
 from indexes.sections import DROPPED_BY_REFERENCE
 from retriever.files import sha256_of
 from retriever.token_codec import TokenCodec
+from retriever.wording import counted
 
 FORMAT_VERSION = 3
 """Version 2, which still opens, has no `vectors.npy` and always a flat float32 search."""
@@ -142,7 +143,7 @@ class SearchRecord(_Model):
     def __str__(self) -> str:
         """Returns one line for people."""
         settings = "".join(f", {name} {value}" for name, value in self.parameters.items())
-        rescored = f", {self.rescored} candidates rescored per result" if self.rescored else ""
+        rescored = f", {counted(self.rescored, 'candidate')} rescored per result" if self.rescored else ""
         measured = "" if self.recall is None else f", recall@{self.k} {self.recall:.4f} on {self.queries}"
         where = f"{self.collection} at {self.uri}" if self.collection else self.faiss
         return f"{self.kind} ({where}{settings}){rescored}{measured}"

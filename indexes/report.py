@@ -15,6 +15,7 @@ from indexes.self_retrieval import SelfRetrieval
 from indexes.stages import MainImage, MainImages
 from retriever.files import replacing, write_whole
 from retriever.types import Entity
+from retriever.wording import counted
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +99,8 @@ def log_problems(main_images: MainImages) -> None:
     if problems["missing"] or problems["unreadable"]:
         first = next((image for image in main_images if image.problem == "unreadable"), None)
         example = "" if first is None else f" ({first.path}: {first.reason})"
-        logger.warning("%d images missing, %d unreadable%s", problems["missing"], problems["unreadable"], example)
+        missing = counted(problems["missing"], "image")
+        logger.warning("%s missing, %d unreadable%s", missing, problems["unreadable"], example)
 
 
 def problem_lines(report: Report) -> list[str]:
@@ -109,14 +111,15 @@ def problem_lines(report: Report) -> list[str]:
         first = skipped["entries"][0]
         share = 100 * skipped["count"] / skipped["of"]
         reasons = f"the first: {first['place']}: {first['reason']}"
-        lines.append(f"{skipped['count']} of {skipped['of']} entries skipped ({share:.2g} %), {reasons}")
+        lines.append(f"{skipped['count']} of {skipped['of']} entries skipped ({share:.3g} %), {reasons}")
     for problem in ("missing", "unreadable"):
         entries = report[problem]
-        counted = Counter(entry.get("reason", "no reason recorded") for entry in entries)
-        named = "; ".join(f"{count} x {reason}" for reason, count in counted.most_common(_REASONS))
+        occurrences = Counter(entry.get("reason", "no reason recorded") for entry in entries)
+        named = "; ".join(f"{count} x {reason}" for reason, count in occurrences.most_common(_REASONS))
         if entries:
-            more = "; …" if len(counted) > _REASONS else ""
-            lines.append(f"{len(entries)} images {problem}, the first of {entries[0]['id']}: {named}{more}")
+            more = "; …" if len(occurrences) > _REASONS else ""
+            images = counted(len(entries), "image")
+            lines.append(f"{images} {problem}, the first of {entries[0]['id']}: {named}{more}")
     if warning := encoder_warning(report):
         lines.append(f"warning: {warning}")
     return lines

@@ -227,6 +227,8 @@ def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | 
     other = None if images is None else _source(images, by_name=kb_format in _ROWS)
     if kb_format not in OWN_IMAGES:
         return other
+    if kb_format == "zim" and not is_zim(kb):
+        raise ValueError(f"{kb}: not a ZIM file; is it damaged, or not downloaded completely?")
     own = DatasetImages(kb) if kb_format == "huggingface" else _source(kb)
     if other is None or (images is not None and images.resolve() == kb.resolve()):
         return own

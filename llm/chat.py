@@ -294,7 +294,7 @@ class ChatClient:
                 if status != 429 and status < 500:
                     raise ChatError(failure, self.url, status)
             if attempt == self.retries:
-                raise ChatError(f"{failure} (tried {attempt + 1} times)", self.url, status)
+                raise ChatError(f"{failure} (attempts: {attempt + 1})", self.url, status)
             wait = _seconds(after)
             if wait is None:
                 wait = self.backoff * 2**attempt * (1 + 0.25 * random.random())

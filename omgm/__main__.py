@@ -49,11 +49,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, MemoryError, FloatingPointError) as error:
         if args.verbose:
             logging.exception("where the error came from")
-        print(f"omgm: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"omgm: error: {' '.join(explained(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def explained(error: Exception) -> str:
+    """Returns the message of an error; that of the system's about a path without its number, and what to do."""
+    if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
+        return str(error)
+    path = error.filename if error.filename2 is None else error.filename2
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return f"{path}: is a file, or in one, where a folder is needed; choose another place"
+    if isinstance(error, IsADirectoryError):
+        return f"{path}: is a folder where a file is needed; choose another name"
+    return f"{path}: {error.strerror}"
 
 
 def parser() -> argparse.ArgumentParser:

@@ -243,8 +243,9 @@ class OMGM:
         options = Options(k, alpha, beta)
         found: list[Retrieval] = []
         queries: list[Query] = []
-        for number, (image, question) in enumerate(pairs):
+        for number, pair in enumerate(pairs):
             try:
+                image, question = pair
                 queries.append(_query(image, question, options, str(number)))
             except ValueError as error:
                 raise ValueError(f"pair {number}: {error}") from error

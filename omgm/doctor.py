@@ -34,6 +34,7 @@ from omgm.machine import (
 )
 from omgm.profile import CONFIGS, is_folder, load_profile
 from omgm.settings import Profile
+from retriever.wording import counted
 
 PUBLISHED = {
     "BAAI/EVA-CLIP-8B": (32.9, 8.2),
@@ -177,7 +178,8 @@ def index_findings(profile: Profile, folder: Path) -> list[Finding]:
     inputs, counts = manifest.inputs, manifest.counts
     vectors = sum(manifest.files[name].bytes for name in ("entities.faiss", "vectors.npy") if name in manifest.files)
     tokens = manifest.files["tokens.npy"].bytes
-    found = f"{manifest.name}: {counts.entities} entities, {counts.token_sections} sections with tokens; "
+    entities, sections = counted(counts.entities, "entity"), counted(counts.token_sections, "section")
+    found = f"{manifest.name}: {entities}, {sections} with tokens; "
     findings = [Finding("index", "ok", f"{found}vectors {gigabytes(vectors)}, tokens {gigabytes(tokens)}")]
     compared: list[tuple[str, object, object]] = [
         ("search.candidates", inputs.candidates, profile.search.candidates),

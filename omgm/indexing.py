@@ -13,7 +13,7 @@ from indexes.build import build_index
 from indexes.design import IndexDesign
 from indexes.estimate import SAMPLE, Estimate, estimate_build
 from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
-from indexes.formats.fields import Names
+from indexes.formats.fields import GUESSES, Names
 from indexes.formats.skipped import MAX_BAD, SkippedEntries
 from indexes.labeled_images import LabeledImage
 from indexes.sources import open_images
@@ -64,7 +64,7 @@ def build(
     Raises:
         ValueError: Bad input; see `indexes.build.build_index`. Or the cluster or the extra `ray` is missing.
     """
-    kb_format = _format_with_images(kb, images, kb_format)
+    kb_format = _checked_format(kb, images, kb_format, names)
     if cluster is not None:  # machines have working folders of their own
         kb, images, out = kb.resolve(), None if images is None else images.resolve(), out.resolve()
         labeled = [image._replace(path=image.path.resolve()) for image in labeled]
@@ -128,7 +128,7 @@ def estimate(
     Raises:
         ValueError: Bad input; see `indexes.estimate.estimate_build`.
     """
-    kb_format = _format_with_images(kb, images, kb_format)
+    kb_format = _checked_format(kb, images, kb_format, names)
     chat = profile.summarizer.kind == "openai"
     sample = max(SAMPLE, 2 * profile.summarizer.concurrency if chat else 0)  # so that requests are in flight at once
     skipped = SkippedEntries(max_bad)
@@ -148,8 +148,15 @@ def estimate(
         )
 
 
-def _format_with_images(kb: Path, images: Path | None, kb_format: str | None) -> str:
+def _checked_format(kb: Path, images: Path | None, kb_format: str | None, names: Names | None) -> str:
+    if not kb.exists():
+        raise ValueError(f"kb: {kb} does not exist")
+    if unknown := sorted((names or {}).keys() - GUESSES.keys()):
+        raise ValueError(f"names: unknown field {unknown[0]!r}; fields are {', '.join(GUESSES)}")
     kb_format = kb_format or guess_format(kb)
     if images is None and kb_format not in OWN_IMAGES:
-        raise ValueError(f"images: name the folder with the images; a knowledge base of format {kb_format} has none")
+        raise ValueError(
+            f"images: name the folder with the images (--images {kb.parent}, if they are beside the knowledge base); "
+            f"one of format {kb_format} holds none"
+        )
     return kb_format

@@ -18,6 +18,7 @@ from indexes.store import Index
 from omgm import indexing
 from omgm.settings import Profile
 from retriever.files import write_whole
+from retriever.wording import counted
 
 NOTE = "built_from.json"
 """What an index was built from, in its folder: compared in place of hashes, which take long for large files."""
@@ -89,7 +90,8 @@ def keep_index(
 def found_lines(index: Index) -> Iterator[str]:
     """Yields lines that describe an index: its counts, examples and problems."""
     counts = index.manifest.counts
-    yield f"{counts.entities} entities, {counts.sections} sections, {counts.with_image} with an image"
+    entities, sections = counted(counts.entities, "entity"), counted(counts.sections, "section")
+    yield f"{entities}, {sections}, {counts.with_image:,} with an image"
     rows = islice((row for row in range(len(index)) if index.image_path(row) is not None), _LOOKED_AT)
     titles = list(dict.fromkeys(index.entity(row).title for row in rows))[:_EXAMPLES]
     if titles:

@@ -38,6 +38,7 @@ from omgm.mcp_results import (
     similar_image,
 )
 from omgm.settings import AgentSettings
+from retriever.wording import counted
 from serving.access import AccessMiddleware
 from serving.body import body_limit
 from serving.errors import ApiError
@@ -205,10 +206,11 @@ def build_server(
     """Returns the server; arguments as for `Tools`. Without an agent there are none of its tools."""
     limits = limits or AgentSettings()
     index = omgm.index
+    holds = counted(len(index), "entity")
     server = MCPServer(
         "omgm",
         version=__version__,
-        instructions=f"Answers questions about images from an encyclopedia ({index.name}: {len(index)} entities).",
+        instructions=f"Answers questions about images from an encyclopedia ({index.name}: {holds}).",
         log_level="WARNING",
     )
     tools = Tools(omgm, settings, paths=paths, agent=agent, limits=limits)

@@ -6,12 +6,14 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
+from safetensors import SafetensorError
 from transformers.utils import logging as transformers_logging
 
 from agents.proposals import detected_regions, map_regions
@@ -46,15 +48,17 @@ from retriever.step3_sections import SectionRerank
 
 logger = logging.getLogger(__name__)
 
+Model = TypeVar("Model")
+
 transformers_logging.disable_progress_bar()  # a small model loads before its bar is drawn
 
 
 def build_encoder(profile: Profile, cache: ImageCache | None = None) -> DualEncoder:
     """Loads the model of step 1, which keeps what it computes of images in `cache`."""
     device, dtype = placement(profile)
-    folder = model_folder(profile, "encoder")
     settings = profile.encoder
-    encoder = ClipEncoder.load(folder, device, dtype, long_texts=settings.long_texts, key_sizes=settings.key_sizes)
+    load = partial(ClipEncoder.load, long_texts=settings.long_texts, key_sizes=settings.key_sizes)
+    encoder = _loaded(profile, "encoder", load, device, dtype)
     encoder.cache = cache
     if profile.cuda_graphs:
         encoder.use_cuda_graphs()
@@ -63,7 +67,7 @@ def build_encoder(profile: Profile, cache: ImageCache | None = None) -> DualEnco
 
 def build_fusion(profile: Profile, cache: ImageCache | None = None) -> FusionEncoder:
     """Loads the model of step 2, which keeps what it computes of images in `cache`."""
-    fusion = QFormerFusion.load(model_folder(profile, "fusion"), *placement(profile))
+    fusion = _loaded(profile, "fusion", QFormerFusion.load, *placement(profile))
     fusion.cache = cache
     if profile.cuda_graphs:
         fusion.use_cuda_graphs()
@@ -74,8 +78,9 @@ def build_text_reranker(profile: Profile) -> TextReranker:
     """Loads the model of step 3."""
     if profile.sections.kind == "bm25":
         return BM25()
-    load = CrossEncoderReranker.load if profile.sections.kind == "cross_encoder" else FlagReranker.load
-    return load(model_folder(profile, "sections"), *placement(profile), profile.sections.max_tokens)
+    cross = profile.sections.kind == "cross_encoder"
+    load: Callable[..., TextReranker] = CrossEncoderReranker.load if cross else FlagReranker.load
+    return _loaded(profile, "sections", load, *placement(profile), profile.sections.max_tokens)
 
 
 def build_summarizer(profile: Profile) -> Summarizer:
@@ -240,6 +245,23 @@ def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sectio
         raise ValueError(f"profile {profile.name}: {section}.model: {error}") from error
 
 
+def _loaded(
+    profile: Profile, section: Literal["encoder", "fusion", "sections"], load: Callable[..., Model], *arguments: Any
+) -> Model:
+    """Returns the model of a step, which `load` reads from its folder.
+
+    Raises:
+        ValueError: The folder does not exist, or a file in it is damaged.
+    """
+    folder = model_folder(profile, section)
+    try:
+        return load(folder, *arguments)
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"profile {profile.name}: {section}.model: {folder}: a file is damaged ({error}); fetch or train it again"
+        ) from error
+
+
 def placement(profile: Profile) -> tuple[str, torch.dtype]:
     """Returns the device that models run on and the dtype of their weights.
 
@@ -256,15 +278,20 @@ def placement(profile: Profile) -> tuple[str, torch.dtype]:
     return device, fastest_dtype(device) if profile.dtype == "auto" else getattr(torch, profile.dtype)
 
 
-def build_proposer(profile: Profile) -> ProposeRegions:
+def build_proposer(profile: Profile, encoder: DualEncoder) -> ProposeRegions:
     """Loads what proposes regions of images to agents.
+
+    Args:
+        profile: The profile.
+        encoder: Its model of step 1, whose feature map is taken if no model for regions is set.
 
     Raises:
         ValueError: The model is missing, or the encoder gives no feature map.
     """
     settings, (device, dtype) = profile.regions, placement(profile)
     if not settings.model:
-        encoder = ClipEncoder.load(model_folder(profile, "encoder"), device, dtype)
+        if not isinstance(encoder, ClipEncoder):
+            raise ValueError("this encoder gives no feature map to propose regions from; set regions.model")
         return map_regions(feature_map(encoder), settings.most)
     detect = load_grounding(
         model_folder(profile, "regions"),

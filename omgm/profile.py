@@ -52,7 +52,11 @@ def load_profile(name_or_path: str, overrides: Sequence[str] | Mapping[str, Any]
         problems = []
         for problem in error.errors():
             key = ".".join(str(part) for part in problem["loc"][:2])
-            problems.append(f"{origins.get(key, path)}: {key}: {problem['msg']}")
+            place = ".".join(map(str, problem["loc"])) or "profile"
+            told = 'missing; set it, or extend a profile that does: extends = "embedded"'
+            if problem["type"] != "missing":
+                told = problem["msg"].removeprefix("Value error, ")
+            problems.append(f"{origins.get(key, path)}: {place}: {told}")
         raise ValueError("; ".join(problems)) from error
     profile._options = shlex.join(["--profile", name_or_path, *(word for one in overrides for word in ("--set", one))])
     return profile

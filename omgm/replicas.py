@@ -89,7 +89,7 @@ def build_app(profile: Profile, index: Path) -> FastAPI:
     shared = cache if profile.serving.cache_mib else None
     encoder, fusion = build_encoder(profile, shared), build_fusion(profile, shared)
     retriever = open_retriever(profile, index, encoder=encoder, fusion=fusion, live=True)
-    agents, tracer = agents_of(profile), tracer_of_environment()
+    agents, tracer = agents_of(profile, encoder), tracer_of_environment()
     return create_app(retriever, build_generator(profile), profile.serving, READ_ONLY, cache, agents, tracer)
 
 

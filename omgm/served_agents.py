@@ -14,7 +14,8 @@ from agents.regions import Box, ProposeRegions, boxes_of
 from omgm.agent import LazyEngine, access_of, budget_of
 from omgm.parts import build_planner, build_proposer
 from omgm.settings import AgentSettings, Profile
-from serving.agents import AgentOutcome, AgentRequest, Region, Searcher, Watch
+from retriever.protocols import DualEncoder
+from serving.agents import AgentOutcome, AgentRequest, Searcher, Watch
 from serving.schemas import AgentBudget
 
 
@@ -41,13 +42,13 @@ class ServedAgents:
         )
         self.runs = settings.runs
 
-    def regions(self, corners: Sequence[Sequence[float]], image: Image.Image) -> list[Region]:
+    def regions(self, corners: Sequence[Sequence[float]], image: Image.Image) -> list[Box]:
         """Returns the regions of an image that a request names.
 
         Raises:
             ValueError: A box is not four numbers, or outside of the image.
         """
-        return [(box.left, box.top, box.right, box.bottom) for box in boxes_of(corners, image)]
+        return boxes_of(corners, image)
 
     async def run(self, request: AgentRequest, watch: Watch | None) -> AgentOutcome:
         """Runs the policy that the request names."""
@@ -65,9 +66,14 @@ class ServedAgents:
         await self._engine.aclose()
 
 
-def agents_of(profile: Profile) -> Callable[[Searcher], ServedAgents] | None:
-    """Returns a function that makes a profile's agents over an index, or `None` if no chat model is set."""
+def agents_of(profile: Profile, encoder: DualEncoder) -> Callable[[Searcher], ServedAgents] | None:
+    """Returns a function that makes a profile's agents over an index, or `None` if no chat model is set.
+
+    Args:
+        profile: The profile.
+        encoder: Its model of step 1, which may also propose regions.
+    """
     if not (profile.generator.base_url and profile.generator.model):
         return None
-    propose = build_proposer(profile) if profile.agents.propose_regions else None
+    propose = build_proposer(profile, encoder) if profile.agents.propose_regions else None
     return lambda searcher: ServedAgents(searcher, ChatPlanner(build_planner(profile)), profile.agents, propose)

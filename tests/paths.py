@@ -12,8 +12,12 @@ SHARED = ROOT.parent / "shared"
 """Test data beside the repository; tests that read it are skipped where it is missing."""
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Returns every file under `folder` by its relative path."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-    }
+def contents(folder: Path, without: str = "") -> dict[str, bytes]:
+    """Returns every file under `folder` by its relative path.
+
+    Args:
+        folder: The folder.
+        without: A folder in it that is not read, for one in which files come and go meanwhile.
+    """
+    files = (path for path in sorted(folder.rglob("*")) if not without or folder / without not in path.parents)
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files if path.is_file()}

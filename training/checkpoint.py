@@ -18,6 +18,7 @@ logger = logging.getLogger(__name__)
 
 CHECKPOINT_NAME = "checkpoint.safetensors"
 BEST_NAME = "best.safetensors"
+_RUN = "run"
 
 
 @dataclass
@@ -58,7 +59,8 @@ def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: 
     for name, parameter in model.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
             tensors[f"adam.{key}.{name}"] = value
-    _write(path, tensors, {"state": json.dumps(asdict(state)), "settings": json.dumps(agreed)})
+    # One entry: safetensors writes several in random order, and equal runs should write equal files.
+    _write(path, tensors, {_RUN: json.dumps({"state": asdict(state), "settings": agreed})})
 
 
 def save_best(path: Path, model: nn.Module) -> None:
@@ -80,9 +82,12 @@ def resume(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, agree
     if not path.is_file():
         return RunState()
     with safe_open(path, framework="pt") as file:
-        metadata = file.metadata()
+        metadata = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dict
-    before, now = json.loads(metadata["settings"]), json.loads(json.dumps(agreed))
+    if _RUN not in metadata:
+        raise ValueError(f"{path}: not a checkpoint of this release; delete it to start over")
+    run = json.loads(metadata[_RUN])
+    before, now = run["settings"], json.loads(json.dumps(agreed))
     differing = [
         f"{key} was {before.get(key)!r} and is now {now.get(key)!r}"
         for key in sorted(before.keys() | now.keys())
@@ -101,7 +106,7 @@ def resume(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, agree
             optimizer.state[parameter] = {
                 key: tensors[f"adam.{key}.{name}"].to("cpu" if key == "step" else parameter.device) for key in keys
             }
-    state = RunState(**json.loads(metadata["state"]))
+    state = RunState(**run["state"])
     logger.info("%s: resuming at step %d", path, state.step)
     return state
 

@@ -91,7 +91,8 @@ def mine_negatives(
             question's image (appendix C.2); without them it is the main image.
 
     Raises:
-        ValueError: The journal was started with another encoder, index size or `k`.
+        ValueError: No image can be read, or the journal is damaged or was started with another encoder, index size or
+            `k`.
     """
     gold: dict[str, tuple[str, ...]] = {}
     for question in questions:
@@ -135,6 +136,9 @@ def mine_negatives(
     if left_out:
         logger.warning("%d of %d images are missing or unreadable and were left out", left_out, len(gold))
     result = {image_id: mined[image_id] for image_id in gold if image_id in mined}
+    if not result:
+        journal.unlink()
+        raise ValueError("--query-images: none of the questions' images can be read")
     write_whole(out, (json.dumps(result, ensure_ascii=False, indent=0) + "\n").encode())
     journal.unlink()
     return len(result)
@@ -187,7 +191,7 @@ def read_negatives(path: Path) -> dict[str, MinedNegatives]:
     """
     negatives = {}
     try:
-        for _, image_id, row in read_members(path):
+        for image_id, row in read_members(path):
             negatives[image_id] = _mined(path, image_id, row)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error}); write it with mine-negatives") from error
@@ -207,8 +211,12 @@ def _mined(path: Path, image_id: str, row: Any) -> MinedNegatives:
 def _resume(journal: Path, header: dict[str, object]) -> dict[str, ImageNegatives]:
     """Reads the journal and cuts off an unfinished last line."""
     lines = journal.read_text(encoding="utf-8").split("\n")[:-1] if journal.is_file() else []
-    if lines and json.loads(lines[0]) != header:
+    try:
+        [started, *rows] = map(json.loads, lines or [json.dumps(header)])
+        mined = dict(rows)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{journal}: damaged ({error}); delete it to start over") from error
+    if started != header:
         raise ValueError(f"{journal}: started with {lines[0]}, not {json.dumps(header)}; delete it to start over")
-    lines = lines or [json.dumps(header)]
-    write_whole(journal, "".join(line + "\n" for line in lines).encode())
-    return dict(json.loads(line) for line in lines[1:])
+    write_whole(journal, "".join(line + "\n" for line in lines or [json.dumps(header)]).encode())
+    return mined

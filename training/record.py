@@ -39,6 +39,21 @@ class TrainingRecord:
         write_whole(folder / RECORD_NAME, json.dumps(asdict(self), indent=2, ensure_ascii=False).encode() + b"\n")
 
 
+def recorded_seed(folder: Path) -> int | None:
+    """Returns the seed that a model was trained with, `None` if the model has no record of a training.
+
+    Raises:
+        ValueError: The record names no seed.
+    """
+    path = folder / RECORD_NAME
+    if not path.is_file():
+        return None
+    try:
+        return int(json.loads(path.read_bytes())["settings"]["seed"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"{path}: names no seed of the training ({error}); give it as --seed") from error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """What a record says that the training itself cannot know.

@@ -24,6 +24,7 @@ from indexes.summarizers import Summarizer
 from retriever.images import load_image
 from retriever.models.encoder import ClipEncoder
 from retriever.models.small_clip import SmallCLIPConfig
+from retriever.wording import counted
 from training.augment import vary
 from training.config import TrainingConfig
 from training.images import ImageLoader, load_images, main_images
@@ -97,7 +98,8 @@ def train_encoder(
     unknown = sorted({image.entity_id for image in data.labeled} - row_of.keys())
     if unknown:
         raise ValueError(
-            f"{data.kb}: has no entity {unknown[0]!r}, which a labeled image shows ({len(unknown)} such entities)"
+            f"{data.kb}: has no entity {unknown[0]!r}, which a labeled image shows "
+            f"({counted(len(unknown), 'such entity')})"
         )
     summaries = data.summarizer.summarize(entities)
     main = main_images(data.images, data.kb, data.kb_format, dict(enumerate(entities)))
@@ -106,7 +108,8 @@ def train_encoder(
     for image in data.labeled:
         held_out = is_held_out(image.image_id, config.validation_share, config.seed)
         (validation if held_out else training).append((partial(load_image, image.path), row_of[image.entity_id]))
-    logger.info("%d main images, %d labeled images, %d held out", len(main), len(training), len(validation))
+    counts = counted(len(main), "main image"), counted(len(training), "labeled image")
+    logger.info("%s, %s, %d held out", *counts, len(validation))
 
     side = round(model.pixels.size * ROOM)
     rows = [*main, *(row for _, row in training)]

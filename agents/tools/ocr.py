@@ -14,6 +14,7 @@ from PIL import Image
 from agents.state import AgentRun, Observation
 from agents.tool import Tool
 from agents.tools.images import PartArguments, part_digest, part_of
+from retriever.wording import counted
 
 LINES = 100
 """Lines that are read out, from the top."""
@@ -46,7 +47,7 @@ def read_lines(image: Image.Image) -> list[str]:
 
 async def _read(arguments: PartArguments, run: AgentRun) -> Observation:
     lines = await asyncio.to_thread(read_lines, part_of(arguments, run))
-    more = [f"({len(lines) - LINES} more lines)"] if len(lines) > LINES else []
+    more = [f"({counted(len(lines) - LINES, 'more line')})"] if len(lines) > LINES else []
     return Observation(text="\n".join([*lines[:LINES], *more]) or "there is no text")
 
 

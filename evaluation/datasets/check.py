@@ -15,6 +15,7 @@ from evaluation.datasets.coverage import QuestionGroup, Sections, coverage
 from evaluation.datasets.images import locate
 from evaluation.datasets.question import Item, Question, SkippedRow
 from retriever.images import ImageError, open_image
+from retriever.wording import counted
 
 EXAMPLES = 20
 """Errors and missing images that a report lists."""
@@ -114,14 +115,15 @@ def as_text(result: Mapping[str, Any]) -> str:
 
 def _lines(result: Mapping[str, Any]) -> Iterator[str]:
     n, entities = result["questions"], result["entities"]
-    yield f"{result['dataset']}, {result['queries']}: {n:,} questions about {entities:,} entities"
+    about = f"{counted(n, 'question')} about {counted(entities, 'entity')}"
+    yield f"{result['dataset']}, {result['queries']}: {about}"
     for reason, n in result["left_out"].items():
         yield f"  skipped        {n:,} ({reason})"
     if result["repeated"]:
         yield f"  repeated       {result['repeated']:,} with the words and the image of an earlier question"
     if result["answers_mean"] is not None:
         several = result["with_several_answers"]
-        yield f"  answers        {result['answers_mean']:.2f} per question; {several:,} questions have several"
+        yield f"  answers        {result['answers_mean']:.2f} per question; several for {counted(several, 'question')}"
     for name in ("question_type", "split", "category"):
         if result[f"by_{name}"]:
             yield f"  {name.replace('question_', ''):14} {_pairs(result[f'by_{name}'])}"

@@ -175,7 +175,7 @@ def _json_object(line: bytes, number: int, where: str) -> Row | ValueError:
     try:
         row = json.loads(_decoded(line, number, where), object_pairs_hook=unique_keys)
     except json.JSONDecodeError as error:
-        return ValueError(f"{where}: not JSON ({error}); is the file cut short?")
+        return ValueError(f"{where}: not JSON ({error}); is the file cut short, or of another --dataset?")
     except (ValueError, RecursionError) as error:
         return ValueError(str(error) if where in str(error) else f"{where}: {error}")
     return row if isinstance(row, dict) else ValueError(f"{where}: not a JSON object")
@@ -184,7 +184,9 @@ def _json_object(line: bytes, number: int, where: str) -> Row | ValueError:
 def _check_header(header: Sequence[str], columns: Sequence[str], path: Path) -> None:
     missing = [column for column in columns if column not in header]
     if missing:
-        raise ValueError(f"{path}: line 1: no column {', '.join(missing)}; add it to the header")
+        raise ValueError(
+            f"{path}: line 1: no column {', '.join(missing)}; add it to the header, or name another --dataset"
+        )
     twice = sorted({column for column in header if header.count(column) > 1})
     if twice:
         raise ValueError(f"{path}: line 1: two columns are named {', '.join(twice)}; remove one")

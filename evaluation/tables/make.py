@@ -13,6 +13,7 @@ from evaluation.records import RECORDS, read_records
 from evaluation.sweep import sweep
 from evaluation.tables.paper import FigureBlock, PaperTable, TableRow, cell
 from evaluation.tables.runs import TableRuns
+from retriever.wording import counted
 
 GRID = [round(i / 10, 1) for i in range(11)]
 _NO_QUESTIONS = "no questions were given (--queries, --query-images and --kb or --index)"
@@ -86,7 +87,7 @@ def _given(table: PaperTable, label: str, folder: Path) -> tuple[FigureBlock | N
         return None, ""
     if reason := _mismatch(table, metrics["dataset"]):
         return None, f"{label} is left out: {reason}."
-    on = f"{metrics['dataset']}, {metrics['n_queries']:,} questions, profile {metrics['profile']}, run {label}"
+    on = f"{metrics['dataset']}, {counted(metrics['n_queries'], 'question')}, profile {metrics['profile']}, run {label}"
     named = [(row.given.format(label=label), row, metrics) for row in rows]
     return _block(on, table.columns_for(_style(metrics["dataset"])), named), ""
 
@@ -137,7 +138,8 @@ def _block(on: str, columns: Mapping[str, str], rows: Iterable[tuple[str, TableR
 def _measured_on(runs: TableRuns) -> str:
     questions = runs.questions
     return (
-        f"{questions.dataset}, {len(questions.questions):,} questions, {len(runs.main):,} entities, "
+        f"{questions.dataset}, {counted(len(questions.questions), 'question')}, "
+        f"{counted(len(runs.main), 'entity')}, "
         f"profile {runs.components.profile}"
     )
 

@@ -26,6 +26,7 @@ from indexes.ids import hash_id
 from indexes.sections import DROPPED, DROPPED_BY_REFERENCE, title_rule, without_lists
 from retriever.files import as_line, sha256_of
 from retriever.types import Entity
+from retriever.wording import counted
 
 Reader = Callable[[Path, Names], Iterator[Entry]]
 """Yields each entity with its place in the file; in the place of one that cannot be used, the reason."""
@@ -161,8 +162,9 @@ def _guess_folder(path: Path) -> str:
         raise ValueError(f"{path}: a folder without Markdown or pages; name the file in it: {files[0]}")
     images = sum(file.suffix.lower() in IMAGE_SUFFIXES for file in path.rglob("*"))
     reason = "is empty" if not any(path.iterdir()) else "holds no Markdown, pages or JSON"
-    hint = f"; describe its {images} images in a table, as in images.csv with title,image,text" if images else ""
-    raise ValueError(f"{path}: the folder {reason}{hint}")
+    if images:
+        reason += f"; describe its {counted(images, 'image')} in a table, as in images.csv with title,image,text"
+    raise ValueError(f"{path}: the folder {reason}")
 
 
 def name_of(path: Path) -> str:

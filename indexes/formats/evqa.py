@@ -23,7 +23,7 @@ def read_evqa(path: Path, names: Names) -> Iterator[Entry]:
     Raises:
         ValueError: The file is damaged as a whole.
     """
-    for number, url, entry in read_members(path):
+    for number, (url, entry) in enumerate(read_members(path), start=1):
         where = f"{path}: entry {number} ({url!r})"
         yield attempt(where, partial(_entity, url, entry, where, names))
 
@@ -36,7 +36,7 @@ def is_evqa(path: Path) -> bool:
         first = next(iter(read_members(path)), None)
     except ValueError:  # the reader will say what is wrong with the file
         return first_row(path) is None
-    return first is None or (isinstance(first[2], dict) and not _FIELDS.isdisjoint(first[2]))
+    return first is None or (isinstance(first[1], dict) and not _FIELDS.isdisjoint(first[1]))
 
 
 def _entity(key: str, entry: Any, where: str, names: Names) -> Entity:

@@ -90,7 +90,7 @@ def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
     """
     first = [value for _, number, value in islice(read_parts(path), 2) if number == 0]
     if len(first) == 2 and all(isinstance(value, Mapping) for value in first):
-        for _, key, value in read_members(path):
+        for key, value in read_members(path):
             yield f"{path}: entry {key!r}", _keyed(key, value)
         return
     rest: dict[str, Any] = {}
@@ -109,8 +109,7 @@ def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
             if key == longest:
                 yield f"{path}: item {number}", value
     else:
-        whole = {key: value for _, key, value in read_members(path)}
-        yield from _of_object(whole, str(path), itself=False)
+        yield from _of_object(dict(read_members(path)), str(path), itself=False)
 
 
 def _in_folder(path: Path) -> Iterator[tuple[str, Any]]:

@@ -12,6 +12,7 @@ from indexes.formats.json_rows import read_rows
 from indexes.formats.skipped import Entry, attempt
 from indexes.sections import split_article, split_text
 from retriever.types import ArticleImage, Entity
+from retriever.wording import counted
 
 
 def read_jsonl(path: Path, names: Names) -> Iterator[Entry]:
@@ -60,7 +61,8 @@ def _entity(row: Any, where: str, names: Names) -> Entity:
             image = {"url": image}
         section_number = check_position(image.get("section") if isinstance(image, dict) else None, place, "section")
         if section_number is not None and not 0 <= section_number < len(pairs):
-            raise ValueError(f"{place}: field 'section': {section_number}, but the article has {len(pairs)} sections")
+            has = counted(len(pairs), "section")
+            raise ValueError(f"{place}: field 'section': {section_number}, but the article has {has}")
         url, caption = text(image, "url", place), text(image, "caption", place, required=False)
         images.append(ArticleImage(url, section_number, caption))
     name, value = field_of(row, "image", names)

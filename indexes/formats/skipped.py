@@ -75,7 +75,7 @@ class SkippedEntries:
             raise self._too_many(path, "of ")
         if self.count:
             share = 100 * self.count / self.total
-            logger.warning("%d of %d entries skipped (%.2g %%): %s", self.count, self.total, share, self._named())
+            logger.warning("%d of %d entries skipped (%.3g %%): %s", self.count, self.total, share, self._named())
 
     def _named(self) -> str:
         return "; ".join(self._examples) + ("; …" if self.count > len(self._examples) else "")

@@ -25,10 +25,7 @@ def read_source_file(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: It is not TOML, or has other keys or values.
     """
-    try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not TOML: {error}") from error
+    settings = _table(path)
     required, others = _KEYS[format_of(path, settings)]
     for key, value in settings.items():
         if key not in (*required, *others):
@@ -53,12 +50,19 @@ def format_of(path: Path, settings: dict[str, Any] | None = None) -> str:
         ValueError: It describes none.
     """
     if settings is None:
-        settings = tomllib.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        settings = _table(path) if path.is_file() else {}
     if "dataset" in settings:
         return "huggingface"
     if "query" in settings or "url" in settings:
         return "sql"
     raise ValueError(f"{path}: describes no knowledge base: {HELP}")
+
+
+def _table(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not TOML: {error}") from error
 
 
 def names_in(settings: dict[str, Any], given: Names) -> Names:

@@ -63,16 +63,16 @@ def inner_name(path: Path) -> str:
     return names[0]
 
 
-def read_members(path: Path) -> Iterator[tuple[int, str, Any]]:
-    """Yields the members of a file that is one JSON object, numbered from 1: (number, key, value).
+def read_members(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yields the members of a file that is one JSON object: (key, value).
 
     Raises:
         ValueError: The file is not such an object, is cut short or is not UTF-8. The message names entry and byte.
     """
     with opened(path) as file:
         window = _Window(path, file)
-        for number, key in enumerate(window.members(), start=1):
-            yield number, key, window.value()
+        for key in window.members():
+            yield key, window.value()
         window.end("object")
 
 

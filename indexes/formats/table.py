@@ -13,6 +13,7 @@ from indexes.formats.fields import Names
 from indexes.formats.rows import entities_of
 from indexes.formats.skipped import Entry
 from indexes.formats.streams import opened
+from retriever.wording import counted
 
 _DELIMITERS = ",;\t|"
 _LONGEST = 1 << 27
@@ -55,7 +56,7 @@ def _rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: not UTF-8 ({error.reason}); convert the file, as with iconv") from error
         except csv.Error as error:
-            raise ValueError(f"{path}: after line {rows.line_num}: {error}") from error
+            raise ValueError(f"{path}: after line {rows.line_num}: {error}; is every quotation mark closed?") from error
 
 
 def _header(lines: io.TextIOWrapper) -> str:
@@ -68,5 +69,5 @@ def _header(lines: io.TextIOWrapper) -> str:
 
 def _row(columns: list[str], values: list[str], where: str) -> dict[str, str] | ValueError:
     if len(values) > len(columns) and any(values[len(columns) :]):
-        return ValueError(f"{where}: {len(values)} values, but the header has {len(columns)} columns")
+        return ValueError(f"{where}: {len(values)} values, but the header has {counted(len(columns), 'column')}")
     return dict(zip(columns, values, strict=False))

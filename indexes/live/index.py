@@ -6,7 +6,7 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,10 @@ from typing import Self
 
 from indexes.keys import IMAGE_WEIGHT
 from indexes.live import layout
-from indexes.live.changes import Addition, Change, Origin, from_bytes, to_bytes
+from indexes.live.changes import Addition, Change, Origin, to_bytes
 from indexes.live.compaction import write_generation
-from indexes.live.log import ChangeLog, read_log, sync_folder
+from indexes.live.log import ChangeLog, sync_folder
+from indexes.live.opening import open_current, read_changes
 from indexes.live.reading import VersionedIndex
 from indexes.live.version import Entry, Version
 from indexes.lock import locked
@@ -25,7 +26,6 @@ from indexes.store import Index
 from retriever.protocols import DualEncoder, FusionEncoder
 
 logger = logging.getLogger(__name__)
-
 
 GRACE = 60.0
 """Seconds for which replaced files stay readable: a page asks for the images that a response has named."""
@@ -105,7 +105,7 @@ class LiveIndex(VersionedIndex):
                 verify=verify,
             )
             seen, ends = layout.state_of(folder), dict[str, int]()
-            index = cls(folder, *_open_current(folder, open_files, ends), (encoder, fusion))
+            index = cls(folder, *open_current(folder, open_files, ends), (encoder, fusion))
             index._seen, index._ends = seen, ends
             if write:
                 index._continue_log()
@@ -157,7 +157,7 @@ class LiveIndex(VersionedIndex):
         # A log is shorter, or differs, if the last changes could not be written and were undone.
         if before.files == self._seen.files and all(size >= ends.get(name, 0) for name, size in self._seen.logs):
             with suppress(ValueError):
-                changes = _read_changes(self.root, self._current.base, ends)
+                changes = read_changes(self.root, self._current.base, ends)
                 if layout.state_of(self.root).files == before.files:  # else these may be changes of other files
                     self._current, self._ends = self._after(self._current, changes), ends
                     return bool(changes)
@@ -165,7 +165,7 @@ class LiveIndex(VersionedIndex):
         open_files = partial(
             Index.open_files, encoder=encoder, fusion=fusion, device=self.device, image_weight=self.image_weight
         )
-        base, self._generation, changes = _open_current(self.root, open_files, ends)
+        base, self._generation, changes = open_current(self.root, open_files, ends)
         _hold(self._current)
         self._current, self._ends = self._after(self._moved(base), changes), ends
         return True
@@ -296,55 +296,6 @@ class _Waiting:
         self.changes = changes
         self.open = True
         self.error: BaseException | None = None
-
-
-def _open_current(
-    folder: Path, open_files: Callable[[Path], Index], ends: dict[str, int]
-) -> tuple[Index, int, list[Change]]:
-    """Returns the current files of an index, their generation, and the changes made since, whose `ends` it notes."""
-    while True:
-        ends.clear()
-        generation = layout.generation_of(folder)
-        try:
-            base = open_files(layout.files_of(folder, generation))
-            changes = _read_changes(folder, base, ends)
-        except (ValueError, OSError):
-            if layout.generation_of(folder) == generation:
-                raise
-        else:  # a compaction may have replaced the files meanwhile
-            if layout.generation_of(folder) == generation:
-                return base, generation, changes
-
-
-def _read_changes(folder: Path, base: Index, ends: dict[str, int]) -> list[Change]:
-    """Returns the changes in the logs of an index.
-
-    Args:
-        folder: The index's folder.
-        base: The files of the current generation.
-        ends: Where to begin in each log that was read before, by its name; then where the last record ends.
-
-    Raises:
-        ValueError: A log is damaged, or of another index.
-    """
-    changes: list[Change] = []
-    for path in layout.logs(folder):
-        known = ends.get(path.name)
-        for record in read_log(path) if known is None else read_log(path, known):
-            try:
-                change = from_bytes(record.content)
-                if (path.name not in ends) != isinstance(change, Origin):
-                    raise ValueError("records are in another order than they were written in")
-                ends[path.name] = record.end
-                if isinstance(change, Origin):
-                    change.check(base.manifest)
-                    continue
-                if isinstance(change, Addition):
-                    change.check(base.manifest)
-                changes.append(change)
-            except ValueError as error:
-                raise ValueError(f"{path}: the record at byte {record.offset}: {error}") from error
-    return changes
 
 
 def _hold(version: Version) -> None:

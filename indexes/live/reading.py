@@ -19,6 +19,7 @@ from indexes.live.version import Entry, Version
 from indexes.store import Index
 from indexes.tokens import TokenStore
 from retriever.types import Entity, FloatArray, IntArray, StoredTokens
+from retriever.wording import counted
 
 _SPREAD = 1 << 24
 """Token rows per entity: the section tokens of the entity at row r begin at r * _SPREAD."""
@@ -193,7 +194,8 @@ class VersionedIndex(Index):
 
     def _check_settled(self) -> None:
         if self.changes:
-            raise ValueError(f"{self.root}: has {self.changes} changes since its files were written; compact it first")
+            changes = counted(self.changes, "change")
+            raise ValueError(f"{self.root}: has {changes} since its files were written; compact it first")
 
     def _at(self, row: int) -> tuple[Entry, int] | tuple[Index, int]:
         """Returns where a row is: its entry, or files and the row there."""

@@ -78,7 +78,7 @@ def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) 
     from agents.model import ChatPlanner
     from omgm.agent import Agent, access_of, budget_of
     from omgm.api import OMGM
-    from omgm.parts import build_planner, build_proposer
+    from omgm.parts import build_encoder, build_planner, build_proposer
 
     if args.trail is not None and args.trail.suffix not in (".json", ".svg"):
         raise ValueError(f"--trail: {args.trail} must end in .json or .svg")
@@ -89,10 +89,11 @@ def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) 
     planner = ChatPlanner(build_planner(profile.model_copy(update={"generator": generator})))
     corpus = None if args.corpus is None else Corpus(args.corpus, record=args.record)
     settings = agent_settings(args, profile.agents)
-    propose = build_proposer(profile) if args.propose_regions or settings.propose_regions else None
+    encoder = build_encoder(profile)
+    propose = build_proposer(profile, encoder) if args.propose_regions or settings.propose_regions else None
     boxes = [_corners(text) for text in args.region]
     with (
-        OMGM.open(args.index, profile) as omgm,
+        OMGM.open(args.index, profile, encoder=encoder) as omgm,
         Agent(omgm, planner, propose=propose, corpus=corpus, **access_of(settings)) as agent,
     ):
         answer = agent.ask(image, args.question, args.mode, boxes=boxes, budget=budget_of(settings))
@@ -137,9 +138,10 @@ def _arguments(call: dict[str, Any]) -> str:
 
 def _corners(text: str) -> list[float]:
     try:
-        return [float(number) for number in text.split(",")]
+        left, top, right, bottom = map(float, text.split(","))
     except ValueError as error:
         raise ValueError(f"--region must be X1,Y1,X2,Y2 in pixels, got {text!r}") from error
+    return [left, top, right, bottom]
 
 
 def _download(url: str) -> bytes:

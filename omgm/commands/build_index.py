@@ -15,6 +15,7 @@ from omgm.commands.common import (
     add_profile,
     add_questions,
     add_reading,
+    add_seed,
     describe,
     existing,
     images_of,
@@ -22,7 +23,9 @@ from omgm.commands.common import (
     print_json,
     profile_of,
     reading_of,
+    seed_of,
 )
+from retriever.wording import counted
 
 if TYPE_CHECKING:
     from indexes.estimate import Estimate
@@ -38,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_max_bad(parser)
     labeled = parser.add_argument_group("labeled images", "images of questions, further keys of the entities they show")
     add_questions(labeled, required=False)
+    add_seed(labeled, "seed of the trainings: images that they hold out do not become keys")
     parser.add_argument("--out", type=Path, required=True, metavar="INDEX", help="the index's folder")
     parser.add_argument("--name", help="the index's name; by default the file's")
     parser.add_argument("--overwrite", action="store_true", help="replace another index")
@@ -66,12 +70,10 @@ def run(args: argparse.Namespace) -> None:
     from training.config import TrainingConfig
     from training.questions import is_held_out
 
-    def held_out(image_id: str) -> bool:
-        """Returns whether trainings validate on an image: if it were a key, it would find itself."""
-        defaults = TrainingConfig()
-        return is_held_out(image_id, defaults.validation_share, defaults.seed)
-
-    labeled = [image for image in labeled_of(args) if not held_out(image.image_id)]
+    labeled = labeled_of(args)
+    if labeled:  # without those that trainings validate on: as keys, they would find themselves
+        share, seed = TrainingConfig().validation_share, seed_of(args, profile)
+        labeled = [image for image in labeled if not is_held_out(image.image_id, share, seed)]
     if args.dry_run:
         estimate = indexing.estimate(profile, kb, images=images, labeled=labeled, **reading_of(args))
         if args.json:
@@ -102,8 +104,8 @@ def run(args: argparse.Namespace) -> None:
         return
     counts = index.manifest.counts
     print(
-        f"{args.out}: {counts.entities} entities, {counts.with_image} with an image, {counts.sections} sections, "
-        f"{counts.token_sections} with tokens"
+        f"{args.out}: {counted(counts.entities, 'entity')}, {counts.with_image:,} with an image, "
+        f"{counted(counts.sections, 'section')}, {counts.token_sections:,} with tokens"
     )
     if index.manifest.search is not None:
         print(f"entity index: {index.manifest.search}")
@@ -123,8 +125,8 @@ def estimate_lines(estimate: Estimate) -> list[str]:
         return ", ".join(f"{name} {value}" for name, value in parts.items())
 
     lines = [
-        f"{estimate.entities:,} entities, {estimate.sections:,} sections, about {estimate.with_image:,} with an image; "
-        f"measured on {estimate.sampled} entities",
+        f"{counted(estimate.entities, 'entity')}, {counted(estimate.sections, 'section')}, "
+        f"about {estimate.with_image:,} with an image; measured on {counted(estimate.sampled, 'entity')}",
         f"disk: {gigabytes(sum(estimate.bytes.values()))} "
         f"({listed({name: gigabytes(size) for name, size in estimate.bytes.items()})}), "
         f"and {gigabytes(estimate.temporary_bytes)} until it is finished",
@@ -132,7 +134,7 @@ def estimate_lines(estimate: Estimate) -> list[str]:
     ]
     if estimate.requests:
         lines.append(
-            f"summaries: {estimate.requests:,} requests, about {estimate.tokens_in:,} tokens in and "
+            f"summaries: {counted(estimate.requests, 'request')}, about {estimate.tokens_in:,} tokens in and "
             f"{estimate.tokens_out:,} out (4 characters a token)"
         )
     lines.append(

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from omgm.commands.common import print_json, profile_of
 from omgm.commands.evaluate import add_inputs, selected_questions
+from retriever.wording import counted
 
 CACHE_BYTES = 64 * 2**20
 """What both models keep of the images of a batch, about 0.7 MiB an image at the paper's sizes: each is asked twice."""
@@ -65,7 +66,8 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json({"recognition": found, "report": asdict(quality), "profile": str(written)})
         return
-    print(f"on images that it was not fitted to ({quality.n} questions, each with and without its gold entity):")
+    asked = counted(quality.n, "question")
+    print(f"on images that it was not fitted to ({asked}, each with and without its gold entity):")
     print(f"  answered, of what the index holds            {quality.answered:.3f}")
     print(f"  declined, of what it does not hold           {quality.declined:.3f}")
     print(f"  wrong entity, of the answered                {quality.wrong:.3f}")

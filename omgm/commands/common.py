@@ -104,7 +104,12 @@ def add_training(parser: argparse.ArgumentParser, length: str) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder for the trained profile")
     parser.add_argument("--steps", type=positive, metavar="N", help="stop after N steps")
     parser.add_argument("--minutes", type=float, metavar="M", help=f"stop after M minutes (without a limit: {length})")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of everything random (%(default)s)")
+    add_seed(parser, "seed of everything random, and of which images are held out")
+
+
+def add_seed(parser: argparse.ArgumentParser | argparse._ArgumentGroup, about: str) -> None:
+    """Adds `--seed`, which `seed_of` reads."""
+    parser.add_argument("--seed", type=int, metavar="N", help=f"{about} (that of the profile's training, else 0)")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -158,6 +163,23 @@ def provenance_of(model: str) -> Provenance:
     from training.record import Provenance
 
     return Provenance(base=f"./{Path(model).name}" if is_folder(model) else model, commit=commit())
+
+
+def seed_of(args: argparse.Namespace, profile: Profile) -> int:
+    """Returns `--seed`, by default the seed that the profile's models were trained with, 0 if they are not trained.
+
+    It decides which images are held out (`training.questions.is_held_out`): by default the same ones in all commands.
+
+    Raises:
+        ValueError: The record of a training names no seed.
+    """
+    from omgm.profile import is_folder
+    from training.record import recorded_seed
+
+    if args.seed is not None:
+        return int(args.seed)
+    folders = [Path(model) for model in (profile.fusion.model, profile.encoder.model) if is_folder(model)]
+    return next((seed for folder in folders if (seed := recorded_seed(folder)) is not None), 0)
 
 
 def load_questions(args: argparse.Namespace) -> list[Question]:

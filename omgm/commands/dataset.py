@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omgm.commands.common import add_json, add_reading, existing, print_json, reading_of
+from retriever.wording import counted
 
 if TYPE_CHECKING:
     from evaluation.datasets.coverage import Sections
@@ -65,7 +66,8 @@ def _export(args: argparse.Namespace) -> None:
     from evaluation.datasets.export import IMAGES, QUESTIONS, export
 
     n = export(existing(args.source, "--from"), args.out, args.split)
-    print(f"{n} questions: --dataset plain --queries {args.out / QUESTIONS} --query-images {args.out / IMAGES}")
+    questions = counted(n, "question")
+    print(f"{questions}: --dataset plain --queries {args.out / QUESTIONS} --query-images {args.out / IMAGES}")
 
 
 def _known_sections(args: argparse.Namespace, wanted: set[str]) -> Sections | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from omgm.commands.common import add_json, add_profile, print_json, profile_of
+from retriever.wording import counted
 
 if TYPE_CHECKING:
     from omgm.downloads.weights import Plan
@@ -44,7 +45,8 @@ def run(args: argparse.Namespace) -> None:
     problems = [f"{', '.join(keys)}: {reason}" for reason, keys in unavailable.items()]
     for plan in plans:
         here = gigabytes(plan.bytes - plan.bytes_to_fetch)
-        say(f"{plan.model.key}: {plan.pinned}: {len(plan.files)} files, {gigabytes(plan.bytes)}, here {here}")
+        files = counted(len(plan.files), "file")
+        say(f"{plan.model.key}: {plan.pinned}: {files}, {gigabytes(plan.bytes)}, here {here}")
     for problem in problems:
         say(f"not available: {problem}")
     to_fetch = sum(plan.bytes_to_fetch for plan in plans)

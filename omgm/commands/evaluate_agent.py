@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from omgm.commands.common import describe, existing, positive, print_json, profile_of
 from omgm.commands.web import add_web, agent_settings
+from retriever.wording import counted
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -223,7 +224,8 @@ def _as_text(metrics: dict[str, Any]) -> str:
 
     answer, paths = metrics["answer"], metrics["trajectories"]
     failed = f", {metrics['n_failed']} failed" if metrics["n_failed"] else ""
-    lines = [f"{metrics['dataset']}, {metrics['mode']}: {metrics['n_queries']} questions{failed}; figures in percent"]
+    questions = counted(metrics["n_queries"], "question")
+    lines = [f"{metrics['dataset']}, {metrics['mode']}: {questions}{failed}; figures in percent"]
     lines.append(f"answer    {answer['metric']} {percent(answer['accuracy'])}")
     if "note" in answer:
         lines.append(f"          {answer['note']}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from omgm.commands.common import add_json, add_knowledge_base, add_reading, existing, positive, print_json, reading_of
+from retriever.wording import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +89,7 @@ def _lines(report: dict[str, Any], images: Path) -> list[str]:
     counts, entities, now = report["pictures"], report["entities"], report["this_run"]
     lines = [
         f"{images}: {counts['there']} of {counts['named']} images are there, {now['fetched']} fetched now "
-        f"({now['bytes'] / 1e6:.1f} MB in {now['seconds']} s), {counts['duplicates']} duplicates",
+        f"({now['bytes'] / 1e6:.1f} MB in {now['seconds']} s), {counted(counts['duplicates'], 'duplicate')}",
         f"{entities['main_image_there']} of {entities['all']} entities have their main image; the others are found by "
         "their text",
     ]

@@ -19,6 +19,7 @@ from omgm.commands.common import (
     profile_of,
     reading_of,
 )
+from retriever.wording import counted
 
 COMPACT_AFTER = 50_000
 """Changes that `add` compacts after: until then they are in memory, some 20 KB each."""
@@ -94,7 +95,8 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     finally:
         editor.close()
     listed = ", ".join(f"{count} {what}" for what, count in counts.items())
-    return report, f"{args.index}: {listed}; {report['entities']} entities{_advice(args.index, report['changes'])}"
+    held = counted(report["entities"], "entity")
+    return report, f"{args.index}: {listed}; {held}{_advice(args.index, report['changes'])}"
 
 
 def _remove(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
@@ -114,7 +116,7 @@ def _remove(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         report = {"removed": len(own), "entities": len(index), "changes": index.changes}
     finally:
         index.close()
-    text = f"{args.index}: {report['removed']} removed; {report['entities']} entities"
+    text = f"{args.index}: {report['removed']} removed; {counted(report['entities'], 'entity')}"
     return report, text + _advice(args.index, report["changes"])
 
 
@@ -128,16 +130,18 @@ def _compact(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         report = {"changes": changes, **describe(index)}
     finally:
         index.close()
-    return report, f"{args.index}: {changes} changes compacted; {len(index)} entities in {index.folder}"
+    compacted = f"{counted(changes, 'change')} compacted"
+    return report, f"{args.index}: {compacted}; {counted(len(index), 'entity')} in {index.folder}"
 
 
 def _verify(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from indexes.live.index import LiveIndex
 
     index = LiveIndex.open(args.index, verify=True)
+    held = f"{counted(len(index), 'entity')}, {counted(index.changes, 'change')} not compacted"
     return (
         {"ok": True, "entities": len(index), "changes": index.changes},
-        f"{args.index}: all checksums match; {len(index)} entities, {index.changes} changes not compacted",
+        f"{args.index}: all checksums match; {held}",
     )
 
 
@@ -157,8 +161,9 @@ def _info(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         "writer": holder(args.index),
         **describe(index),
     }
+    changes = f"{counted(index.changes, 'change')} since the files were written"
     lines = [
-        f"{index.name}: {report['entities']} entities, {report['changes']} changes since the files were written",
+        f"{index.name}: {counted(len(index), 'entity')}, {changes}",
         f"files: {report['files']}, {report['bytes']:,} bytes and thumbnails; log: {report['log_bytes']:,} bytes",
         f"encoder {inputs.encoder}, fusion encoder {inputs.fusion}, tokens {inputs.tokens}, "
         f"candidates {inputs.candidates}, summaries {inputs.summarizer}",
@@ -168,4 +173,4 @@ def _info(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 
 def _advice(index: Path, changes: int) -> str:
-    return f", {changes} changes not compacted (omgm index compact --index {index})" if changes else ""
+    return f", {counted(changes, 'change')} not compacted (omgm index compact --index {index})" if changes else ""

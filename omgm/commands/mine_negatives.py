@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from omgm.commands.common import add_profile, add_questions, finder, images_of, load_questions, positive, profile_of
+from retriever.wording import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,4 +39,4 @@ def run(args: argparse.Namespace) -> None:
     images = images_of(args)
     source = None if images is None else open_images(images, images, "")
     count = mine_negatives(encoder, index, questions, finder(args), args.out, k=args.k, images=source)
-    print(f"{args.out}: negatives of {count} images")
+    print(f"{args.out}: negatives of {counted(count, 'image')}")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from omgm.settings import Profile
     from retriever.image_cache import ImageCache
     from retriever.pipeline import Retriever
+    from retriever.protocols import DualEncoder
     from serving.settings import ServingSettings
 
 logger = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ def run(args: argparse.Namespace) -> None:
     import uvicorn
     from PIL import Image
 
-    from omgm.parts import build_generator
+    from omgm.parts import build_encoder, build_generator
     from omgm.served_agents import agents_of
     from omgm.server import run_server
     from retriever.image_cache import ImageCache
@@ -107,8 +108,10 @@ def run(args: argparse.Namespace) -> None:
         settings = settings.model_copy(update={"examples_dir": args.examples})
     index = kept_index(args, profile)
     cache = ImageCache(settings.cache_mib * 2**20)
-    retriever, editor = open_service(profile, index, cache if settings.cache_mib else None)
-    agents, tracer = agents_of(profile), tracer_of_environment()
+    shared = cache if settings.cache_mib else None
+    encoder = build_encoder(profile, shared)
+    retriever, editor = open_service(profile, index, encoder, shared)
+    agents, tracer = agents_of(profile, encoder), tracer_of_environment()
     app = create_app(retriever, build_generator(profile), settings, editor, cache, agents, tracer)
     retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
     host = f"[{args.host}]" if ":" in args.host else args.host
@@ -156,24 +159,30 @@ def run_replicas(args: argparse.Namespace, profile: Profile) -> None:
 
 
 def open_service(
-    profile: Profile, folder: Path, cache: ImageCache | None = None
+    profile: Profile, folder: Path, encoder: DualEncoder, cache: ImageCache | None = None
 ) -> tuple[Retriever[Index], Editor | str]:
     """Opens an index to answer from and to change; if another process changes it or it is read-only, says so instead.
 
-    The models keep what they compute of images in `cache`.
+    Args:
+        profile: The profile.
+        folder: The index's folder.
+        encoder: The profile's model of step 1.
+        cache: Where that of step 2 keeps what it computes of images.
 
     Raises:
         ValueError: As `omgm.parts.open_retriever`.
     """
     from indexes.lock import LockedError
-    from omgm.parts import build_encoder, build_fusion, open_editor, open_retriever
+    from omgm.parts import build_fusion, open_editor, open_retriever
 
-    encoder, fusion = build_encoder(profile, cache), build_fusion(profile, cache)
+    fusion = build_fusion(profile, cache)
     try:
         editor = open_editor(profile, folder, encoder, fusion, "serves it")
     except (LockedError, OSError) as error:
         logger.warning("%s cannot be changed here; what another process changes is followed: %s", folder, error)
-        return open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True), str(error)
+        # Clients are told this, so it names no path and no process; the log has both.
+        why = "another process changes it" if isinstance(error, LockedError) else "its files cannot be written"
+        return open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True), why
     retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion, index=editor.index)
     editor.models, editor.compact_after = retriever.models, profile.serving.compact_after
     return retriever, editor

@@ -17,6 +17,7 @@ from omgm.commands.common import (
     profile_of,
     provenance_of,
     reading_of,
+    seed_of,
     write_trained,
 )
 
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
     from training.config import TrainingConfig
     from training.train_encoder import EncoderData, train_encoder
 
-    config = TrainingConfig(seed=args.seed, device=placement(profile)[0], **limits_of(args))
+    config = TrainingConfig(seed=seed_of(args, profile), device=placement(profile)[0], **limits_of(args))
     data = EncoderData(
         kb=existing(args.kb, "--kb"),
         images=images_of(args),

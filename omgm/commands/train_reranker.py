@@ -20,6 +20,7 @@ from omgm.commands.common import (
     profile_of,
     provenance_of,
     reading_of,
+    seed_of,
     write_trained,
 )
 from training.reranker.config import PRECISIONS
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
     names = ("steps", "minutes", "epochs", "batch_size", "learning_rate", "warmup", "precision", "tokens_per_forward")
     given = {name: getattr(args, name) for name in (*names, "workers", "max_bad")}
     config = RerankerTrainingConfig(
-        seed=args.seed,
+        seed=seed_of(args, profile),
         device=placement(profile)[0],
         recipe=args.recipe,
         accumulate=args.accumulate,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omgm.commands.common import add_json, existing, positive, print_json
+from retriever.wording import counted
 
 if TYPE_CHECKING:
     from omgm.settings import AgentSettings
@@ -107,7 +108,8 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(report)
         return
-    print(f"{args.out}: {report['search']} searches, {report['page']} pages, {report['screenshot']} screenshots")
+    searches, pages = counted(report["search"], "search"), counted(report["page"], "page")
+    print(f"{args.out}: {searches}, {pages}, {counted(report['screenshot'], 'screenshot')}")
     for name, reason in report["failed"].items():
         print(f"failed, asked again by the next run: {name}: {reason}")
 

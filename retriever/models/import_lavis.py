@@ -133,7 +133,9 @@ def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], bool]:
     try:
         state: Any = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        reason = str(error).partition("\n")[0]
+        # PyTorch's own message about pickles advises to load any object, which could run code.
+        unpickled = isinstance(error, pickle.UnpicklingError)
+        reason = "it holds other objects, or is damaged" if unpickled else str(error).partition("\n")[0]
         raise ValueError(f"{file}: not readable as a checkpoint of tensors alone: {reason}") from error
     wrapped = isinstance(state, dict) and isinstance(state.get("model"), dict)
     state = state["model"] if wrapped else state

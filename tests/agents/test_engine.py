@@ -229,6 +229,14 @@ def test_tokens_are_a_hard_stop_and_some_are_kept_for_the_answer() -> None:
     assert answer.spent["tokens"] <= 9_000
 
 
+def test_the_estimate_learns_from_what_the_server_counts() -> None:
+    """Of a server that counts three times the estimate of some 2,000, two requests fit and a third would not."""
+    reply = ChatReply("", SEARCH.calls, prompt_tokens=6_000, completion_tokens=10)
+    answer, planner = run([reply], budget=Budget(tokens=17_000))
+    assert answer.stopped == "tokens" and len(planner.asked) == 2
+    assert answer.spent["tokens"] == 2 * 6_010  # without the lesson three requests, of which the last exceeds the limit
+
+
 def test_nothing_is_asked_that_the_budget_does_not_allow() -> None:
     answer, planner = run(["<answer>x</answer>"], budget=Budget(tokens=100))
     assert planner.asked == []

@@ -10,12 +10,13 @@ from PIL import Image
 
 from agents.proposals import conspicuous, contrast, detected_regions
 from agents.regions import Box
-from omgm.parts import build_proposer
+from omgm.parts import build_encoder, build_proposer
 from omgm.profile import load_profile
 from retriever.models.feature_map import feature_map
 from retriever.models.grounding import load_grounding
 from retriever.models.pixels import PixelPreparation
 from tests.fakes.grounding_dino import write_grounding_dino
+from tests.fakes.models import FakeEncoder
 
 
 def test_what_differs_from_the_border_stands_out() -> None:
@@ -47,7 +48,8 @@ def test_the_shipped_encoder_finds_a_flag_before_an_even_wall() -> None:
     flag = Box(200, 100, 440, 260)
     for number, color in enumerate(("blue", "white", "red")):
         image.paste(color, (200 + 80 * number, 100, 280 + 80 * number, 260))
-    [first, *_] = build_proposer(load_profile("embedded"))(image)
+    profile = load_profile("embedded")
+    [first, *_] = build_proposer(profile, build_encoder(profile))(image)
     shared = (min(first.right, flag.right) - max(first.left, flag.left)) * (
         min(first.bottom, flag.bottom) - max(first.top, flag.top)
     )
@@ -61,13 +63,16 @@ def test_an_encoder_without_a_feature_map_is_refused() -> None:
 
     with pytest.raises(ValueError, match=r"no feature map to propose regions from; set regions\.model"):
         feature_map(Encoder())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"no feature map to propose regions from; set regions\.model"):
+        build_proposer(load_profile("embedded"), FakeEncoder())
 
 
 def test_grounding_dino(tmp_path: Path) -> None:
     """A tiny checkpoint with random weights in the files of the published ones: its boxes mean nothing."""
     folder = write_grounding_dino(tmp_path / "dino")
     settings = {"regions.model": folder, "regions.labels": ["flag", "logo"], "regions.box_threshold": 1}
-    assert build_proposer(load_profile("embedded", settings))(Image.new("RGB", (120, 80), "red")) == []
+    propose = build_proposer(load_profile("embedded", settings), FakeEncoder())
+    assert propose(Image.new("RGB", (120, 80), "red")) == []
     propose = detected_regions(load_grounding(folder, ["Flag", "logo."], box_threshold=0, text_threshold=0), most=4)
     boxes = propose(Image.new("L", (120, 80), 200))
     assert 0 < len(set(boxes)) == len(boxes) <= 4
@@ -84,6 +89,6 @@ def test_boxes_of_a_detector_are_cut_and_told_apart() -> None:
 
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"regions\.model"):
-        build_proposer(load_profile("embedded", {"regions.model": tmp_path / "none"}))
+        build_proposer(load_profile("embedded", {"regions.model": tmp_path / "none"}), FakeEncoder())
     with pytest.raises(ValueError, match=r"has no config\.json; a Grounding DINO for transformers is needed"):
         load_grounding(tmp_path, ["flag"])

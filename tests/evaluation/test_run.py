@@ -200,6 +200,13 @@ def test_a_notebook_runs_an_event_loop_already(tmp_path: Path, images: Path) -> 
     assert asyncio.run(cell())["n_failed"] == 0
 
 
+@pytest.mark.parametrize("content", ["{", "[1]"])
+def test_a_damaged_run_is_named(tmp_path: Path, images: Path, content: str) -> None:
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(ValueError, match=r"run\.json: damaged .*; choose another --out or delete "):
+        run(FakeRetriever(), images, tmp_path, QUESTIONS[:2])
+
+
 def test_another_run_in_the_folder_is_refused(tmp_path: Path, images: Path) -> None:
     run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:2])
     with pytest.raises(ValueError, match="holds a run with another settings; choose another --out"):
@@ -256,10 +263,12 @@ def test_retrieval_alone(tmp_path: Path, images: Path) -> None:
     assert (metrics["latency_ms"]["answer_p50"], metrics["latency_ms"]["retrieve_p50"] is None) == (None, False)
 
 
-def test_all_fail(tmp_path: Path, images: Path) -> None:
+def test_all_fail(tmp_path: Path, images: Path, caplog: pytest.LogCaptureFixture) -> None:
     metrics = run(FakeRetriever(), images, tmp_path / "run", [QUESTIONS[3]])
     assert (metrics["n_failed"], metrics["answer"]["accuracy"], metrics["latency_ms"]["retrieve_p50"]) == (1, 0.0, None)
     assert (tmp_path / "run" / "report.html").is_file()
+    assert "1 of 1 questions failed, the first: image: " in caplog.text
+    assert f"delete {tmp_path / 'run'} to ask them again" in caplog.text
 
 
 def test_the_screen_shows_percent(tmp_path: Path, images: Path) -> None:

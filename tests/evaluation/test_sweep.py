@@ -106,7 +106,7 @@ def test_without_labeled_sections_there_is_no_beta(tmp_path: Path) -> None:
     table = sweep([one], [0.5], [0.2], tune_split="val", report=[other], report_split="test", out=tmp_path)
     assert table["by_beta"][0]["section_recall@1"] is None
     assert table["beta"] is None
-    assert as_text(table).splitlines()[-1] == "on test, 1 queries: recall@1 100.0, recall@5 100.0, section_recall@1 -"
+    assert as_text(table).splitlines()[-1] == "on test, 1 query: recall@1 100.0, recall@5 100.0, section_recall@1 -"
 
 
 def test_each_step_earns_its_place() -> None:
@@ -143,3 +143,9 @@ def test_each_step_earns_its_place() -> None:
 def test_ablation_of_nothing() -> None:
     with pytest.raises(ValueError, match="no records"):
         step_table([])
+
+
+def test_nothing_found_is_nothing_to_tune_on(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="val: nothing was found for any of the questions"):
+        sweep([scored("a", [])], [0.5], [0.2], tune_split="val", out=tmp_path)
+    assert list(tmp_path.iterdir()) == []

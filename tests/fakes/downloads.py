@@ -27,8 +27,8 @@ def missing_reasons(folder: Path) -> dict[str, str]:
 
 
 def downloaded(folder: Path) -> dict[str, bytes]:
-    """Returns every image under `folder` by its relative path."""
-    return {name: content for name, content in contents(folder).items() if not name.startswith(".omgm/")}
+    """Returns every image under `folder` by its relative path, also while images are being written."""
+    return contents(folder, without=".omgm")
 
 
 def write_kb_of(urls: list[str], path: Path) -> Path:

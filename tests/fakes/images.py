@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,12 @@ def image_bytes(
 ) -> bytes:
     """Returns the file of an image of one color; four channels are RGBA."""
     return encoded(Image.new("RGBA" if len(color) == 4 else "RGB", size, color), format, **options)
+
+
+def write_image(path: Path, color: str, side: int = 12) -> None:
+    """Writes a square image of one color, and the folders that it is in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (side, side), color).save(path)
 
 
 def data_uri(data: bytes) -> str:

@@ -55,7 +55,7 @@ def test_what_an_index_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
         ],
     }
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
-        f"1 images missing, 1 unreadable (flag/Broken.png: not an image of a known format ({known}))"
+        f"1 image missing, 1 unreadable (flag/Broken.png: not an image of a known format ({known}))"
     ]
     assert sorted(path.name for path in (tmp_path / "index" / "images").iterdir()) == [
         "0.jpg", "2.jpg", "3.jpg", "6.jpg"]  # fmt: skip

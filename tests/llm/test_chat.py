@@ -70,7 +70,7 @@ def test_waits_as_long_as_retry_after_says(server: FakeChatServer) -> None:
 
 
 def test_gives_up_after_the_last_try(server: FakeChatServer) -> None:
-    with pytest.raises(ChatError, match=r"/v1/chat/completions: status 503: out of memory \(tried 3 times\)") as caught:
+    with pytest.raises(ChatError, match=r"/v1/chat/completions: status 503: out of memory \(attempts: 3\)") as caught:
         ask(server, "down", retries=2)
     assert caught.value.status == 503 and caught.value.url.startswith(server.url)
     assert len(server.bodies) == 3

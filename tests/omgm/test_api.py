@@ -194,6 +194,8 @@ def test_bad_images_are_named(omgm: OMGM, images: Path, image: ImageInput, messa
     with pytest.raises(ValueError, match=f"pair 1: .*{message}"):
         omgm.retrieve([good, (image, QUESTION)])
     assert omgm.ask(*good).answer  # and the next one is answered
+    with pytest.raises(ValueError, match="pair 1: "):
+        omgm.retrieve([good, "image.png"])  # type: ignore[list-item]
 
 
 def test_bad_questions_and_options_are_named(omgm: OMGM, images: Path) -> None:
@@ -237,3 +239,13 @@ def test_rows_are_plain_values(omgm: OMGM, images: Path) -> None:
     found = omgm.ask(images / "flag" / "France.png", QUESTION)
     assert list(asdict(found.candidates[0])) == ["rank", "entity", "title", "sim_c", "sim_m", "fused", "image"]
     assert list(asdict(found.sections[0])) == ["rank", "title", "index", "sim_m", "sim_t", "score", "text"]
+
+
+def test_a_build_names_what_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"kb: .*none\.json does not exist"):
+        OMGM.build(tmp_path / "none.json", tmp_path / "index")
+    (tmp_path / "kb.csv").write_text("title,text\nFox,A fox is red.\n")
+    with pytest.raises(ValueError, match="names: unknown field 'titel'; fields are id, title"):
+        OMGM.build(tmp_path / "kb.csv", tmp_path / "index", images=tmp_path, names={"titel": "title"})
+    with pytest.raises(ValueError, match=r"images: name the folder with the images \(--images "):
+        OMGM.build(tmp_path / "kb.csv", tmp_path / "index")

@@ -135,3 +135,21 @@ def test_build_and_ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
     assert main(["ask", "--set", "search.candidates=title", "--index", index, image, "?"]) == 2
     assert "search.candidates" in capsys.readouterr().err
+
+
+def test_paths_that_cannot_be_written_are_told_without_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kb, images = write_kb(tmp_path)
+    build = ["build-index", "--kb", str(kb), "--images", str(images), "--out"]
+    for out in (kb, kb / "index"):
+        assert main([*build, str(out)]) == 2
+        assert capsys.readouterr().err.endswith(
+            ": is a file, or in one, where a folder is needed; choose another place\n"
+        )
+    inspect = ["kb", "inspect", str(kb), "--html"]
+    assert main([*inspect, str(images)]) == 2
+    told = f"omgm: error: {images}: is a folder where a file is needed; choose another name\n"
+    assert capsys.readouterr().err.endswith(told)
+    assert main([*inspect, str(tmp_path / "none" / "page.html")]) == 2
+    assert "page.html.partial: No such file or directory\n" in capsys.readouterr().err

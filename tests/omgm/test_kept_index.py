@@ -51,7 +51,7 @@ def test_the_index_of_a_folder_is_built_beside_it_once(tmp_path: Path, builds: l
         f"Building the index of {kb} in {index}",
         "3 entities, 3 sections, 2 with an image",
         "with an image: The fox, The hen",
-        "1 images missing, the first of cat: 1 x no file in the folder at any suffix of the URL's path",
+        "1 image missing, the first of cat: 1 x no file in the folder at any suffix of the URL's path",
         f"each with its reason: {index / 'report.json'}",
     ]
     keep_index(profile, kb, index, say=said.append)
@@ -84,7 +84,7 @@ def test_a_knowledge_base_without_images(tmp_path: Path) -> None:
     said = list[str]()
     keep_index(load_profile("embedded"), tmp_path / "notes", tmp_path / "index", say=said.append)
     assert said[1:] == [
-        "1 entities, 1 sections, 0 with an image",
+        "1 entity, 1 section, 0 with an image",
         "no entity has an image, so photographs are compared with texts alone (--images, or --map image=NAME)",
     ]
 

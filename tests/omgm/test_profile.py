@@ -128,13 +128,20 @@ def test_wrong_overrides(base: Path, override: str, message: str) -> None:
 def test_missing_settings_and_profiles(tmp_path: Path) -> None:
     path = tmp_path / "half.toml"
     path.write_text('[encoder]\nmodel = "x/y"\n', encoding="utf-8")
-    with pytest.raises(ValueError, match=r"half\.toml: fusion: Field required"):
+    with pytest.raises(ValueError, match=r"half\.toml: fusion: missing; set it, or extend a profile that does"):
         load_profile(str(path))
     with pytest.raises(ValueError, match=r"'nowhere' is neither a file nor one of configs/ \(.*embedded"):
         load_profile("nowhere")
     path.write_text('extends = "half.toml"\n', encoding="utf-8")
     with pytest.raises(ValueError, match="extends itself"):
         load_profile(str(path))
+
+
+def test_wrong_values_are_named_in_full(base: Path) -> None:
+    with pytest.raises(ValueError) as caught:
+        load_profile(str(base), {"agents.prices": {"web_search": "much"}, "fusion.tokens": "float32"})
+    assert "settings: agents.prices.web_search: Input should be a valid number" in str(caught.value)
+    assert "settings: fusion.tokens: token codec 'float32' is unknown: use one of" in str(caught.value)
 
 
 def test_a_trained_profile_extends_its_start_and_may_be_moved(base: Path, tmp_path: Path) -> None:

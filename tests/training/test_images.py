@@ -15,16 +15,12 @@ from indexes.formats import read_knowledge_base
 from omgm.__main__ import parser
 from omgm.commands.common import labeled_of
 from retriever.types import ArticleImage, Entity
+from tests.fakes.images import write_image
 from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
 from training.config import TrainingConfig
 from training.images import load_images, main_images
 from training.train_encoder import EncoderData, train_encoder
-
-
-def write_image(path: Path, color: str, side: int = 12) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", (side, side), color).save(path)
 
 
 def entity(name: str, *urls: str) -> Entity:

@@ -77,6 +77,17 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
     journal.write_text(header + "\n")
     with pytest.raises(ValueError, match="started with"):
         mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=2, progress=False)
+    for content in ("x\n", header + "\n5\n"):
+        journal.write_text(content)
+        with pytest.raises(ValueError, match=r"negatives\.json\.journal: damaged .*; delete it to start over"):
+            mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4, progress=False)
+
+
+def test_images_that_all_are_missing_leave_nothing(world: TrainingWorld, tmp_path: Path) -> None:
+    encoder, question = ClipEncoder.load(world.folder / "clip"), LabeledQuestion("0", "?", "gone", ("e1",), 0)
+    with pytest.raises(ValueError, match="--query-images: none of the questions' images can be read"):
+        mine_negatives(encoder, Lands(), [question], world.query_image_of, tmp_path / "negatives.json", progress=False)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("content", ["[", "[]", '{"q": {"top_20": ["e0"]}}', '{"q": {}}'])

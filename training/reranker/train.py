@@ -15,6 +15,7 @@ from torch import Tensor
 from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_folder import read_layout
 from retriever.protocols import TextReranker
+from retriever.wording import counted
 from training.checkpoint import CHECKPOINT_NAME
 from training.config import Optimization
 from training.loop import BETTER_BY, train
@@ -115,7 +116,8 @@ def _train(
         progress=progress,
     )
     samples, store = training_set.samples, training_set.store
-    logger.info("%d questions to train on, %d to validate on", len(samples.training), len(samples.validation))
+    questions = counted(len(samples.training), "question")
+    logger.info("%s to train on, %d to validate on", questions, len(samples.validation))
 
     default = torch.float32 if processes.device.type == "cpu" else torch.bfloat16
     precision = default if config.precision is None else getattr(torch, config.precision)

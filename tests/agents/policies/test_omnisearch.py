@@ -101,7 +101,7 @@ def test_five_rounds_then_the_last_word_is_the_models() -> None:
 
 def test_results_that_the_solver_had_no_budget_for_are_not_lost() -> None:
     """The solver's request of some 1,330 tokens exceeds the 8,000 for planning, not the 10,000 of all."""
-    plan = ChatReply(step("Text Retrieval: a"), prompt_tokens=7_000, completion_tokens=0)
+    plan = ChatReply(step("Text Retrieval: a"), prompt_tokens=1_000, completion_tokens=6_000)
     planner = ScriptedPlanner([plan, "solved [1]", "<end> Final Answer: x </end>"])
     engine = Engine(planner, [fake_tool("text_search")])
     answer = asyncio.run(engine.run(OmniSearch(), "What?", image(), budget=Budget(tokens=10_000)))

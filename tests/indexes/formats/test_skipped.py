@@ -30,6 +30,11 @@ def test_one_percent_of_bad_entries_is_accepted(tmp_path: Path, caplog: pytest.L
         list(read_knowledge_base(path, skipped=SkippedEntries(0)))
 
 
+def test_a_share_of_all_entries_is_told_in_full(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    list(read_knowledge_base(write_rows(tmp_path / "kb.jsonl", 0, 3), skipped=SkippedEntries(1)))
+    assert "3 of 3 entries skipped (100 %): " in caplog.text
+
+
 def test_a_hopeless_file_is_not_read_to_its_end(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "kb.jsonl", 10, 5000)
     with pytest.raises(ValueError, match=r"100 of the first 105 entries cannot be used"):

@@ -95,6 +95,9 @@ def test_rows_and_settings_that_are_wrong(database: Path, tmp_path: Path) -> Non
     database.write_text("name = 'x'")
     with pytest.raises(ValueError, match=r"animals\.toml: describes no knowledge base: .* dataset = "):
         guess_format(database)
+    database.write_text("name = [1,")
+    with pytest.raises(ValueError, match=r"animals\.toml: not TOML: "):
+        guess_format(database)
     with pytest.raises(ValueError, match=r"animals\.db: a database; write a file animals\.toml beside it: .*query = "):
         guess_format(tmp_path / "animals.db")
 

@@ -141,7 +141,7 @@ def test_markdown_errors_name_the_file(tmp_path: Path, caplog: pytest.LogCapture
     with pytest.raises(ValueError, match=r"no Markdown file"):
         list(read_knowledge_base(tmp_path, "markdown"))
     (tmp_path / "a.jpg").touch()
-    with pytest.raises(ValueError, match=r"; describe its 1 images in a table, as in images.csv with title,image,text"):
+    with pytest.raises(ValueError, match=r"; describe its 1 image in a table, as in images.csv with title,image,text"):
         list(read_knowledge_base(tmp_path))
     with pytest.raises(ValueError, match=r"kb\.md: not a folder"):
         list(read_knowledge_base(tmp_path / "kb.md", "markdown"))

@@ -127,6 +127,9 @@ def test_images_come_from_the_file(zim: Path, tmp_path: Path) -> None:
     assert source.find("_assets_/none.png") is None and source.find("") is None
     with pytest.raises(ValueError, match=r"foxes\.zim: entry 'bare': not an image of a known format"):
         source.load("bare")
+    (tmp_path / "cut.zim").write_bytes(b"ZIM")
+    with pytest.raises(ValueError, match=r"cut\.zim: not a ZIM file; is it damaged"):
+        open_images(None, tmp_path / "cut.zim", "zim")
     with pytest.raises(ValueError, match=r"images: .*absent is neither a folder nor a ZIM file"):
         open_images(tmp_path / "absent", zim, "zim")
 

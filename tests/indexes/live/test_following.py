@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from indexes.live import index as live_index
+from indexes.live import opening
 from indexes.live.changes import Change, Origin, from_bytes
 from indexes.live.index import LiveIndex
 from indexes.live.layout import LIVE, logs
@@ -57,7 +58,7 @@ def test_nothing_is_read_if_nothing_changed(world: World, monkeypatch: pytest.Mo
     editor, reader = world.editor(), reader_of(world)
     world.put(editor, article("f"))
     assert reader.refresh()
-    monkeypatch.setattr(live_index, "_read_changes", None)
+    monkeypatch.setattr(live_index, "read_changes", None)
     assert not reader.refresh() and not editor.index.refresh()
     editor.index.close()
 
@@ -72,7 +73,7 @@ def test_only_new_changes_are_read(world: World, monkeypatch: pytest.MonkeyPatch
         read.append(content)
         return from_bytes(content)
 
-    monkeypatch.setattr(live_index, "from_bytes", counted)
+    monkeypatch.setattr(opening, "from_bytes", counted)
     world.put(editor, article("h"))
     assert reader.refresh() and len(read) == 1
     assert [reader.row_of(f"kb/{name}") is not None for name in "fgh"] == [True] * 3
@@ -140,7 +141,7 @@ def test_what_cannot_be_read_for_the_moment_is_tried_again(
     def fails(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error", "000000.log")
 
-    for function in ("_read_changes", "layout.state_of"):
+    for function in ("read_changes", "layout.state_of"):
         with monkeypatch.context() as broken:
             broken.setattr(f"indexes.live.index.{function}", fails)
             for _ in range(3):

@@ -2,18 +2,24 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from indexes.labeled_images import LabeledImage
 from omgm import parts
 from omgm.__main__ import main
 from omgm.commands.build_index import duration
 from omgm.parts import build_summarizer
 from retriever.images import FORMATS
 from tests.fakes.chat_server import FakeChatServer
+from tests.fakes.images import write_image
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from training.config import TrainingConfig
+from training.questions import is_held_out
 
 
 @pytest.fixture(autouse=True)
@@ -33,9 +39,9 @@ def test_unusable_images_are_counted_with_their_reasons(tmp_path: Path, capsys: 
     expected = (
         f"{out}: 7 entities, 4 with an image, 8 sections, 5 with tokens\n"
         "entity index: flat (SQfp16), recall@20 1.0000 on 7 mixtures of two stored vectors\n"
-        "1 images missing, the first of https://e.example/wiki/Lost: "
+        "1 image missing, the first of https://e.example/wiki/Lost: "
         "1 x no file in the folder at any suffix of the URL's path\n"
-        "1 images unreadable, the first of https://e.example/wiki/Broken: "
+        "1 image unreadable, the first of https://e.example/wiki/Broken: "
         f"1 x not an image of a known format ({', '.join(FORMATS)})\n"
         f"each with its reason: {out / 'report.json'}\n"
     )
@@ -168,3 +174,37 @@ def test_a_rebuild_asks_the_chat_model_only_for_what_changed(
     assert (tmp_path / "caches" / "omgm" / "summaries.sqlite").is_file()
     same = [(tmp_path / f"index-{number}" / "manifest.json").read_bytes() for number in (0, 1)]
     assert same[0] == same[1]
+
+
+def test_labeled_images_that_the_training_of_the_encoder_held_out_are_no_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kb, images = write_kb(tmp_path)
+    names = [f"{number}.png" for number in range(60)]
+    for name in names:
+        write_image(tmp_path / "photos" / name, "red")
+    rows = [
+        {"id": n, "image": n, "question": "?", "answers": ["a"], "entity": "https://e.example/wiki/Lost"} for n in names
+    ]
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    trained = tmp_path / "trained"
+    for part, seed in (("encoder", 7), ("fusion", 8)):
+        (trained / part).mkdir(parents=True)
+        (trained / part / "training.json").write_text(json.dumps({"settings": {"seed": seed}}))
+    keys: list[set[str]] = []
+
+    def estimate(*args: Any, labeled: Sequence[LabeledImage], **reading: Any) -> None:
+        keys.append({image.image_id for image in labeled})
+        raise ValueError("that is all")
+
+    monkeypatch.setattr("omgm.indexing.estimate", estimate)
+    encoder, fusion = (["--set", f"{part}.model={trained / part}"] for part in ("encoder", "fusion"))
+    labeled = ["--dataset", "plain", "--queries", str(tmp_path / "questions.jsonl"), "--query-images"]
+    for models in ([], encoder, [*encoder, *fusion], [*encoder, "--seed", "9"]):
+        build(kb, images, tmp_path / "index", *labeled, str(tmp_path / "photos"), "--dry-run", *models)
+    share = TrainingConfig().validation_share
+    assert keys == [{name for name in names if not is_held_out(name, share, seed)} for seed in (0, 7, 8, 9)]
+    assert len({frozenset(left) for left in keys}) == 4  # the seeds hold out different images
+
+    (trained / "encoder" / "training.json").write_text("{}")
+    assert build(kb, images, tmp_path / "index", *labeled, str(tmp_path / "photos"), "--dry-run", *encoder) == 2

@@ -103,7 +103,7 @@ def test_info_and_verify(world: World, capsys: Capture) -> None:
     with locked(world.index, "serves it"):
         assert index(world, "info") == 0
         out = capsys.readouterr().out
-        assert "1 entities, 1 changes since" in out
+        assert "1 entity, 1 change since" in out
         assert f"written by process {os.getpid()}" in out
     assert index(world, "verify", "--json") == 0
     assert printed(capsys) == {"ok": True, "entities": 1, "changes": 1}
@@ -137,14 +137,13 @@ def test_python_and_the_service_read_changes_that_are_not_compacted(
         best = omgm.nearest(painting(int.from_bytes(b"-1.png", "big")), k=4)
         assert len(omgm.index) == 4
         assert {row.entity for row in best} == {f"kb/{name}" for name in "abcd"}
-    retriever, editor = open_service(profile, world.index)
+    retriever, editor = open_service(profile, world.index, FakeEncoder())
     assert not isinstance(editor, str)
     assert editor.compact_after == 1000
     assert editor.models is retriever.models
-    second, why = open_service(profile, world.index)
-    assert isinstance(why, str)
-    assert "which serves it" in why
-    assert "cannot be changed here" in caplog.text
+    second, why = open_service(profile, world.index, FakeEncoder())
+    assert why == "another process changes it"  # clients read it: no path, no command line
+    assert f"{world.index} cannot be changed here" in caplog.text and "which serves it" in caplog.text
     world.put(editor, article("e"))
     assert (len(retriever.index), len(second.index)) == (5, 4)
     editor.index.close()

@@ -50,7 +50,7 @@ def test_the_q_former_learns_and_the_tower_stays(world: TrainingWorld, kept: Pat
 def test_defaults_are_those_of_the_kind(world: TrainingWorld, kept: Path, tmp_path: Path) -> None:  # noqa: F811
     run(world, kept, tmp_path, replace(CONFIG, steps=1, learning_rate=None, validation_share=0.0))
     with safe_open(tmp_path / CHECKPOINT_NAME, "pt") as checkpoint:
-        settings = json.loads(checkpoint.metadata()["settings"])
+        settings = json.loads(checkpoint.metadata()["run"])["settings"]
     assert (settings["learning_rate"], settings["max_tokens"]) == (1e-5, 20)  # of 512, the most that the model reads
 
 

@@ -1,0 +1,15 @@
+"""Counts in messages."""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str) -> str:
+    """Returns a number with its noun, in the plural unless it is 1.
+
+    Example:
+        >>> counted(1, "entity"), counted(0, "search"), counted(12_000, "main image")
+        ('1 entity', '0 searches', '12,000 main images')
+    """
+    if number != 1:
+        noun = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
+    return f"{number:,} {noun}"
