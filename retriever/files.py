@@ -17,6 +17,21 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def read_object(path: Path) -> dict[str, Any]:
+    """Returns the JSON object that a file holds.
+
+    Raises:
+        ValueError: It is not JSON in UTF-8, or holds something else.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error}); write or download it again") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path}: expected a JSON object, got {type(found).__name__}; write or download it again")
+    return found
+
+
 @contextmanager
 def replacing(path: Path, temporary: Path | None = None) -> Iterator[Path]:
     """Yields a temporary path to write to and renames it to `path` at the end of the block.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import AutoModel, AutoTokenizer, CLIPTokenizer
 
-from retriever.files import apply_umask
+from retriever.files import apply_umask, read_object
 from retriever.image_cache import ImageCache
 from retriever.models.eva_weights import load_eva_clip
 from retriever.models.folder import folder_fingerprint
@@ -278,8 +277,7 @@ def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
 
 def _config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return found
+    return read_object(path) if path.is_file() else {}
 
 
 def _is_eva_clip(config: dict[str, Any]) -> bool:

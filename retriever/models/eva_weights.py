@@ -6,7 +6,6 @@ model configuration (`vision_cfg`, `text_cfg`) and whose checkpoint `retriever.m
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from retriever.files import read_object
 from retriever.models.eva_clip import EvaCLIP, EvaCLIPConfig, TowerConfig
 from retriever.models.weights import check_names, stored_names
 
@@ -81,7 +81,7 @@ def load_eva_clip(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.
     Raises:
         ValueError: A file, a setting or a weight is missing, unexpected or of another shape; the message names it.
     """
-    settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    settings = read_object(folder / "config.json")
     stored = stored_names(folder)
     layout, read_config = (eva_sources, eva_config) if "vision_cfg" in settings else (hub_sources, hub_config)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from pathlib import Path
 from typing import Literal
@@ -11,6 +10,7 @@ from typing import Literal
 import torch
 from safetensors import safe_open
 
+from retriever.files import read_object
 from retriever.models import blip2
 from retriever.models.small_clip import SmallCLIPConfig
 from retriever.models.weights import stored_names, weight_files
@@ -80,7 +80,7 @@ def kind_of(folder: Path) -> Kind:
         if (folder / "open_clip_config.json").is_file():
             return "encoder"
         raise ValueError(f"{folder}: has no config.json; is it a model folder?")
-    config = json.loads(path.read_text(encoding="utf-8"))
+    config = read_object(path)
     kind = config.get("model_type")
     if "qformer" in config or kind == blip2.MODEL_TYPE:
         return "reranker"

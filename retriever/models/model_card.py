@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from retriever.card import NOT_RECORDED, code, escaped, make_card, table
+from retriever.files import read_object
 from retriever.models.folder import RECORD_NAME, Kind, count_parameters, folder_fingerprint, kind_of, stored_dtype
 
 _HUB_ID = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@[\w./-]+)?")
@@ -83,15 +84,7 @@ def read_record(folder: Path) -> dict[str, Any]:
         ValueError: It is not a JSON object.
     """
     path = folder / RECORD_NAME
-    if not path.is_file():
-        return {}
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not JSON ({error}); write it again, or remove it") from error
-    if not isinstance(record, dict):
-        raise ValueError(f"{path}: expected a JSON object, got {type(record).__name__}; write it again, or remove it")
-    return record
+    return read_object(path) if path.is_file() else {}
 
 
 def _use(kind: Kind, name: str) -> str:
@@ -102,7 +95,7 @@ def _use(kind: Kind, name: str) -> str:
 
 def _facts(folder: Path, kind: Kind, record: Mapping[str, Any]) -> dict[str, object]:
     path = folder / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    config = read_object(path) if path.is_file() else {}
     base = record.get("base")
     facts: dict[str, object] = {
         "type": config.get("model_type") or ("qformer" if kind == "reranker" else "open_clip"),

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps
 
+from retriever.files import read_object
 from retriever.images import prepare_image
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -102,7 +103,7 @@ class PixelPreparation:
         path = folder / CONFIG_NAME
         if not path.is_file():
             raise ValueError(f"{path}: not found; a model folder needs its {CONFIG_NAME}")
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = read_object(path)
         crop = bool(config.get("do_center_crop", False))
         sides = _sides(config.get("size"), crop) | (_sides(config.get("crop_size"), False) if crop else set())
         if len(sides) != 1:

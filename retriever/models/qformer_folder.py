@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import Blip2QFormerConfig, PreTrainedTokenizerBase
 
-from retriever.files import replace_with
+from retriever.files import read_object, replace_with
 from retriever.models import blip2
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
@@ -62,7 +62,7 @@ def read_layout(folder: Path) -> Layout:
     path = folder / CONFIG_NAME
     if not path.is_file():
         raise ValueError(f"{path}: not found; the folder of a Q-Former needs it")
-    settings = json.loads(path.read_text(encoding="utf-8"))
+    settings = read_object(path)
     if settings.get("model_type") == blip2.MODEL_TYPE:
         try:
             layout = Layout(blip2.settings_of(settings), blip2.stored_name, blip2.ignored)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from retriever.files import read_object
 from retriever.models.checkpoints import INDEX_NAME
 
 WEIGHTS_NAME = "model.safetensors"
@@ -24,7 +24,7 @@ def weight_files(folder: Path) -> list[Path]:
     """
     index = folder / INDEX_NAME
     if index.is_file():
-        weight_map: dict[str, str] = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        weight_map: dict[str, str] = read_object(index)["weight_map"]
         files = [folder / name for name in sorted(set(weight_map.values()))]
     else:
         single = folder / WEIGHTS_NAME

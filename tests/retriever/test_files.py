@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from retriever.files import replace_with, replacing, write_whole
+from retriever.files import read_object, replace_with, replacing, write_whole
 from retriever.models.checkpoints import convert_checkpoint
 from retriever.models.qformer import QFormerFusion
 from tests.retriever.models.test_encoder import small_encoder
@@ -85,3 +85,15 @@ def test_an_error_leaves_the_file_as_it_was(tmp_path: Path) -> None:
         partial.write_text("half")
         raise RuntimeError
     assert path.read_text() == "before"
+
+
+def test_a_file_that_holds_no_object_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text("[1]", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"config\.json: expected a JSON object, got list"):
+        read_object(path)
+    path.write_bytes(b"{\xff")
+    with pytest.raises(ValueError, match=r"config\.json: not JSON"):
+        read_object(path)
+    path.write_text('{"a": 1}', encoding="utf-8")
+    assert read_object(path) == {"a": 1}
