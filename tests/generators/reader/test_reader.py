@@ -64,6 +64,30 @@ def test_a_question_that_the_evidence_does_not_answer_has_a_lower_confidence() -
     assert sorted(answered)[len(answered) // 2] > 2 * sorted(others)[len(others) // 2]
 
 
+STRAYS = [
+    "Who discovered radium?",
+    "When was the first airmail letter flown?",
+    "Which river flows through Vienna?",
+    "How many moons does Jupiter have?",
+    "Who played Hamlet at the Globe?",
+    "What causes rust?",
+]
+
+
+def test_questions_about_something_else_are_declined() -> None:
+    # With the confidence before, half of them were answered.
+    answers = [read(question, text).answer for question in STRAYS for text in (BIRD, PLANT, HOUSE, PAINTER)]
+    assert sum(answer is not None for answer in answers) <= 2
+
+
+def test_a_paraphrase_about_the_image_is_answered_though_it_shares_no_word() -> None:
+    country = (
+        "Prices are quoted in the Danish krone. The total area is 42,434 square kilometers. The capital is Aarhus."
+    )
+    assert read("What kind of cash should I bring to this place?", country, "Denmark").answer is not None
+    assert read("How big is it?", country, "Denmark").answer == "42,434 square kilometers"
+
+
 @pytest.mark.parametrize("text", ["", "  \n ", "...", ";;;", ":", "\ufeff", "(((", "?!"])
 def test_evidence_without_words(text: str) -> None:
     assert read("What is the capital of this country?", text) == Generation(None, 0.0)
