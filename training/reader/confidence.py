@@ -39,7 +39,7 @@ class Trials(NamedTuple):
 
     Attributes:
         answerable: Questions about articles, with a paragraph that answers them.
-        unanswerable: The same, with one that does not.
+        unanswerable: The same and records, with one that does not.
         records: Questions of files with E-VQA's columns.
         strays: Questions about another article.
     """

@@ -47,10 +47,16 @@ def varied(questions: Sequence[SpanQuestion], seed: int) -> list[SpanQuestion]:
     """Lets some questions point at the image, and adds some with a paragraph that does not answer them."""
     rng = random.Random(seed)
     found = [pointing(question, rng) for question in questions]
+    return found + misplaced(found, rng)
+
+
+def misplaced(questions: Sequence[SpanQuestion], rng: random.Random) -> list[SpanQuestion]:
+    """Returns about half of the questions with another paragraph of their article that does not answer them."""
+    found = list[SpanQuestion]()
     passages: dict[str, list[str]] = {}
-    for question in found:
+    for question in questions:
         passages.setdefault(question.article, []).append(question.passage)
-    for question in [question for question in found if question.answers]:
+    for question in [question for question in questions if question.answers]:
         other = rng.choice(passages[question.article])
         if rng.random() < 0.5 and not any(answer.text in other for answer in question.answers):
             found.append(question._replace(passage=other, answers=()))
@@ -150,8 +156,8 @@ def add_trials(
         found: Where to add them.
         network: Trained on other articles.
         numbers: Its vocabulary.
-        questions: Those about articles, of which `HELD_OUT` are drawn; records; and those to ask about other articles,
-            as they were written: "this" would point at the other article.
+        questions: Those about articles, of which `HELD_OUT` are drawn; records, also misplaced; and those to ask about
+            other articles, as they were written: "this" would point at the other article.
         seed: Draws questions and articles.
     """
     articles, records, named = questions
@@ -160,6 +166,7 @@ def add_trials(
     found.answerable.extend(trials(model, (question for question in drawn if question.answers)))
     found.unanswerable.extend(trials(model, (question for question in drawn if not question.answers)))
     found.records.extend(trials(model, records))
+    found.unanswerable.extend(trials(model, misplaced(records, rng)))
     found.strays.extend(trials(model, astray(named, by_article([*named, *records]), rng)))
 
 

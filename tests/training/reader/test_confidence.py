@@ -68,7 +68,7 @@ def test_passages_of_an_article_are_kept_once() -> None:
 
 def test_the_threshold_is_that_of_questions_about_articles() -> None:
     rng = np.random.default_rng(0)
-    high, low = ([Trial(rng.normal(mean, 1, 2), right, bool(right)) for _ in range(200)]
+    high, low = ([Trial(rng.normal(mean, 1, 2).astype(np.float32), right, bool(right)) for _ in range(200)]
                  for mean, right in ((1, 1.0), (-1, 0.0)))  # fmt: skip
     found = Trials(high, low[:100], [], low[100:])
     weights, bias, threshold = fit(found)
