@@ -40,7 +40,7 @@ class Trials(NamedTuple):
     Attributes:
         answerable: Questions about articles, with a paragraph that answers them.
         unanswerable: The same and records, with one that does not.
-        records: Questions of files with E-VQA's columns.
+        records: Questions of files with E-VQA's columns, with the passage that BM25 finds.
         strays: Questions about another article.
     """
 
@@ -75,13 +75,29 @@ def astray(
         passages: Passages of the articles to choose from, by title.
         rng: Chooses the articles.
     """
-    reranker = BM25()
     for question in questions:
         others = [title for title in passages if title != question.article]
         if others:
             title = rng.choice(others)
-            [scores] = reranker.score([question.question], [passages[title]])
-            yield SpanQuestion(question.question, passages[title][int(scores.argmax())], title, ())
+            yield best_passage(question, passages[title])._replace(article=title, answers=())
+
+
+def misplaced(
+    questions: Iterable[SpanQuestion], passages: Mapping[str, Sequence[str]], rng: random.Random
+) -> Iterator[SpanQuestion]:
+    """Yields about half of the questions with a passage of their article that has none of their answers."""
+    for question in questions:
+        others = [
+            text for text in passages[question.article] if not any(answer.text in text for answer in question.answers)
+        ]
+        if others and rng.random() < 0.5:
+            yield question._replace(passage=rng.choice(others), answers=())
+
+
+def best_passage(question: SpanQuestion, texts: Sequence[str]) -> SpanQuestion:
+    """Returns the question with the passage that BM25 finds, as the service asks it."""
+    [scores] = BM25().score([question.question], [texts])
+    return question._replace(passage=texts[int(scores.argmax())])
 
 
 def by_article(questions: Iterable[SpanQuestion]) -> dict[str, list[str]]:

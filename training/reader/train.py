@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from training.reader.confidence import Trials, astray, by_article, fit, report, trials
+from training.reader.confidence import Trials, astray, best_passage, by_article, fit, misplaced, report, trials
 from training.reader.examples import Batch, Example, examples, joined, part_of
 from training.reader.network import Network
 from training.reader.questions import SpanQuestion, read_evqa, read_squad, read_tokens, share_of
@@ -47,16 +47,10 @@ def varied(questions: Sequence[SpanQuestion], seed: int) -> list[SpanQuestion]:
     """Lets some questions point at the image, and adds some with a paragraph that does not answer them."""
     rng = random.Random(seed)
     found = [pointing(question, rng) for question in questions]
-    return found + misplaced(found, rng)
-
-
-def misplaced(questions: Sequence[SpanQuestion], rng: random.Random) -> list[SpanQuestion]:
-    """Returns about half of the questions with another paragraph of their article that does not answer them."""
-    found = list[SpanQuestion]()
     passages: dict[str, list[str]] = {}
-    for question in questions:
+    for question in found:
         passages.setdefault(question.article, []).append(question.passage)
-    for question in [question for question in questions if question.answers]:
+    for question in [question for question in found if question.answers]:
         other = rng.choice(passages[question.article])
         if rng.random() < 0.5 and not any(answer.text in other for answer in question.answers):
             found.append(question._replace(passage=other, answers=()))
@@ -156,8 +150,9 @@ def add_trials(
         found: Where to add them.
         network: Trained on other articles.
         numbers: Its vocabulary.
-        questions: Those about articles, of which `HELD_OUT` are drawn; records, also misplaced; and those to ask about
-            other articles, as they were written: "this" would point at the other article.
+        questions: Those about articles, of which `HELD_OUT` are drawn; records, which are asked where BM25 finds them
+            and where they have no answer; and those to ask about other articles, as they were written: "this" would
+            point at the other article.
         seed: Draws questions and articles.
     """
     articles, records, named = questions
@@ -165,9 +160,10 @@ def add_trials(
     drawn = rng.sample(articles, min(HELD_OUT, len(articles)))
     found.answerable.extend(trials(model, (question for question in drawn if question.answers)))
     found.unanswerable.extend(trials(model, (question for question in drawn if not question.answers)))
-    found.records.extend(trials(model, records))
-    found.unanswerable.extend(trials(model, misplaced(records, rng)))
-    found.strays.extend(trials(model, astray(named, by_article([*named, *records]), rng)))
+    passages = by_article([*named, *records])
+    found.records.extend(trials(model, (best_passage(question, passages[question.article]) for question in records)))
+    found.unanswerable.extend(trials(model, misplaced(records, passages, rng)))
+    found.strays.extend(trials(model, astray(named, passages, rng)))
 
 
 if __name__ == "__main__":

@@ -12,9 +12,11 @@ from training.reader.confidence import (
     Trial,
     Trials,
     astray,
+    best_passage,
     by_article,
     fit,
     fit_confidence,
+    misplaced,
     report,
     threshold_at,
     trials,
@@ -57,6 +59,14 @@ def test_a_question_goes_astray_to_the_best_passage_of_another_article() -> None
     passages = {"Tower": [TOWER], "Bird": BIRD}
     assert list(astray([asked], passages, random.Random(0))) == [SpanQuestion(asked.question, BIRD[1], "Bird", ())]
     assert list(astray([asked], {"Tower": [TOWER]}, random.Random(0))) == []
+
+
+def test_a_question_about_its_article_with_the_best_passage_and_with_one_that_does_not_answer() -> None:
+    asked = SpanQuestion("How many eggs does the bird lay?", BIRD[0], "Bird", (SpanAnswer("four"), SpanAnswer("4")))
+    assert best_passage(asked, BIRD) == asked._replace(passage=BIRD[1])
+    others = list(misplaced([asked] * 100, {"Bird": BIRD}, random.Random(0)))
+    assert 30 < len(others) < 70 and set(others) == {asked._replace(passage=BIRD[0], answers=())}
+    assert list(misplaced([asked] * 100, {"Bird": BIRD[1:]}, random.Random(0))) == []
 
 
 def test_passages_of_an_article_are_kept_once() -> None:
