@@ -1,4 +1,4 @@
-"""What speaks against an answer: words of the question that its sentence lacks, denies, or turns around."""
+"""What speaks against an answer: words of the question that its sentence lacks, denies or turns around, and drift."""
 
 from __future__ import annotations
 
@@ -40,12 +40,18 @@ for _pair in (
 
 
 def doubts(tokens: Tokens, question: AnalyzedQuestion, title: Set[str]) -> Floats:
-    """Returns the doubts about an answer in each sentence, float32 [sentences, 15].
+    """Returns the doubts about an answer in each sentence, float32 [sentences, 26].
 
-    Seven columns are about the evidence: the question is negated; an opposite of one of its words; weight and number of
-    its words that are missing; its words that the title has; names and figures that are missing. Eight are about the
-    sentence: it denies nothing though the question does; an opposite; weight, number and greatest weight of the missing
-    words; weight of those that stand elsewhere; names and figures that stand elsewhere. Words of the title are not
+    Fifteen columns are about the evidence: the question is negated; an opposite of one of its words; weight and number
+    of its words that are missing; its words that the title has; names and figures that are missing; weight and greatest
+    weight of the words that are there; the question drifts, and if so, whether all of its words are missing, and share,
+    number and weight of those that are, and names among them. Eleven are about the sentence: it denies nothing though
+    the question does; an opposite; share, number and greatest weight of the missing words; share of those that stand
+    elsewhere; names and figures that stand elsewhere; weight and greatest weight of the words that are there; the
+    question drifts and all are missing.
+
+    A question drifts if it neither points at the image nor has a word of the title: "Who wrote Hamlet?" asked about
+    Japan. What it misses says more than what "What kind of cash do I need here?" misses. Words of the title are not
     missed: a section rarely repeats what its article is about.
 
     Args:
@@ -63,6 +69,9 @@ def doubts(tokens: Tokens, question: AnalyzedQuestion, title: Set[str]) -> Float
     figures, names = question.figures - title, question.exact - question.figures - title
     all_lower, all_stems = set[str]().union(*lower), set[str]().union(*stems)
     nowhere = _missing(expected, all_stems)
+    drifts = not question.pointing and len(expected) == len(question.words)
+    missed = [len(nowhere) == len(expected), sum(nowhere.values()) / total, len(nowhere) / 5]
+    missed += [sum(nowhere.values()) / 8, min(len(names - all_stems), 2)]
     anywhere = [
         question.negated,
         _turned(question.lower, all_lower),
@@ -71,6 +80,9 @@ def doubts(tokens: Tokens, question: AnalyzedQuestion, title: Set[str]) -> Float
         (len(question.words) - len(expected)) / 3,
         min(len(names - all_stems), 2),
         min(len(figures - all_stems), 2),
+        *_present(expected, nowhere),
+        drifts,
+        *(drifts * each for each in missed),
     ]
     rows = []
     for forms, here in zip(lower, stems, strict=True):
@@ -85,8 +97,16 @@ def doubts(tokens: Tokens, question: AnalyzedQuestion, title: Set[str]) -> Float
             sum(weight for word, weight in missing.items() if word in all_stems) / total,
             min(len(names & all_stems - here), 2),
             min(len(figures & all_stems - here), 2),
+            *_present(expected, missing),
+            drifts and len(missing) == len(expected),
         ])  # fmt: skip
     return np.array(rows, np.float32)
+
+
+def _present(expected: Mapping[str, float], missing: Mapping[str, float]) -> tuple[float, float]:
+    """Returns sum and maximum of the weights of the words that are not missing, in eighths."""
+    weights = [weight for word, weight in expected.items() if word not in missing]
+    return sum(weights) / 8, max(weights, default=0.0) / 8
 
 
 def _turned(asked: Set[str], lower: Set[str]) -> bool:

@@ -115,10 +115,10 @@ class SpanModel:
             null += float(candidates.overview @ a["null"][i] + a["null_bias"][i])
         return np.asarray(total / len(a["classes"]), np.float32), null / len(a["classes"])
 
-    def confidence(self, signs: Floats, surer: float = 0.0) -> float:
-        """Returns the probability that an answer is right, from what `outcome` says of it; `surer` adds log-odds."""
+    def confidence(self, signs: Floats) -> float:
+        """Returns the probability that an answer is right, from what `outcome` says of it."""
         a = self._arrays
-        return float(1 / (1 + np.exp(-(signs @ a["confidence"] + a["confidence_bias"][0] + surer))))
+        return float(1 / (1 + np.exp(-(signs @ a["confidence"] + a["confidence_bias"][0]))))
 
     @property
     def threshold(self) -> float:

@@ -13,6 +13,7 @@ _BE = word_set("is are was were be been 's")
 _DO = word_set("do does did has have had can could will would should may might must")
 _OPEN = word_set("of in on at for to from with by that which who did do does is are was were has have had can")
 """Words that end the noun phrase that is asked for."""
+_PRONOUNS = word_set("it its he she his her him here they their them")
 _NEGATIONS = word_set("not never cannot neither nor")
 _MEASURED = word_set("tall high big large far wide deep heavy fast thick broad hot cold strong")
 
@@ -29,6 +30,7 @@ class AnalyzedQuestion:
         exact: Those of them that are names or figures.
         figures: Those of them that are figures or number words.
         lower: All words, lowercase.
+        pointing: True if it points at the image: "this bridge", or "it" without a name that it may stand for.
         negated: True if a word denies the rest, as in "Who did not sign?".
         keys: The first word after the noun that is asked for, and the last one.
         key_classes: Their classes.
@@ -41,6 +43,7 @@ class AnalyzedQuestion:
     exact: frozenset[str]
     figures: frozenset[str]
     lower: frozenset[str]
+    pointing: bool
     negated: bool
     keys: tuple[str, str]
     key_classes: tuple[str, str]
@@ -54,7 +57,8 @@ def analyze(question: str, rarity: Mapping[str, float], known: frozenset[str] = 
         rarity: Stem -> inverse document frequency; a word that is missing is as rare as `rarity[""]`.
         known: Stems of the evidence; words of it that the question implies are added to the question's.
     """
-    tokens = tokenize_text(without_deixis(question))
+    core = without_deixis(question)
+    tokens = tokenize_text(core)
     lower = tokens.lower
     kind, start = _kind(lower)
     focus = _focus(lower, start, kind)
@@ -76,6 +80,7 @@ def analyze(question: str, rarity: Mapping[str, float], known: frozenset[str] = 
         & words.keys(),
         frozenset(tokens.stems[i] for i in range(1, len(lower)) if tokens.number[i]) & words.keys(),
         frozenset(lower),
+        core.split() != question.split() or (not _PRONOUNS.isdisjoint(lower) and "<Name>" not in tokens.classes[1:]),
         any(is_negation(low) for low in lower),
         (tokens.stems[keys[0]], tokens.stems[keys[1]]) if after else ("", ""),
         (tokens.classes[keys[0]], tokens.classes[keys[1]]) if after else ("", ""),

@@ -9,16 +9,46 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from generators.reader.features import candidates
+from generators.reader.features import Floats, candidates
 from generators.reader.model import WEIGHTS_FILE, SpanModel, outcome
 from generators.reader.question import analyze
-from generators.reader.rules import adjustments, follows_its_label
+from generators.reader.rules import adjustments
 from generators.reader.tokens import stems_of, tokenize_text
 from retriever.types import Evidence, Generation, GenerationRequest
 
-LABELED = 1.5
-"""Log-odds added for a value after its label: the confidence was fitted on prose, where such answers are rare."""
+
+class Choice(NamedTuple):
+    """The best span of a text, and the inputs of the confidence that it is right."""
+
+    start: int
+    end: int
+    signs: Floats
+
+
+def choose(model: SpanModel, question: str, text: str, title: str) -> Choice | None:
+    """Chooses the best span of a text as the answer to a question.
+
+    Args:
+        model: Scores the spans.
+        question: The question.
+        text: The evidence.
+        title: Title of its article.
+
+    Returns:
+        The choice; none if the text has no candidates, or if no span answers a question of this kind.
+    """
+    tokens = tokenize_text(text)
+    asked = analyze(question, model.rarity, frozenset(tokens.stems))
+    found = candidates(tokens, asked, model.rarity, stems_of(title))
+    if not len(found.first) or not asked.words or asked.kind == "yes/no":
+        return None
+    scores, null = model.scores(tokens, asked, found)
+    scores = scores + adjustments(tokens, asked, found)
+    best = int(scores.argmax())
+    start, end = int(tokens.starts[found.first[best]]), int(tokens.ends[found.last[best]])
+    return Choice(start, end, outcome(scores, null, best, found))
 
 
 class ExtractiveReader:
@@ -50,17 +80,10 @@ class ExtractiveReader:
         """Returns the best span of the evidence, or an abstention; the confidence estimates that the span is right."""
         if evidence is None:
             return Generation(None, 0.0)
-        tokens = tokenize_text(evidence.text)
-        asked = analyze(question, self._model.rarity, frozenset(tokens.stems))
-        found = candidates(tokens, asked, self._model.rarity, stems_of(evidence.entity_title))
-        if not len(found.first) or not asked.words or asked.kind == "yes/no":
+        choice = choose(self._model, question, evidence.text, evidence.entity_title)
+        if choice is None:
             return Generation(None, 0.0)
-        scores, null = self._model.scores(tokens, asked, found)
-        scores = scores + adjustments(tokens, asked, found)
-        best = int(scores.argmax())
-        surer = LABELED if follows_its_label(tokens, asked, int(found.first[best])) else 0.0
-        confidence = self._model.confidence(outcome(scores, null, best, found), surer)
-        start, end = int(tokens.starts[found.first[best]]), int(tokens.ends[found.last[best]])
+        confidence = self._model.confidence(choice.signs)
         if confidence < self.threshold:
             return Generation(None, confidence)
-        return Generation(evidence.text[start:end], confidence, (start, end))
+        return Generation(evidence.text[choice.start : choice.end], confidence, (choice.start, choice.end))

@@ -34,14 +34,6 @@ def adjustments(tokens: Tokens, question: AnalyzedQuestion, found: Candidates) -
     return np.where(allowed, bonus, -np.inf).astype(np.float32)
 
 
-def follows_its_label(tokens: Tokens, question: AnalyzedQuestion, first: int) -> bool:
-    """Returns whether a span follows a label with words of the question: "Region: total area: 26 km"."""
-    if not first or tokens.lower[first - 1] != ":":
-        return False
-    same = np.flatnonzero(tokens.label & (tokens.clause == tokens.clause[first]))
-    return any(tokens.stems[i] in question.words for i in same)
-
-
 def _narrowed(allowed: Flags, wanted: Flags) -> Flags:
     """Returns the allowed candidates that are wanted, or all allowed ones if there are none."""
     both = allowed & wanted

@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from generators.reader.model import outcome
+from training.reader.confidence import Trials, astray, best_passage, by_article, fit, misplaced, report, trials
 from training.reader.examples import Batch, Example, examples, joined, part_of
 from training.reader.network import Network
 from training.reader.questions import SpanQuestion, read_evqa, read_squad, read_tokens, share_of
-from training.reader.weights import Numbers, numbers_of, save
+from training.reader.weights import Numbers, model_of, numbers_of, save
 
 HELD_OUT = 4000
 """Questions of each part left out that the confidence is fitted on."""
@@ -32,22 +32,26 @@ FOLDS = 2
 """Parts of the articles in turn left out to fit the confidence."""
 POINTING = 0.5
 """Share of the questions that keep the article's title."""
-COST = 0.02
-"""F1 that the threshold may cost on answerable questions: right answers that are withheld."""
 
 
-def collect(squad: Sequence[Path], seed: int) -> list[SpanQuestion]:
-    """Reads questions about articles, blind ones left out, and adds some with a paragraph that does not answer them."""
-    rng = random.Random(seed)
+def read(squad: Sequence[Path]) -> list[SpanQuestion]:
+    """Reads questions about articles, blind ones left out."""
     found, seen = list[SpanQuestion](), dict[str, int]()
     for number, path in enumerate(squad):  # XQuAD repeats articles of SQuAD
         kept = [question for question in read_squad(path) if seen.setdefault(question.article, number) == number]
-        found += [pointing(question, rng) for question in kept if share_of(question.article)]
-    by_article: dict[str, list[str]] = {}
+        found += [question for question in kept if share_of(question.article)]
+    return found
+
+
+def varied(questions: Sequence[SpanQuestion], seed: int) -> list[SpanQuestion]:
+    """Lets some questions point at the image, and adds some with a paragraph that does not answer them."""
+    rng = random.Random(seed)
+    found = [pointing(question, rng) for question in questions]
+    passages: dict[str, list[str]] = {}
     for question in found:
-        by_article.setdefault(question.article, []).append(question.passage)
+        passages.setdefault(question.article, []).append(question.passage)
     for question in [question for question in found if question.answers]:
-        other = rng.choice(by_article[question.article])
+        other = rng.choice(passages[question.article])
         if rng.random() < 0.5 and not any(answer.text in other for answer in question.answers):
             found.append(question._replace(passage=other, answers=()))
     return found
@@ -100,48 +104,6 @@ def _logsumexp(values: torch.Tensor, group: torch.Tensor, groups: int) -> torch.
     return top + torch.zeros(groups).index_add(0, group, (values - top[group]).exp()).log()
 
 
-@torch.no_grad()
-def signs_of(networks: Sequence[Network], example: Example) -> tuple[np.ndarray, float, bool]:
-    """Returns the inputs of the confidence, the quality of the answer, and whether it is an exact match."""
-    results = [network(joined([example])) for network in networks]
-    scores = np.mean([result[0].numpy() for result in results], 0)
-    null = float(np.mean([result[1].item() for result in results]))
-    best = int(scores.argmax())
-    return outcome(scores, null, best, example.candidates), float(example.f1[best]), bool(example.exact[best])
-
-
-def fit_confidence(signs: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, float]:
-    """Fits a logistic regression with a small ridge by Newton's method; returns weights and bias."""
-    mean, scale = signs.mean(0), signs.std(0) + 1e-3
-    inputs = np.hstack([(signs - mean) / scale, np.ones((len(signs), 1))])
-    weights, ridge = np.zeros(inputs.shape[1]), np.full(inputs.shape[1], 3.0)
-    for _ in range(20):
-        guess = 1 / (1 + np.exp(-inputs @ weights))
-        hessian = (inputs * (guess * (1 - guess))[:, None]).T @ inputs + np.diag(ridge)
-        weights += np.linalg.solve(hessian, inputs.T @ (right - guess) - ridge * weights)
-    return weights[:-1] / scale, float(weights[-1] - (weights[:-1] * mean / scale).sum())
-
-
-def threshold_at(cost: float, confidence: np.ndarray, f1: np.ndarray) -> float:
-    """Returns the highest threshold at which the answers below it, withheld, cost at most `cost` of the mean F1."""
-    order = np.argsort(confidence, kind="stable")
-    lost = np.cumsum(f1[order]) / len(f1)
-    return float(confidence[order[min(int(np.searchsorted(lost, cost, "right")), len(f1) - 1)]])
-
-
-def report(f1: np.ndarray, exact: np.ndarray, answerable: np.ndarray, confidence: np.ndarray) -> str:
-    """Returns a line per threshold: what is left unanswered of both kinds of questions, and the scores."""
-    lines = [f"always: EM {exact[answerable].mean():.3f} F1 {f1[answerable].mean():.3f}"]
-    for share in (0.05, 0.1, 0.12, 0.15, 0.2, 0.3):
-        threshold = np.quantile(confidence[answerable], share)
-        said = confidence >= threshold
-        lines.append(
-            f"silent on {share:.2f} of the answerable, {1 - said[~answerable].mean():.3f} of the others: "
-            f"EM {(exact & said)[answerable].mean():.3f} F1 {(f1 * said)[answerable].mean():.3f} at {threshold:.3f}"
-        )
-    return "\n".join(lines)
-
-
 def main() -> None:
     """Trains, fits the confidence, and writes the weights."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -154,28 +116,54 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     start = time.perf_counter()
-    articles = collect(args.squad, args.seed)
-    more = [question for path in args.evqa for question in read_evqa(path)]
-    more += [question for path in args.tokens for question in read_tokens(path)]
+    named = read(args.squad)
+    articles = varied(named, args.seed)
+    records = [question for path in args.evqa for question in read_evqa(path)]
+    more = records + [question for path in args.tokens for question in read_tokens(path)]
     numbers = numbers_of(articles + more)
     data = list(examples(articles + more, numbers, np.random.default_rng(args.seed)))
     print(f"{len(data)} questions, {time.perf_counter() - start:.0f} s", flush=True)
-    rows = []
+    found = Trials([], [], [], [])
     for fold in range(FOLDS):
         kept = [e for e in data if not e.article or e.part % FOLDS != fold]
         network = train(kept, numbers, args.seed + fold, max(args.epochs // 2, 1))
-        left_out = [question for question in articles if part_of(question.article) % FOLDS == fold]
-        drawn = random.Random(args.seed).sample(left_out, min(HELD_OUT, len(left_out)))
-        rows += [(*signs_of([network], example), example.answerable) for example in examples(drawn, numbers)]
+        add_trials(found, network, numbers, [left_out(each, fold) for each in (articles, records, named)], args.seed)
         print(f"part {fold} left out, {time.perf_counter() - start:.0f} s", flush=True)
-    signs, f1, exact, answerable = (np.array(column) for column in zip(*rows, strict=True))
-    weights, bias = fit_confidence(signs, f1 >= 0.5)
-    confidence = 1 / (1 + np.exp(-(signs @ weights + bias)))
-    print(report(f1, exact, answerable, confidence), flush=True)
+    weights, bias, threshold = fit(found)
+    print(report(found, weights, bias), flush=True)
     networks = [train(data, numbers, args.seed + i, args.epochs) for i in range(args.networks)]
-    threshold = round(threshold_at(COST, confidence[answerable], f1[answerable]), 3)
     save(args.out, networks, numbers, weights, bias, threshold)
     print(f"{args.out}: {args.out.stat().st_size / 1024:.0f} KiB, {time.perf_counter() - start:.0f} s")
+
+
+def left_out(questions: Sequence[SpanQuestion], fold: int) -> list[SpanQuestion]:
+    """Returns the questions of which a fold's network has not seen the articles."""
+    return [question for question in questions if part_of(question.article) % FOLDS == fold]
+
+
+def add_trials(
+    found: Trials, network: Network, numbers: Numbers, questions: Sequence[Sequence[SpanQuestion]], seed: int
+) -> None:
+    """Adds trials of a network.
+
+    Args:
+        found: Where to add them.
+        network: Trained on other articles.
+        numbers: Its vocabulary.
+        questions: Those about articles, of which `HELD_OUT` are drawn; records, which are asked where BM25 finds them
+            and where they have no answer; and those to ask about other articles, as they were written: "this" would
+            point at the other article.
+        seed: Draws questions and articles.
+    """
+    articles, records, named = questions
+    model, rng = model_of([network], numbers), random.Random(seed)
+    drawn = rng.sample(articles, min(HELD_OUT, len(articles)))
+    found.answerable.extend(trials(model, (question for question in drawn if question.answers)))
+    found.unanswerable.extend(trials(model, (question for question in drawn if not question.answers)))
+    passages = by_article([*named, *records])
+    found.records.extend(trials(model, (best_passage(question, passages[question.article]) for question in records)))
+    found.unanswerable.extend(trials(model, misplaced(records, passages, rng)))
+    found.strays.extend(trials(model, astray(named, passages, rng)))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from generators.reader.features import Floats, candidates
-from generators.reader.model import Vocabulary
+from generators.reader.model import SpanModel, Vocabulary
 from generators.reader.question import analyze
 from generators.reader.tokens import stems_of, suffix_class, tokenize_text
 from retriever.files import replacing
@@ -71,6 +71,23 @@ def _numbered(counts: Counter[str], least: int) -> dict[str, int]:
     return {word: i for i, word in enumerate(sorted(known | {suffix_class(word) for word in counts}))}
 
 
+def model_of(networks: Sequence[Network], numbers: Numbers) -> SpanModel:
+    """Returns the model of some networks as `SpanModel.load` would, without a confidence."""
+    return SpanModel(_arrays(networks, numbers), numbers.vocabulary, numbers.rarity)
+
+
+def _arrays(networks: Sequence[Network], numbers: Numbers) -> dict[str, np.ndarray]:
+    states = [network.state_dict() for network in networks]
+    arrays = {
+        name.removesuffix(".weight").replace(".bias", "_bias"): np.stack([state[name].numpy() for state in states])
+        for name in states[0]
+    }
+    for name in ("last", "null"):  # one output each
+        arrays |= {name: arrays[name][:, 0], f"{name}_bias": arrays[f"{name}_bias"][:, 0]}
+    arrays = {name: array.astype(np.float16) for name, array in arrays.items()}
+    return arrays | {name: getattr(numbers, name).astype(np.float32) for name in ("mean", "scale")}
+
+
 def save(
     path: Path,
     networks: Sequence[Network],
@@ -80,15 +97,8 @@ def save(
     threshold: float,
 ) -> None:
     """Writes the weights as `SpanModel.load` reads them, the networks in float16."""
-    states = [network.state_dict() for network in networks]
-    arrays = {
-        name.removesuffix(".weight").replace(".bias", "_bias"): np.stack([state[name].numpy() for state in states])
-        for name in states[0]
-    }
-    for name in ("last", "null"):  # one output each
-        arrays |= {name: arrays[name][:, 0], f"{name}_bias": arrays[f"{name}_bias"][:, 0]}
-    arrays = {name: array.astype(np.float16) for name, array in arrays.items()}
-    exact = {"mean": numbers.mean, "scale": numbers.scale, "rarity": np.array(list(numbers.rarity.values()))}
+    arrays = _arrays(networks, numbers)
+    exact = {"rarity": np.array(list(numbers.rarity.values()))}
     exact |= {"confidence": confidence, "confidence_bias": np.array([bias]), "threshold": np.array([threshold])}
     arrays |= {name: array.astype(np.float32) for name, array in exact.items()}
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}

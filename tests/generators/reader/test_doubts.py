@@ -7,21 +7,34 @@ import pytest
 
 from generators.reader.doubts import doubts
 from generators.reader.question import analyze
-from generators.reader.tokens import tokenize_text
+from generators.reader.tokens import stems_of, tokenize_text
 
 RARITY = {"": 4.0, "tower": 2.0}
 TEXT = "Ada built the old tower of Bern. In 1901, Bo did not leave Bern."
 NAMES = [
-    "negated", "turned", "weight", "words", "title", "names", "figures",
+    "negated", "turned", "weight", "words", "title", "names", "figures", "there", "heaviest there",
+    "drifts", "drifts off", "drift weight", "drift words", "drift sum", "drift names",
     "not denied", "turned here", "weight here", "words here", "heaviest here", "elsewhere", "names elsewhere",
-    "figures elsewhere",
+    "figures elsewhere", "found here", "heaviest found here", "drifts off here",
 ]  # fmt: skip
+PRESENT = {"there", "heaviest there", "found here", "heaviest found here"}
 
 
 def doubted(question: str, sentence: int, title: frozenset[str] = frozenset()) -> dict[str, float]:
-    """Returns the doubts about a sentence of the text that are not 0, by name."""
+    """Returns the doubts about a sentence of the text that are not 0, by name, without those about drift."""
+    return {name: value for name, value in everything(question, sentence, title).items() if "drift" not in name}
+
+
+def everything(question: str, sentence: int, title: frozenset[str] = frozenset()) -> dict[str, float]:
     row = doubts(tokenize_text(TEXT), analyze(question, RARITY), title)[sentence].tolist()
-    return {name: round(value, 4) for name, value in zip(NAMES, row, strict=True) if value}
+    found = {name: round(value, 4) for name, value in zip(NAMES, row, strict=True) if value}
+    return {name: value for name, value in found.items() if name not in PRESENT}
+
+
+def present(question: str, sentence: int, title: frozenset[str] = frozenset()) -> dict[str, float]:
+    """Returns what is there of the question's words."""
+    row = doubts(tokenize_text(TEXT), analyze(question, RARITY), title)[sentence].tolist()
+    return {name: round(value, 4) for name, value in zip(NAMES, row, strict=True) if name in PRESENT}
 
 
 def test_nothing_speaks_against_a_sentence_with_all_words() -> None:
@@ -63,6 +76,26 @@ def test_an_opposite_of_a_word_of_the_question() -> None:
     second = doubted("Who built the new tower?", 1)  # "old" stands in the first sentence
     assert second["turned"] == 1 and "turned here" not in second
     assert "turned" not in doubted("Who built the old tower?", 0)
+
+
+def test_words_that_are_there() -> None:
+    # "built" 4 and "tower" 2 are in the first sentence, "Rome" 4 nowhere; in eighths
+    found = {"there": 0.75, "heaviest there": 0.5, "found here": 0.75, "heaviest found here": 0.5}
+    assert present("Who built the tower of Rome?", 0) == found
+    assert present("Who built the tower of Rome?", 1) == found | {"found here": 0, "heaviest found here": 0}
+    # what the title has is expected nowhere
+    assert present("Who built the tower of Rome?", 0, frozenset({"tower"}))["there"] == 0.5
+
+
+def test_a_question_that_neither_points_nor_has_a_word_of_the_title_drifts() -> None:
+    question = "Who built the bridge of Rome?"  # 4 each; "bridge" and the name "Rome" are nowhere
+    drift = {name: value for name, value in everything(question, 0).items() if "drift" in name}
+    assert drift == {"drifts": 1, "drift weight": 0.6667, "drift words": 0.4, "drift sum": 1, "drift names": 1}
+    assert everything(question, 1)["drifts off here"] == 1  # "built" stands in the other sentence
+    lost = everything("Who painted Guernica?", 0)
+    assert lost["drifts off"] == lost["drifts off here"] == lost["drift weight"] == 1
+    for kept, title in ((question, stems_of("Bridge")), ("Who built this bridge in Rome?", frozenset[str]())):
+        assert not any("drift" in name for name in everything(kept, 0, title))
 
 
 def test_evidence_without_words() -> None:

@@ -51,3 +51,20 @@ def test_names_figures_and_negation() -> None:
 )
 def test_key_words_are_the_first_after_what_is_asked_for_and_the_last(question: str, keys: tuple[str, str]) -> None:
     assert analyze(question, {}).keys == keys
+
+
+@pytest.mark.parametrize(
+    ("question", "pointing"),
+    [
+        ("When was this tower built?", True),
+        ("What is the capital of the country with this flag?", True),
+        ("When did it open?", True),
+        ("What money do I need here?", True),
+        ("Who wrote Hamlet?", False),
+        ("How old was Cleopatra when she died?", False),  # "she" is Cleopatra
+        ("When was the tower built?", False),
+        ("", False),
+    ],
+)
+def test_questions_that_point_at_the_image(question: str, pointing: bool) -> None:
+    assert analyze(question, {}).pointing is pointing

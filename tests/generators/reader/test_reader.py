@@ -64,6 +64,47 @@ def test_a_question_that_the_evidence_does_not_answer_has_a_lower_confidence() -
     assert sorted(answered)[len(answered) // 2] > 2 * sorted(others)[len(others) // 2]
 
 
+ISLAND = (
+    "The president was first elected in 2019. The human development index has risen since 2004. Mount Olen, 1,233 m, "
+    "is the highest point. Fresh water is scarce."
+)
+MINE = (
+    "Ores were found in 1901 by Erik Holm, who became president of the mining company. The railway line to the coast "
+    "has 644 kilometers of track and was first opened in 1934."
+)
+STRAYS = [
+    "When was the first email sent?",
+    "What is the freezing point of mercury?",
+    "Who was the first president of the United Nations?",
+    "How many chambers does the human heart have?",
+    "Who won the world cup in 2006?",
+    "When did the first human walk on the moon?",
+    "Who found the tomb of Tutankhamun?",
+    "Which company makes the Mustang?",
+    "What is the highest score in bowling?",
+    "How long is a football field?",
+    "Who opened Pandora's box?",
+]
+
+
+def test_questions_about_something_else_are_declined() -> None:
+    answers = [read(question, text, "Arland").answer for question in STRAYS for text in (ISLAND, MINE)]
+    assert sum(answer is not None for answer in answers) <= 5  # 12 of 22 before the confidence knew of drift
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("How big is it?", "42,434 square kilometers"),
+        ("How many people live here?", "85,370"),
+        ("What is the money of this country called?", "Arland krone"),
+    ],
+)
+def test_a_paraphrase_that_points_at_the_image_is_answered(question: str, answer: str) -> None:
+    text = "Prices are in Arland krone. The total area is 42,434 square kilometers. It is home to 85,370 people."
+    assert read(question, text, "Arland").answer == answer
+
+
 @pytest.mark.parametrize("text", ["", "  \n ", "...", ";;;", ":", "\ufeff", "(((", "?!"])
 def test_evidence_without_words(text: str) -> None:
     assert read("What is the capital of this country?", text) == Generation(None, 0.0)

@@ -17,11 +17,12 @@ from generators.reader.question import analyze
 from generators.reader.reader import ExtractiveReader
 from generators.reader.tokens import stems_of, tokenize_text
 from retriever.types import Evidence
+from training.reader.confidence import trials
 from training.reader.examples import examples, joined
 from training.reader.network import Network
 from training.reader.questions import SpanAnswer, SpanQuestion
-from training.reader.train import fit_confidence, main, pointing, signs_of, threshold_at, train
-from training.reader.weights import numbers_of, save
+from training.reader.train import main, pointing, train
+from training.reader.weights import model_of, numbers_of, save
 
 NAMES = ["Ada", "Bo", "Cora", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jo", "Kim", "Lou", "Mia", "Ned", "Ola", "Pia"]
 
@@ -42,7 +43,8 @@ def test_it_learns_and_the_same_seed_gives_the_same_weights() -> None:
     numbers = numbers_of(questions)
     data = list(examples(questions, numbers))
     network = train(data[:36], numbers, seed=0, epochs=240)
-    quality = [signs_of([network], example)[1] for example in data[36:] if example.answerable]
+    model = model_of([network], numbers)
+    quality = [trial.f1 for trial in trials(model, [question for question in questions[36:] if question.answers])]
     assert len(quality) == 8 and np.mean(quality) > 0.8
     first, second = (train(data[:36], numbers, seed=1, epochs=1).state_dict() for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
@@ -80,28 +82,14 @@ def test_numpy_computes_what_torch_does(tmp_path: Path) -> None:
     save(tmp_path / "again.safetensors", networks, numbers, np.zeros(36, np.float32), 0.0, 0.5)
     assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "w.safetensors").read_bytes()
     model = SpanModel.load(tmp_path / "w.safetensors")
+    unsaved = model_of(networks, numbers)
     tokens, question = tokenize_text(passage(0)), analyze("Who built it?", model.rarity)
     found = candidates(tokens, question, model.rarity, stems_of("Tower"))
     scores, null = model.scores(tokens, question, found)
     np.testing.assert_allclose(scores, np.mean([r[0].numpy() for r in results], 0), atol=0.02)  # float16 on disk
+    np.testing.assert_allclose(unsaved.scores(tokens, question, found)[0], scores, rtol=1e-5)
     assert null == pytest.approx(np.mean([r[1].item() for r in results]), abs=0.01)
     assert model.threshold == 0.5 and model.confidence(np.zeros(36, np.float32)) == 0.5
-
-
-def test_a_confidence_is_a_probability() -> None:
-    rng = np.random.default_rng(0)
-    signs = rng.normal(size=(4000, 2))
-    right = rng.random(4000) < 1 / (1 + np.exp(-(2 * signs[:, 0] - 1)))
-    weights, bias = fit_confidence(signs, right)
-    np.testing.assert_allclose([*weights, bias], [2, 0, -1], atol=0.15)
-
-
-def test_a_threshold_withholds_no_more_than_its_cost() -> None:
-    confidence, f1 = np.array([0.4, 0.1, 0.3, 0.2]), np.array([1.0, 0.2, 0.6, 0.0])
-    # Below 0.3 stand answers of F1 0.2 and 0, which cost 0.05 of the mean; with the one of 0.6 it would be 0.2.
-    assert threshold_at(0.05, confidence, f1) == threshold_at(0.19, confidence, f1) == 0.3
-    assert threshold_at(0.0, confidence, f1) == 0.1
-    assert threshold_at(1.0, confidence, f1) == 0.4
 
 
 def test_some_questions_point_at_the_image_instead_of_naming_the_article() -> None:
