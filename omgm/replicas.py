@@ -90,7 +90,9 @@ def build_app(profile: Profile, index: Path) -> FastAPI:
     encoder, fusion = build_encoder(profile, shared), build_fusion(profile, shared)
     retriever = open_retriever(profile, index, encoder=encoder, fusion=fusion, live=True)
     agents, tracer = agents_of(profile), tracer_of_environment()
-    return create_app(retriever, build_generator(profile), profile.serving, READ_ONLY, cache, agents, tracer)
+    return create_app(
+        retriever, build_generator(profile, apart=True), profile.serving, READ_ONLY, cache, agents, tracer
+    )
 
 
 def stop_replicas() -> None:

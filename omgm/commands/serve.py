@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> None:
     cache = ImageCache(settings.cache_mib * 2**20)
     retriever, editor = open_service(profile, index, cache if settings.cache_mib else None)
     agents, tracer = agents_of(profile), tracer_of_environment()
-    app = create_app(retriever, build_generator(profile), settings, editor, cache, agents, tracer)
+    app = create_app(retriever, build_generator(profile, apart=True), settings, editor, cache, agents, tracer)
     retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
     host = f"[{args.host}]" if ":" in args.host else args.host
     warn_if_open(args.host, settings)
