@@ -72,6 +72,7 @@ def read_questions(args: argparse.Namespace) -> Asked:
 def answer_turns(args: argparse.Namespace) -> None:
     """For each line of standard input, a batch size and seconds, writes answers per second and ms per batch."""
     from omgm.parts import build_generator, open_retriever
+    from omgm.server import freeze_objects
     from retriever.evidence import best_evidence
     from retriever.types import GenerationRequest, Query
     from serving.images import decode_image
@@ -86,6 +87,7 @@ def answer_turns(args: argparse.Namespace) -> None:
             await generator.generate([GenerationRequest(query.question, query.image, evidence, result.recognized)])
 
     asyncio.run(answer(asked[:16]))
+    freeze_objects()  # as the service does
     print("ready", flush=True)
     for line in sys.stdin:
         batch, seconds = json.loads(line)
