@@ -57,7 +57,7 @@ class ReaderProcess:
         """Returns one answer per request.
 
         Raises:
-            ConnectionError: The process has ended.
+            ConnectionResetError: The process has ended.
         """
         return list(await asyncio.gather(*(self._read(request.question, request.evidence) for request in requests)))
 
@@ -65,7 +65,7 @@ class ReaderProcess:
         """Yields the answer in one piece unless it abstains, then the whole `Generation`.
 
         Raises:
-            ConnectionError: The process has ended.
+            ConnectionResetError: The process has ended.
         """
         generation = await self._read(request.question, request.evidence)
         if generation.answer is not None:
