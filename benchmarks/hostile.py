@@ -33,7 +33,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.hostile_requests import HostileRequest, good_request, hostile_requests
-from benchmarks.load import Address, service
+from benchmarks.load import Address, folders_of, service
 from retriever.files import write_whole
 
 TIMEOUT_S = 60.0
@@ -161,12 +161,11 @@ def faults(outcomes: Counter[tuple[str, str]]) -> dict[str, int]:
 
 
 def resident_mib(process: subprocess.Popen[bytes]) -> float | None:
-    """Returns the memory that a process has now, in MiB; `None` where Linux's /proc is missing."""
-    status = Path(f"/proc/{process.pid}/status")
-    if not status.is_file():
+    """Returns the memory that a process and those that it started have now, in MiB; `None` without Linux's /proc."""
+    if not Path(f"/proc/{process.pid}/status").is_file():
         return None
-    line = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS:"))
-    return round(int(line.split()[1]) / 1024, 1)
+    lines = [line for folder in folders_of(process) for line in (folder / "status").read_text().splitlines()]
+    return round(sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024, 1)
 
 
 def is_answered(address: Address) -> bool:

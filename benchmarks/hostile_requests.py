@@ -296,6 +296,8 @@ _RAW = (
     _raw("GET / HTTP/1.1", "Host: a", "Authorization: Bearer \xff\0", "X-Request-Id: \xff"),
     _raw("GET /answer HTTP/1.1", "Host: a", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"),
     _raw("GET /health/live HTTP/1.1", "Host: a") * 50,
+    _raw(_POST, "Host: a", "Upgrade: h2c", "Connection: Upgrade", "Content-Length: 4", body=b"GET ") * 50,
+    _raw(_POST, "Upgrade: h2c", "Connection: close, Upgrade", _CHUNKED, body=b"zz\r\nabc\r\n0\r\n\r\n"),
     _raw(_POST, "Host: a", "Content-Length: -1"),
     _raw(_POST, "Content-Length: 5", "Content-Length: 6", body=b"abcdef"),
     _raw(_POST, "Content-Length: 99999999999999999999", body=b"abc"),

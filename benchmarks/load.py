@@ -72,6 +72,7 @@ def read_questions(args: argparse.Namespace) -> Asked:
 def answer_turns(args: argparse.Namespace) -> None:
     """For each line of standard input, a batch size and seconds, writes answers per second and ms per batch."""
     from omgm.parts import build_generator, open_retriever
+    from omgm.server import freeze_objects
     from retriever.evidence import best_evidence
     from retriever.types import GenerationRequest, Query
     from serving.images import decode_image
@@ -86,6 +87,7 @@ def answer_turns(args: argparse.Namespace) -> None:
             await generator.generate([GenerationRequest(query.question, query.image, evidence, result.recognized)])
 
     asyncio.run(answer(asked[:16]))
+    freeze_objects()  # as the service does
     print("ready", flush=True)
     for line in sys.stdin:
         batch, seconds = json.loads(line)
@@ -154,28 +156,43 @@ def service(args: argparse.Namespace, *overrides: str) -> Iterator[tuple[subproc
         process.wait(timeout=60)
 
 
+def folders_of(process: subprocess.Popen[bytes]) -> list[Path]:
+    """Returns the folders in Linux's /proc of a process and of those that it started, such as the reader's."""
+    folder = Path(f"/proc/{process.pid}")
+    started = [path.read_text().split() for path in folder.glob("task/*/children")]
+    return [folder, *(Path(f"/proc/{pid}") for pids in started for pid in pids)]
+
+
 def peak_memory(process: subprocess.Popen[bytes], reset: bool = False) -> float | None:
-    """Returns the most memory in MiB that a process had since the last reset; `None` where Linux's /proc is missing."""
-    status = Path(f"/proc/{process.pid}/status")
-    if not status.is_file():
+    """Returns the most memory in MiB that a process had since the last reset, and those that it started.
+
+    Pages that several share count several times. `None` where Linux's /proc is missing.
+    """
+    if not Path(f"/proc/{process.pid}/status").is_file():
         return None
-    if reset:
-        Path(f"/proc/{process.pid}/clear_refs").write_text("5")
-    peak = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-    return round(int(peak.split()[1]) / 1024, 1)
+    total = 0
+    for folder in folders_of(process):
+        if reset:
+            (folder / "clear_refs").write_text("5")
+        lines = (folder / "status").read_text().splitlines()
+        total += int(next(line for line in lines if line.startswith("VmHWM:")).split()[1])
+    return round(total / 1024, 1)
 
 
 def cpu_seconds(process: subprocess.Popen[bytes]) -> dict[str, float] | None:
-    """Returns the time, and processor times of this client, a process and all; `None` without Linux's /proc."""
+    """Returns the time, and processor times of this client, a process with those that it started, and all.
+
+    `None` without Linux's /proc.
+    """
     if not Path("/proc/stat").is_file():
         return None
     tick = os.sysconf("SC_CLK_TCK")
-    of_process = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()  # from field 3 on
+    stats = [(folder / "stat").read_text().rpartition(")")[2].split() for folder in folders_of(process)]
     user, nice, system, _, _, *interrupts = Path("/proc/stat").read_text().splitlines()[0].split()[1:8]
     return {
         "wall": time.perf_counter(),
         "client": time.process_time(),
-        "server": (int(of_process[11]) + int(of_process[12])) / tick,
+        "server": sum(int(fields[11]) + int(fields[12]) for fields in stats) / tick,  # they begin with field 3
         "all": sum(int(ticks) for ticks in (user, nice, system, *interrupts)) / tick,
     }
 

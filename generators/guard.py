@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from types import TracebackType
+from typing import Self
 
 from retriever.protocols import Generator
 from retriever.types import Generation, GenerationRequest
@@ -19,6 +22,19 @@ class GuardedGenerator:
 
     def __init__(self, generator: Generator, threshold: float) -> None:
         self.generator, self.threshold = generator, threshold
+
+    async def __aenter__(self) -> Self:
+        """Enters the other generator if it is a context manager."""
+        if isinstance(self.generator, AbstractAsyncContextManager):
+            await self.generator.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leaves it."""
+        if isinstance(self.generator, AbstractAsyncContextManager):
+            await self.generator.__aexit__(kind, error, trace)
 
     @property
     def name(self) -> str:

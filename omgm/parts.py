@@ -20,6 +20,7 @@ from agents.proposals import detected_regions, map_regions
 from agents.regions import ProposeRegions
 from generators.chat import ChatGenerator
 from generators.guard import GuardedGenerator
+from generators.reader.process import ReaderProcess
 from generators.reader.reader import ExtractiveReader
 from indexes.chat_summarizer import ChatSummarizer
 from indexes.live.editor import Editor
@@ -109,24 +110,28 @@ def opened_summarizer(profile: Profile) -> Iterator[Summarizer]:
             summarizer.close()
 
 
-def build_generator(profile: Profile) -> Generator:
+def build_generator(profile: Profile, apart: bool = False) -> Generator:
     """Makes the generator.
+
+    Args:
+        profile: The profile.
+        apart: Runs the extractive reader in a process of its own, beside a service's models.
 
     Raises:
         ValueError: It is a chat model, and its server's address or its name is not set.
     """
-    generator = _answering(profile)
+    generator = _answering(profile, apart)
     return GuardedGenerator(generator, profile.recognition.threshold) if profile.recognition.fitted_to else generator
 
 
-def _answering(profile: Profile) -> Generator:
+def _answering(profile: Profile, apart: bool) -> Generator:
     settings = profile.generator
     if settings.kind == "openai":
         client, cut = _client(settings, "generator"), _cut(profile, "generator")
         return ChatGenerator(
             client, settings.style, settings.multimodal, settings.max_tokens, settings.max_context_tokens, cut
         )
-    return ExtractiveReader()
+    return ReaderProcess() if apart else ExtractiveReader()
 
 
 def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int) -> str:

@@ -81,6 +81,7 @@ def build_app(profile: Profile, index: Path) -> FastAPI:
     """Returns the service over an index that it only reads; runs in a replica."""
     from omgm.parts import build_encoder, build_fusion, build_generator, open_retriever
     from omgm.served_agents import agents_of
+    from omgm.server import freeze_objects
     from retriever.image_cache import ImageCache
     from serving.app import create_app
     from serving.tracing import tracer_of_environment
@@ -90,7 +91,10 @@ def build_app(profile: Profile, index: Path) -> FastAPI:
     encoder, fusion = build_encoder(profile, shared), build_fusion(profile, shared)
     retriever = open_retriever(profile, index, encoder=encoder, fusion=fusion, live=True)
     agents, tracer = agents_of(profile, encoder), tracer_of_environment()
-    return create_app(retriever, build_generator(profile), profile.serving, READ_ONLY, cache, agents, tracer)
+    generator = build_generator(profile, apart=True)
+    app = create_app(retriever, generator, profile.serving, READ_ONLY, cache, agents, tracer)
+    freeze_objects()
+    return app
 
 
 def stop_replicas() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from torch import Tensor
+
+if TYPE_CHECKING:  # the reader's process needs no PyTorch
+    from torch import Tensor
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]

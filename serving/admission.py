@@ -66,22 +66,22 @@ class Admission:
 
     def wait(self) -> float:
         """Returns the estimated seconds until the models are free for a request that comes now."""
-        ahead = self.inside * self.seconds_per_query()
-        return max(0.0, ahead - min(self._elapsed(), self._running * self.seconds_per_query()))
+        per_query = self.seconds_per_query()
+        return max(0.0, self.inside * per_query - min(self._elapsed(), self._running * per_query))
 
     def refusal(self) -> ApiError | None:
         """Returns the error for a request that comes now, or `None` if it may come in."""
         settings, inside = self._settings, self.inside
         if inside - self._running >= settings.max_queue:
-            return self._refused(self.seconds_per_query())
+            return self._refused(self.seconds_per_query(), self.wait())
         wait = self.wait()
         unknown = self._per_query.value == 0  # the first batch has yet to end: nobody knows how long more would wait
         if inside >= 2 * settings.max_batch and (unknown or wait > settings.max_wait_s):
-            return self._refused(wait - settings.max_wait_s)
+            return self._refused(wait - settings.max_wait_s, wait)
         # As long as all that is being answered fits into one batch, the estimate may be of answers long ago.
         answer = self._per_answer.value
         if self._answering >= settings.max_batch and wait + answer > settings.timeout_s:
-            return self._refused(answer / self._answering)
+            return self._refused(answer / self._answering, wait)
         return None
 
     def enter(self) -> Ticket:
@@ -166,9 +166,9 @@ class Admission:
             if oldest.limit is not None:
                 oldest.limit.reschedule(0)
 
-    def _refused(self, seconds: float) -> ApiError:
+    def _refused(self, seconds: float, wait: float) -> ApiError:
         after = max(1, math.ceil(seconds))
-        message = f"the service is busy: a request would wait about {self.wait():.1f} s; try again in {after} s"
+        message = f"the service is busy: a request would wait about {wait:.1f} s; try again in {after} s"
         return ApiError(429, "queue_full", message, headers={"Retry-After": str(after)})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mimetypes
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,7 +109,7 @@ def create_app(
 
     Args:
         retriever: Finds the candidates.
-        generator: Answers from the evidence.
+        generator: Answers from the evidence. One that is an async context manager is entered while the service runs.
         settings: Limits.
         editor: Changes the retriever's index, or why it cannot be changed.
         cache: Keeps decoded images; the retriever's models may share it.
@@ -127,10 +127,13 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await service.batcher.start()
-        yield
-        await service.batcher.stop()
-        await runs.aclose()
+        async with AsyncExitStack() as stack:
+            if isinstance(generator, AbstractAsyncContextManager):
+                await stack.enter_async_context(generator)
+            await service.batcher.start()
+            yield
+            await service.batcher.stop()
+            await runs.aclose()
 
     summary = "Answers questions about images from an encyclopedia."
     shown = [Depends(HTTPBearer(auto_error=False))] if settings.read_keys or settings.write_keys else []  # in /docs

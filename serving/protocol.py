@@ -7,7 +7,7 @@ import json
 from collections.abc import MutableMapping
 from typing import Any, ClassVar, cast
 
-from starlette.datastructures import Headers
+import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from serving.body import LINGER_BYTES, LINGER_S, declared_length
@@ -68,13 +68,10 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Stops the clock, since all headers are there; the application sees the request unless it is refused."""
+        if self.parser.should_upgrade():
+            return
         self._begun = False
         self._unlimit()
-        if self._idle() and self.parser.should_upgrade() and self._has_body():
-            # httptools takes the body for the other protocol, and what comes later for another request
-            message = "a request with a body must not ask for an upgrade; use HTTP/1.1 without the header Upgrade"
-            self._refuse(ApiError(400, "upgrade_with_body", message))
-            return
         if self.overload is None or not self._idle():
             super().on_headers_complete()
             return
@@ -96,6 +93,8 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """Ends a request; one that was refused closes its connection unless that is kept."""
+        if self.parser.should_upgrade():
+            return
         if not self._refused:
             super().on_message_complete()
         elif self._last:
@@ -107,12 +106,42 @@ class _LimitedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Reads data; starts the time of a body's rest, which comes after the answer."""
         self._length += len(data)
-        super().data_received(data)
+        self._parse(memoryview(data))
         if self._begun and self._length > LONGEST_HEADERS and not self.transport.is_closing():
             message = f"the headers are longer than {LONGEST_HEADERS} bytes"
             self._end(ApiError(431, "headers_too_long", message))
         if self._clock is None and self.cycle is not None and self.cycle.response_complete and not self._refused:
             self._limit(self.rest_s)
+
+    def _parse(self, data: memoryview) -> None:
+        """Feeds the parser as uvicorn does, but ignores upgrades, as RFC 9110 (section 7.8) permits.
+
+        The parser ends after the headers of a request that asks for one, and takes its body for the other protocol. So
+        another parser gets the headers again, without the header Upgrade; the callbacks pass over the first time.
+        """
+        self._unset_keepalive_if_required()
+        try:
+            while data:
+                try:
+                    self.parser.feed_data(data)
+                    return
+                except httptools.HttpParserUpgrade as upgrade:
+                    data, head = data[upgrade.args[0] :], self._head_without_upgrade()
+                    self.parser = httptools.HttpRequestParser(self)
+                    self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+                    self.parser.feed_data(head)
+        except httptools.HttpParserError:
+            message = "Invalid HTTP request received."
+            self.logger.warning(message)
+            self.send_400_response(message)
+
+    def _head_without_upgrade(self) -> bytes:
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        if method == b"CONNECT":  # asks for another protocol by itself
+            raise httptools.HttpParserInvalidMethodError("CONNECT is for proxies")
+        lines = [b"%s %s HTTP/%s\r\n" % (method, self.url, version)]
+        lines += [b"%s: %s\r\n" % header for header in self.headers if header[0] != b"upgrade"]
+        return b"".join([*lines, b"\r\n"])
 
     def send_400_response(self, msg: str) -> None:
         """Answers what is not HTTP in the shape of all errors, unless an answer has begun; closes the connection."""
@@ -128,9 +157,6 @@ class _LimitedProtocol(HttpToolsProtocol):
     def _scope(self) -> MutableMapping[str, Any]:
         return cast(MutableMapping[str, Any], self.scope)  # uvicorn has a type of its own
 
-    def _has_body(self) -> bool:
-        return declared_length(self._scope()) > 0 or "transfer-encoding" in Headers(scope=self._scope())
-
     def _idle(self) -> bool:
         """Returns whether no earlier request of this connection is being answered."""
         return self.cycle is None or self.cycle.response_complete
@@ -138,7 +164,6 @@ class _LimitedProtocol(HttpToolsProtocol):
     def _refuse(self, error: ApiError) -> None:
         """Answers in the application's place; what comes of the body is thrown away, as `serving.body.refuse` does."""
         kept = self.parser.should_keep_alive() and self.parser.get_http_version() != "1.0"
-        kept = kept and not self.parser.should_upgrade()
         # A client that asks before it sends its body (Expect) may leave it out now, or send it nevertheless.
         kept = kept and not self.expect_100_continue and declared_length(self._scope()) <= LINGER_BYTES
         self._refused, self._last, self._thrown = True, not kept, 0

@@ -234,10 +234,10 @@ class Service:
             message = f"the generator gave no answer within {self.settings.timeout_s:g} s"
             log.warning("request %s: %s", request_id, message)
             return ApiError(424, "generator_timeout", message)
-        if not isinstance(error, ChatError):
+        if not isinstance(error, ChatError | ConnectionResetError):
             return as_api_error(error, request_id)
         log.warning("request %s: %s", request_id, error)
-        if error.status is None:
+        if isinstance(error, ConnectionResetError) or error.status is None:  # the first is of a process that ended
             return ApiError(424, "generator_unavailable", "the generator cannot be reached")
         if error.status == 429 or error.status >= 500:
             return ApiError(424, "generator_unavailable", f"the generator answered with status {error.status}")

@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> None:
     encoder = build_encoder(profile, shared)
     retriever, editor = open_service(profile, index, encoder, shared)
     agents, tracer = agents_of(profile, encoder), tracer_of_environment()
-    app = create_app(retriever, build_generator(profile), settings, editor, cache, agents, tracer)
+    app = create_app(retriever, build_generator(profile, apart=True), settings, editor, cache, agents, tracer)
     retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
     host = f"[{args.host}]" if ":" in args.host else args.host
     warn_if_open(args.host, settings)

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from benchmarks.load import cores_between, cpu_seconds, goals_of
+from benchmarks.load import cores_between, cpu_seconds, goals_of, peak_memory
 from benchmarks.open_loop import Reply, arrival_times, closed_loop, exchange, figures_of, open_loop, request_bytes
 from tests.fakes.images import image_bytes
 from tests.fakes.service import SMALL, full, served
@@ -86,9 +86,13 @@ def test_cores_are_processor_time_per_second() -> None:
 
 @pytest.mark.skipif(not Path("/proc/stat").is_file(), reason="processor times are read from Linux's /proc")
 def test_the_processor_time_of_a_process() -> None:
-    code = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+    busy = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+    code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy!r}])"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"\n"
-        seconds = cpu_seconds(process)
+        seconds = cpu_seconds(process)  # most of it of the process that it started
         assert seconds is not None and 0.25 <= seconds["server"] <= 5 and seconds["all"] > seconds["server"]
+        alone = int(Path(f"/proc/{process.pid}/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
+        memory = peak_memory(process)
+        assert memory is not None and memory > alone + 1
         process.communicate(b"\n")

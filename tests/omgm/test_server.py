@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import socket
 
@@ -15,15 +16,20 @@ from tests.fakes.web import closed_port
 
 def test_whoever_reads_the_announcement_can_connect() -> None:
     config = uvicorn.Config(Starlette(), host="127.0.0.1", port=closed_port(), log_level="error")
-    connected = []
+    connected, frozen = [], []
 
     def announce() -> None:
+        frozen.append(gc.get_freeze_count())
         with socket.create_connection((config.host, config.port), timeout=10):
             connected.append(True)
         signal.raise_signal(signal.SIGINT)  # as Ctrl-C does
 
-    run_server(config, announce)
+    try:
+        run_server(config, announce)
+    finally:
+        gc.unfreeze()
     assert connected == [True]
+    assert frozen[0] > 10_000  # nothing that is there from the start is looked through again
 
 
 def test_an_address_in_use_ends_the_command_unannounced() -> None:

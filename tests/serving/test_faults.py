@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +15,13 @@ import httpx
 import pytest
 import uvicorn
 
+from generators.guard import GuardedGenerator
+from generators.reader.process import ReaderProcess
 from omgm.parts import build_generator, open_retriever
 from omgm.profile import load_profile
 from serving.app import create_app
 from serving.settings import ServingSettings
-from tests.fakes.service import World, listening, post, wait_until
+from tests.fakes.service import World, listening, post, served, wait_until
 from tests.paths import ROOT
 
 
@@ -55,6 +59,25 @@ def test_the_index_folder_is_removed(example_folder: Path) -> None:
         response = client.get(image)
         assert (response.status_code, response.json()["error"]["code"]) == (404, "not_found")
         assert client.get("/health/ready").status_code == 200
+
+
+def test_the_process_of_the_reader_dies(tmp_path: Path) -> None:
+    reader = ReaderProcess()
+    with served(tmp_path, generator=GuardedGenerator(reader, 0.5)) as world, ThreadPoolExecutor(1) as pool:
+        first = reader._process
+        assert first is not None  # started with the service
+        assert post(world.url).json()["answer"] == "1848"
+        os.kill(first.pid, signal.SIGSTOP)
+        held = pool.submit(post, world.url)
+        wait_until(lambda: bool(reader._waiting))
+        os.kill(first.pid, signal.SIGKILL)
+        answer = held.result().json()
+        assert (answer["answer"], answer["entity"]["title"]) == (None, "Redland")
+        assert answer["generator_error"]["code"] == "generator_unavailable"
+        assert post(world.url).json()["answer"] == "1848"
+        second = reader._process
+        assert second is not None and second.pid != first.pid
+    assert second.returncode == -signal.SIGKILL  # ended with the service
 
 
 def test_shutting_down_finishes_what_runs(tmp_path: Path) -> None:
