@@ -9,6 +9,7 @@ from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from retriever.wording import counted
 from serving.body import refuse
 from serving.errors import ApiError
 from serving.keys import ApiKeys
@@ -80,7 +81,7 @@ class AccessMiddleware:
         wait = self._limiter.take(holder or caller_of(client[0] if client else ""))
         if wait:
             seconds = math.ceil(wait)
-            message = f"more than {self._per_minute} requests per minute; try again in {seconds} s"
+            message = f"more than {counted(self._per_minute, 'request')} per minute; try again in {seconds} s"
             raise ApiError(429, "rate_limited", message, headers={"Retry-After": str(seconds)})
 
 

@@ -94,9 +94,11 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
         except ChatError as error:  # an OSError, too
             raise ApiError(424, "summarizer_failed", "the model that writes summaries failed; try again") from error
         except OSError as error:
+            logger.error("a change could not be written: %s", error)  # its path is not for clients
             if error.errno in _FULL:
-                raise ApiError(507, "not_written", str(error)) from error
-            raise ApiError(503, "not_written", str(error)) from error
+                message = "the disk is full; free space, then try again: nothing has changed"
+                raise ApiError(507, "not_written", message) from error
+            raise ApiError(503, "not_written", "the change could not be written; the service's log says why") from error
         except ValueError as error:  # such as a summarizer that is not set, or is another than the index was built with
             raise ApiError(409, "read_only", str(error)) from error
 

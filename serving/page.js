@@ -123,8 +123,12 @@ function finish(turn, reply, trail) {
     showEvidence(turn, reply.evidence ?? []); // now with the span of the answer
     showWhy(turn, reply);
   }
-  byId("about").textContent = `${reply.index.name}: ${reply.index.entities.toLocaleString()} entities.`;
+  showIndex(reply.index);
   say(`Answer: ${turn.answer.querySelector(".reply").textContent}`);
+}
+
+function showIndex({ name, entities }) {
+  byId("about").textContent = `${name}: ${entities.toLocaleString()} ${entities === 1 ? "entity" : "entities"}.`;
 }
 
 /** Tells users of screen readers what happens. */
@@ -198,7 +202,7 @@ async function loadModes() {
   mode.replaceChildren(...modes.map((name) => make("option", "", MODES[name] ?? name, { value: name })));
   if (modes.includes(chosen)) mode.value = chosen;
   byId("mode-line").hidden = modes.length < 2;
-  if (index) byId("about").textContent = `${index.name}: ${index.entities.toLocaleString()} entities.`;
+  if (index) showIndex(index);
 }
 
 async function loadExamples() {
