@@ -131,7 +131,8 @@ def _drawn(strategy: Any, settings: Any, seed: int) -> list[Any]:
         cases.append(case)
 
     with suppress(hypothesis.errors.Unsatisfiable):  # such as an operation that no request is invalid for
-        draw: Any = hypothesis.seed(seed)(settings(hypothesis.given(strategy)(collect)))
+        given: Any = hypothesis.given  # not typed in full
+        draw: Any = hypothesis.seed(seed)(settings(given(strategy)(collect)))
         draw()
     return cases
 

@@ -157,7 +157,15 @@ def measure_before(entities: int, rounds: int, profile_name: str, folder: Path, 
     seconds: dict[str, list[tuple[float, float]]] = {"before": [], "now": []}
     for number in range(rounds):
         for way, tree in (("before", before), ("now", ROOT)):
-            command = [sys.executable, "-c", TIMED, profile_name, kb, images, folder / f"{way}-{number}"]
+            command: list[str | Path] = [
+                sys.executable,
+                "-c",
+                TIMED,
+                profile_name,
+                kb,
+                images,
+                folder / f"{way}-{number}",
+            ]
             done = subprocess.run(
                 command,
                 cwd=tree,
