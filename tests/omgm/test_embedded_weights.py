@@ -54,7 +54,7 @@ def test_the_tokens_of_an_image_differ(designs: tuple[list[Image.Image], list[Im
 def test_the_same_question_about_all_leaves_the_choice_to_images() -> None:
     """Stickers whose articles are but a name: what a name and the question have in common must not decide."""
     fusion = QFormerFusion.load(WEIGHTS / "fusion")
-    batch, rng = StickerBatches(Camera(fusion.pixels.size, 7), 40, 7)(0), random.Random(7)
+    batch, rng = StickerBatches(Camera(fusion.pixels.size, 7, scenes=20), 40, 7)(0), random.Random(7)
     names = [random_word(rng) for _ in range(40)]
     passages = [blip_caption(section_passage(name, name, name)) for name in names]
     question = blip_caption("What is this used for?")
@@ -67,7 +67,7 @@ def test_the_same_question_about_all_leaves_the_choice_to_images() -> None:
             )
         )
     right = max_sim(asked, told).argmax(1) == torch.arange(40)
-    assert right.float().mean() >= 0.65  # 0.75; before step 2 saw stickers and shared texts, 0.38
+    assert right.float().mean() >= 0.6  # 0.73; before step 2 saw stickers and shared texts, 0.48
 
 
 def test_near_twins_end_apart() -> None:
