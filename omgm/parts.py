@@ -256,7 +256,7 @@ def _loaded(
     """Returns the model of a step, which `load` reads from its folder.
 
     Raises:
-        ValueError: The folder does not exist, or a file in it is damaged.
+        ValueError: The folder does not exist, or a file in it is damaged or does not fit.
     """
     folder = model_folder(profile, section)
     try:
@@ -265,6 +265,8 @@ def _loaded(
         raise ValueError(
             f"profile {profile.name}: {section}.model: {folder}: a file is damaged ({error}); fetch or train it again"
         ) from error
+    except ValueError as error:
+        raise ValueError(f"profile {profile.name}: {section}.model: {error}") from error
 
 
 def placement(profile: Profile) -> tuple[str, torch.dtype]:

@@ -35,5 +35,5 @@ def test_questions_about_one_image_share_its_encoding(example_folder: Path) -> N
         found = scores(caching.retrieve(queries))
         assert [row for row, _, _ in found] == [row for row, _, _ in expected]
         for (_, *some), (_, *others) in zip(found, expected, strict=True):
-            assert some == pytest.approx(others, abs=1e-4)
+            assert some == pytest.approx(others, abs=5e-4)  # the batch's size changes how bfloat16 rounds
     assert cache.counts == {(s, r): 2 for s in ("step1", "step2") for r in ("hit", "miss")}
