@@ -121,8 +121,10 @@ class FusionBatches(Dataset[FusionBatch]):
         sections: list[str] = []
         common = [self._common_texts(rng) for _ in range(COMMON)] if self.shared else []
         for code in [*flags.codes, *[None] * len(designs.keys)]:
-            shared = rng.random() < self.shared
-            question, passages = _titled(*rng.choice(common), rng) if shared else self._texts(code, rng)
+            if common and rng.random() < self.shared:
+                question, passages = _titled(*rng.choice(common), rng)
+            else:
+                question, passages = self._texts(code, rng)
             asked.append(question)
             sections += passages
         return FusionBatch(

@@ -9,20 +9,15 @@ from demo.pretraining.fusion_batches import FusionBatches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EncoderStage:
-    """A part of the encoder's training.
+class Stage:
+    """A part of a training.
 
     Attributes:
         name: Of its run's folder.
         steps: Number of steps.
         size: Side of an image in pixels.
         learning_rate: At its peak.
-        cut_out: Share of designs on another ground in the photograph.
-        small: Share of photographs in which the design takes up less of the frame.
-        first_step: Number of its first batch: no stage sees what another one saw.
-        designs: Designs per batch.
         stickers: Stickers per batch.
-        sizes: Sides of the images in pixels, of which every step draws one; without them all have `size`.
         kept: Share of the weights from before the stage in the mean that it ends with.
     """
 
@@ -30,13 +25,27 @@ class EncoderStage:
     steps: int
     size: int
     learning_rate: float
+    stickers: int = 0
+    kept: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderStage(Stage):
+    """A part of the encoder's training.
+
+    Attributes:
+        cut_out: Share of designs on another ground in the photograph.
+        small: Share of photographs in which the design takes up less of the frame.
+        first_step: Number of its first batch: no stage sees what another one saw.
+        designs: Designs per batch.
+        sizes: Sides of the images in pixels, of which every step draws one; without them all have `size`.
+    """
+
     cut_out: float
     small: float
     first_step: int = 0
     designs: int = encoder_batches.DESIGNS
-    stickers: int = 0
     sizes: tuple[int, ...] = ()
-    kept: float = 0.0
 
 
 ENCODER_STAGES = (
@@ -69,32 +78,20 @@ ENCODER_STAGES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FusionStage:
+class FusionStage(Stage):
     """A part of the fusion encoder's training.
 
     Attributes:
-        name: Of its run's folder.
-        steps: Number of steps.
-        size: Side of an image in pixels.
-        learning_rate: At its peak.
         trains_tower: Whether the image tower is trained too.
         mixed: Whether nonsense may be a question about sections that make sense, see `FusionBatches`.
         designs: Designs per batch.
-        stickers: Stickers per batch.
         shared: Share of entities with the texts of others, see `FusionBatches`.
-        kept: Share of the weights from before the stage in the mean that it ends with.
     """
 
-    name: str
-    steps: int
-    size: int
-    learning_rate: float
     trains_tower: bool = True
     mixed: bool = True
     designs: int = fusion_batches.DESIGNS
-    stickers: int = 0
     shared: float = 0.0
-    kept: float = 0.0
 
     def batches(self, seed: int) -> FusionBatches:
         """Returns its batches of a seed."""

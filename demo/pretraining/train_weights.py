@@ -170,7 +170,13 @@ def _train_fusion_stage(
         validate=lambda: model.metrics(held_out),
         validate_every=50,
         save_every=50,
-        settings={"size": stage.size, "batches": done, "designs": stage.designs, "stickers": stage.stickers},
+        settings={
+            "size": stage.size,
+            "batches": done,
+            "designs": stage.designs,
+            "stickers": stage.stickers,
+            "shared": stage.shared,
+        },
     )
 
 

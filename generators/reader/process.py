@@ -22,7 +22,7 @@ from generators.reader.reader import ExtractiveReader
 from retriever.types import Evidence, Generation, GenerationRequest
 
 LONGEST_REPLY = 2**26
-"""Bytes of an answer: twelve words of its section, which nobody has limited."""
+"""Largest reply in bytes. An answer is at most twelve words of its section, but words may have any length."""
 
 
 class ReaderProcess:

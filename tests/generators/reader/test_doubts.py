@@ -32,7 +32,7 @@ def everything(question: str, sentence: int, title: frozenset[str] = frozenset()
 
 
 def present(question: str, sentence: int, title: frozenset[str] = frozenset()) -> dict[str, float]:
-    """Returns what is there of the question's words."""
+    """Returns the numbers about the question's words that the text or a sentence of it has, by name."""
     row = doubts(tokenize_text(TEXT), analyze(question, RARITY), title)[sentence].tolist()
     return {name: round(value, 4) for name, value in zip(NAMES, row, strict=True) if name in PRESENT}
 
