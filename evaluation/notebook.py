@@ -42,7 +42,8 @@ def evaluate_file(
         retriever: The retriever, such as `OMGM.retriever`.
         queries: The question file.
         query_images: The folder of its images.
-        out: The folder of the run, with the report; called again with the same arguments, the run is read from it.
+        out: The folder of the run, with the report; called again with the same arguments, the run is read from
+            it, and only what failed is asked again.
         dataset: Format of the file, a key of `evaluation.datasets.LOADERS`.
         generator: Answers from the evidence; `None` measures retrieval alone.
         limit: Evaluate the first questions only.

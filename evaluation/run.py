@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.ask import Asker
 from evaluation.calibration import calibration_of
-from evaluation.datasets import Question
+from evaluation.datasets import Question, forget_listings
+from evaluation.journal import fill
 from evaluation.metrics import Outcome, latency_of, summarize
 from evaluation.records import RECORDS, outcome_of, read_records, to_json
 from evaluation.report import write_report
 from evaluation.trec import write_trec
-from indexes.growing import GrowingLines
-from indexes.progress import progress_bar
 from llm.background import BackgroundLoop
 from retriever.files import write_whole
 from retriever.protocols import Generator, QueryRetriever
@@ -56,8 +55,9 @@ def evaluate(
 
     `out` gets `metrics.json`, `queries.jsonl` (one record per query, see `records.QueryRecord`), a TREC run file per
     step with `qrels.txt`, and `report.html`. Records are written batch by batch: a run that is killed and restarted
-    with the same arguments resumes after its last whole batch, and a failed query stays failed. A query fails if its
-    image is missing or unreadable, or if the retriever or the generator raise for it alone. It then counts as wrong.
+    with the same arguments resumes after its last whole batch. A query fails if its image is missing or unreadable, or
+    if the retriever or the generator raise for it alone. It then counts as wrong. Called again with the same arguments,
+    a run asks once more only what failed.
 
     Latency is measured on single queries: `retrieve` is the time of the steps once the image is decoded, `answer` that
     of the steps and the generator. If `batch_size` is larger than 1, up to 100 questions are asked again for it.
@@ -85,6 +85,7 @@ def evaluate(
     """
     query_images, out = Path(query_images), Path(out)
     _check(questions, query_images, batch_size)
+    forget_listings()  # a run in the same process may have failed for want of images that are there now
     out.mkdir(parents=True, exist_ok=True)
     index = retriever.index
     header: dict[str, Any] = {
@@ -109,7 +110,11 @@ def evaluate(
     if failed := metrics["n_failed"]:
         reason = next(record.failed for record in read_records(records) if record.failed is not None)
         logger.warning(
-            "%d of %d questions failed, the first: %s; delete %s to ask them again", failed, len(questions), reason, out
+            "%d of %d questions failed, the first: %s; evaluate into %s again to ask only these",
+            failed,
+            len(questions),
+            reason,
+            out,
         )
     write_trec(read_records(records), out, tag=f"omgm-{profile_name}")
     write_whole(out / "metrics.json", json.dumps(metrics, indent=2, ensure_ascii=False, default=str).encode() + b"\n")
@@ -131,13 +136,15 @@ def _loop() -> BackgroundLoop:
 def _ask_all(
     asker: Asker, questions: Sequence[Question], bem: Bem | None, path: Path, batch_size: int, progress: bool
 ) -> None:
-    with GrowingLines(path, batch_size, len(questions)) as lines:
-        bar = progress_bar(total=len(questions), initial=lines.done, desc="queries", unit="query", shown=progress)
-        while lines.done < len(questions):
-            batch = questions[lines.done : lines.done + batch_size]
-            lines.append(to_json(record) for record in asker.ask(batch, bem))
-            bar.update(len(batch))
-        bar.close()
+    fill(
+        path,
+        lambda: questions,
+        len(questions),
+        batch_size,
+        lambda batch: map(to_json, asker.ask(batch, bem)),
+        lambda _, row: row["failed"] is not None,
+        progress=progress,
+    )
 
 
 def _latency(asker: Asker, questions: Sequence[Question], path: Path, batch_size: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evaluation.datasets.dynvqa import read_dynvqa
 from evaluation.datasets.evqa import EVQA_COLUMNS, EVQA_TYPES, read_evqa
-from evaluation.datasets.images import EXTENSIONS, find_query_image, locate
+from evaluation.datasets.images import EXTENSIONS, find_query_image, forget_listings, locate
 from evaluation.datasets.infoseek import INFOSEEK_TYPES, read_infoseek
 from evaluation.datasets.okvqa import read_okvqa
 from evaluation.datasets.plain import read_plain
@@ -25,6 +25,7 @@ __all__ = [
     "SkippedRow",
     "Style",
     "find_query_image",
+    "forget_listings",
     "load",
     "locate",
     "read",

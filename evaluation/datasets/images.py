@@ -33,7 +33,7 @@ def locate(folder: Path, image_id: str) -> tuple[str, Path] | None:
     - `inaturalist`: the file that `val_id2name.json` or `train_id2name.json` names for the id;
     - `path`: a file name, or the longest suffix of a path or URL, like the images of a knowledge base.
 
-    Listings of folders are cached for the life of the process.
+    Listings of folders are cached until `forget_listings`.
     """
     for layout, place in _places(folder, image_id):
         if file := _listing(place).get(image_id):
@@ -45,6 +45,12 @@ def locate(folder: Path, image_id: str) -> tuple[str, Path] | None:
     if "." in image_id and (file := find_image(folder, image_id)):
         return "path", file
     return None
+
+
+def forget_listings() -> None:
+    """Lists folders anew from now on, so that images that came since are found."""
+    _listing.cache_clear()
+    _names.cache_clear()
 
 
 def _roots(folder: Path) -> Iterator[Path]:

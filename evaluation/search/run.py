@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
 from evaluation.datasets.question import Question
+from evaluation.journal import fill, read_rows
 from evaluation.judge import NOTES, judge
 from evaluation.metrics import percentile
 from evaluation.run import claim, commit
@@ -24,8 +23,6 @@ from evaluation.search.steps import StepTask
 from evaluation.search.tasks import SearchTask, TaskReader
 from evaluation.search.trajectories import Trail, trajectory_figures
 from evaluation.search.verdicts import agreement, string_match
-from indexes.growing import GrowingLines
-from indexes.progress import progress_bar
 from retriever.files import write_whole
 
 T = TypeVar("T")
@@ -78,7 +75,8 @@ def evaluate_search(run: SearchRun, out: Path, *, progress: bool = True) -> dict
 
     `out` gets `metrics.json`, `report.html`, and one JSON line per question, with its trail, in `queries.jsonl`; those
     of single steps are in `rerank.jsonl` and `summarization.jsonl`, the judge's in `judge.jsonl`. A run that is killed
-    and restarted resumes after its last whole batch of `concurrency` questions.
+    and restarted resumes after its last whole batch of `concurrency` questions; one that is called again with the same
+    arguments asks once more only what failed.
 
     Returns:
         The content of `metrics.json`.
@@ -91,35 +89,54 @@ def evaluate_search(run: SearchRun, out: Path, *, progress: bool = True) -> dict
     out.mkdir(parents=True, exist_ok=True)
     header = {"dataset": run.dataset, "mode": run.mode, **run.header}
     claim(out, header | {"steps": sorted(run.steps), "judged": run.verdict is not None}, [t.question for t in tasks])
-    records = _journal(out / "queries.jsonl", run, run.read(True), len(tasks), partial(_answer, run), progress)
+    records = _filled(
+        out / "queries.jsonl", run, lambda: run.read(True), len(tasks), partial(_answer, run), _failed, progress
+    )
     ids = {task.question.id for task in tasks}
     steps = {}
     for name, step in run.steps.items():
-        wanted = [task.question.id in ids for task in step.read(False)]
-        chosen = (task for task, use in zip(step.read(True), wanted, strict=True) if use)
-        done = _journal(out / f"{name}.jsonl", run, chosen, sum(wanted), partial(_step, step), progress)
+        tasks_of = partial(_chosen, step, ids)
+        total = sum(1 for _ in tasks_of(images=False))
+        done = _filled(out / f"{name}.jsonl", run, tasks_of, total, partial(_step, step), _failed, progress)
         steps[name] = {record["id"]: record["score"] for record in done}
     verdicts = None
     if run.verdict is not None:
-        verdicts = _journal(out / "judge.jsonl", run, records, len(records), partial(_judged, run), progress)
+        verdicts = _filled(
+            out / "judge.jsonl",
+            run,
+            lambda: records,
+            len(records),
+            partial(_judged, run),
+            lambda place, verdict: verdict.get("answer") != records[place]["answer"],
+            progress,
+        )
     metrics = _metrics(run, header, records, steps, verdicts)
     write_whole(out / "metrics.json", json.dumps(metrics, indent=2, ensure_ascii=False, default=str).encode() + b"\n")
     write_report(out, metrics, records, _main_scores(records, verdicts))
     return metrics
 
 
-def _journal(
-    path: Path, run: SearchRun, items: Iterable[T], total: int, do: Callable[[T], Record], progress: bool
+def _filled(
+    path: Path,
+    run: SearchRun,
+    items: Callable[[], Iterable[T]],
+    total: int,
+    do: Callable[[T], Record],
+    again: Callable[[int, Record], bool],
+    progress: bool,
 ) -> list[Record]:
-    """Does what is missing in a file of JSON lines, `concurrency` items at once, and returns all of its records."""
-    with GrowingLines(path, run.concurrency, total) as lines, ThreadPoolExecutor(run.concurrency) as pool:
-        bar = progress_bar(total=total, initial=lines.done, desc=path.stem, unit="question", shown=progress)
-        with closing(bar):
-            todo = islice(items, lines.done, None)
-            while batch := list(islice(todo, run.concurrency)):
-                lines.append(pool.map(do, batch))
-                bar.update(len(batch))
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    """Fills a file of JSON lines (`fill`), `concurrency` items at once, and returns all of its records."""
+    with ThreadPoolExecutor(run.concurrency) as pool:
+        fill(path, items, total, run.concurrency, lambda batch: pool.map(do, batch), again, progress=progress)
+    return list(read_rows(path))
+
+
+def _chosen(step: SingleStep, ids: Collection[str], *, images: bool = True) -> Iterator[StepTask]:
+    return (task for task in step.read(images) if task.question.id in ids)
+
+
+def _failed(_: int, record: Record) -> bool:
+    return record["failed"] is not None
 
 
 def _answer(run: SearchRun, task: SearchTask) -> Record:
@@ -165,12 +182,14 @@ def _step(step: SingleStep, task: StepTask) -> Record:
 
 
 def _judged(run: SearchRun, record: Record) -> Record:
+    """Returns the verdict on a record's answer, with that answer: if it changes, it is judged again."""
     assert run.verdict is not None
-    if not record["answer"]:
-        return {"id": record["id"], "verdict": False, "reply": ""}
-    question = Question(record["id"], record["question"], "", tuple(record["answers"]), ())
-    verdict, reply = run.verdict(question, record["answer"])
-    return {"id": record["id"], "verdict": verdict, "reply": reply}
+    verdict: bool | None = False
+    reply = ""
+    if record["answer"]:
+        question = Question(record["id"], record["question"], "", tuple(record["answers"]), ())
+        verdict, reply = run.verdict(question, record["answer"])
+    return {"id": record["id"], "answer": record["answer"], "verdict": verdict, "reply": reply}
 
 
 def requery_of(trail: Trail) -> str:

@@ -123,7 +123,7 @@ class TableRuns:
             return folder
         logger.info("run %s", name)
         retriever, generator = self._plan(name)
-        evaluate(
+        metrics = evaluate(
             retriever,
             generator,
             self.questions.questions,
@@ -136,6 +136,8 @@ class TableRuns:
             progress=self._progress,
             bem=None if generator is None else self.components.bem,
         )
+        if metrics["n_failed"]:  # the runs that replay this one have to fit it, so it is not changed later
+            logger.warning("tables keep the run %s; delete %s to make all runs again", name, folder.parent)
         return folder
 
     def metrics(self, name: str) -> dict[str, Any]:

@@ -166,13 +166,41 @@ def test_resumed_equals_uninterrupted(tmp_path: Path, images: Path, torn: bytes)
     assert without_times(killed) == without_times(whole)
 
 
-def test_a_finished_run_asks_nothing_again(tmp_path: Path, images: Path) -> None:
+def test_a_finished_run_asks_only_what_failed(tmp_path: Path, images: Path) -> None:
     run(FakeRetriever(), images, tmp_path / "run", batch_size=1)
     before = without_times(tmp_path / "run")
     again = FakeRetriever()
     run(again, images, tmp_path / "run", batch_size=1)
-    assert again.asked == []
+    assert again.asked == ["q5"]  # q3 and q7 have no image, and q4 fails before it is noted
     assert without_times(tmp_path / "run") == before
+
+
+class RestoredGenerator(FakeGenerator):
+    """Answers "530" whatever would break the other one."""
+
+    async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        return [Generation("530", 0.75) for _ in requests]
+
+
+def test_what_failed_is_asked_again_and_the_rest_is_kept(tmp_path: Path, images: Path) -> None:
+    first = run(FakeRetriever(), images, tmp_path / "run", batch_size=1)
+    assert (first["n_failed"], first["answer"]["accuracy"]) == (4, 0.4)
+    before = lines_of(tmp_path / "run")
+    (images / "absent.png").write_bytes((images / "red.png").read_bytes())
+    again = FakeRetriever()
+    metrics = run(again, images, tmp_path / "run", batch_size=1, generator=RestoredGenerator())
+    assert again.asked == ["q3", "q5"]
+    after = lines_of(tmp_path / "run")
+    assert [line["id"] for line in after] == [f"q{number}" for number in range(10)]
+    assert [line for line in after if line["id"] not in ("q3", "q5", "q4", "q7")] == [
+        line for line in before if line["failed"] is None
+    ]
+    # q5 is right now; q3 asks for an entity that the index lacks and gets the wrong answer; q4 and q7 fail as before
+    assert [(after[n]["failed"], after[n]["answer_correct"]) for n in (3, 5)] == [(None, False), (None, True)]
+    assert {failure["id"] for failure in metrics["failed"]} == {"q4", "q7"}
+    assert (metrics["n_failed"], metrics["answer"]["accuracy"]) == (2, 0.5)
+    assert "q3 Q0 https://kb/red 1 1.0 omgm-colors\n" in (tmp_path / "run" / "step1.run").read_text()
+    assert not list((tmp_path / "run").glob("*.again.jsonl"))
 
 
 class LoopRecorder(FakeGenerator):
@@ -268,7 +296,7 @@ def test_all_fail(tmp_path: Path, images: Path, caplog: pytest.LogCaptureFixture
     assert (metrics["n_failed"], metrics["answer"]["accuracy"], metrics["latency_ms"]["retrieve_p50"]) == (1, 0.0, None)
     assert (tmp_path / "run" / "report.html").is_file()
     assert "1 of 1 questions failed, the first: image: " in caplog.text
-    assert f"delete {tmp_path / 'run'} to ask them again" in caplog.text
+    assert f"evaluate into {tmp_path / 'run'} again to ask only these" in caplog.text
 
 
 def test_the_screen_shows_percent(tmp_path: Path, images: Path) -> None:

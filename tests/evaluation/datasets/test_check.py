@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from evaluation.datasets import read
+from evaluation.datasets import forget_listings, read
 from evaluation.datasets.check import examine, report
 from evaluation.datasets.coverage import QuestionGroup, coverage
 from indexes.build import build_index
@@ -128,7 +128,7 @@ def test_the_command_against_a_knowledge_base(tmp_path: Path, capsys: pytest.Cap
     assert (tmp_path / "missing.txt").read_text() == "0000\n"
     save_image(tmp_path / "0000.jpg")
     save_image(tmp_path / "124.png")
-    _forget_folders()
+    forget_listings()
     status, out = check(capsys, *given)
     assert status == 0
     lines = out.splitlines()
@@ -163,12 +163,6 @@ def test_the_command_with_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture
     assert check(capsys, "--dataset", "none", "--queries", path)[0] == 2
     seek = write_infoseek(tmp_path, [INFOSEEK, INFOSEEK])
     assert check(capsys, "--dataset", "infoseek", "--queries", seek) == (2, "")  # the file beside it repeats an id
-
-
-def _forget_folders() -> None:
-    from evaluation.datasets import images
-
-    images._listing.cache_clear()
 
 
 def hub_rows(folder: Path) -> list[dict[str, Any]]:

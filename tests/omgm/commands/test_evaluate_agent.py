@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from evaluation.datasets import forget_listings
 from llm.replies import ChatReply
 from omgm.__main__ import main
 from tests.examples import write_examples
@@ -174,6 +175,41 @@ def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(folder: 
     assert main([*command, "--corpus", str(tmp_path / "killed/corpus")]) == 0
     assert contents(tmp_path / "replayed") == contents(tmp_path / "killed", without="corpus")
     assert figures(tmp_path / "replayed")["answer"]["accuracy"] == 1.0
+
+
+def test_what_failed_is_asked_and_judged_again(folder: Path, tmp_path: Path) -> None:
+    photo = (folder / "photo.jpg").read_bytes()
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/here.jpg").write_bytes(photo)
+    rows = [
+        {"id": name, "image": name, "question": f"Question {name}?", "answers": ["Tokyo"]} for name in ("late", "here")
+    ]
+    queries = write_jsonl(tmp_path / "q.jsonl", *rows)
+
+    def play(messages: list[dict[str, Any]]) -> str:
+        # U+2028 separates lines for some readers of text, but not of JSON lines
+        return (
+            json.dumps({"correct": True})
+            if "accepted_answers" in text_of(messages[-1])
+            else "<answer>To\u2028kyo</answer>"
+        )
+
+    out = tmp_path / "out"
+    options = ["--mode", "mmsearch-plus", "--query-images", str(tmp_path / "images"), "--judge-model", "scripted"]
+    with ScriptedServer(play) as server:
+        command = arguments(folder, "plain", queries, out, "--planner-url", server.url, *options)
+        assert main(command) == 0
+        assert (figures(out)["n_failed"], figures(out)["answer"]["accuracy"]) == (1, 0.5)
+        assert len(server.bodies) == 2  # an answer and its verdict
+        (tmp_path / "images/late.jpg").write_bytes(photo)
+        forget_listings()  # the second command would be a process of its own
+        assert main(command) == 0
+        assert (figures(out)["n_failed"], figures(out)["answer"]["accuracy"]) == (0, 1.0)
+        assert main(command) == 0
+        asked = [text_of(body["messages"][-1]) for body in server.bodies]
+    assert [["Question late?" in text, "Question here?" in text] for text in asked] == (
+        [[False, True]] * 2 + [[True, False]] * 2
+    )
 
 
 @pytest.mark.parametrize(

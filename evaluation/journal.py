@@ -1,0 +1,109 @@
+"""The lines of a run, one per question: a run that was killed resumes, and one that is repeated redoes what failed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from indexes.growing import GrowingLines
+from indexes.progress import progress_bar
+from retriever.files import write_lines
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+
+def fill(
+    path: Path,
+    items: Callable[[], Iterable[T]],
+    total: int,
+    batch: int,
+    do: Callable[[list[T]], Iterable[Row]],
+    again: Callable[[int, Row], bool],
+    *,
+    progress: bool = True,
+) -> None:
+    """Writes a JSON line for each item: first what is missing, then anew what an earlier call has to do again.
+
+    Lines are on disk batch by batch. Those that are written anew are in `<name>.again.jsonl` until all of them are
+    there, and then replace their lines. What this call itself writes is not done a second time.
+
+    Args:
+        path: The file, created if absent.
+        items: Yields the items, from the first one each time.
+        total: How many there are.
+        batch: Items per call of `do`.
+        do: Returns one row per item, with its `id`.
+        again: Says, for an item's position and its row of an earlier call, whether to do it again.
+        progress: Whether to show a progress bar.
+
+    Raises:
+        ValueError: The file holds more than `total` lines, or is damaged.
+    """
+    newer = path.with_name(f"{path.stem}.again.jsonl")
+    _replace_lines(path, newer)  # of a call that was killed
+    before = _append(path, items, total, batch, do, path.stem, progress)
+    places = {place for place, row in enumerate(islice(read_rows(path), before)) if again(place, row)}
+    if places:
+
+        def repeated() -> Iterator[T]:
+            return (item for place, item in enumerate(items()) if place in places)
+
+        _append(newer, repeated, len(places), batch, do, f"{path.stem} again", progress)
+        _replace_lines(path, newer)
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """Yields the rows of a file of JSON lines.
+
+    Raises:
+        ValueError: A line is not a JSON object; the message names file and line.
+    """
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                yield dict(json.loads(line))
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"{path}: line {number} is damaged ({error}); delete {path.parent}") from error
+
+
+def _append(
+    path: Path,
+    items: Callable[[], Iterable[T]],
+    total: int,
+    batch: int,
+    do: Callable[[list[T]], Iterable[Row]],
+    shown_as: str,
+    progress: bool,
+) -> int:
+    """Appends the rows that a file lacks; returns how many it had."""
+    with GrowingLines(path, batch, total) as lines:
+        before = lines.done
+        with progress_bar(total=total, initial=before, desc=shown_as, unit="question", shown=progress) as bar:
+            todo = islice(items(), before, None)
+            while part := list(islice(todo, batch)):
+                lines.append(do(part))
+                bar.update(len(part))
+    return before
+
+
+def _replace_lines(path: Path, newer: Path) -> None:
+    """Replaces the lines of a file by those of another one with the same ids, in the same order; deletes the other."""
+    if newer.is_file():
+        with newer.open("rb") as file:
+            whole = (json.loads(line) for line in file if line.endswith(b"\n"))  # a kill cuts the last one short
+            write_lines(path, _replaced(read_rows(path), whole))
+        newer.unlink()
+
+
+def _replaced(rows: Iterable[Row], newer: Iterator[Row]) -> Iterator[Row]:
+    next_one = next(newer, None)
+    for row in rows:
+        if next_one is not None and row["id"] == next_one["id"]:
+            yield next_one
+            next_one = next(newer, None)
+        else:
+            yield row
