@@ -1,4 +1,4 @@
-"""The names of BLIP-2's weights in LAVIS, and so in OMGM and EchoSight, in both directions."""
+"""The names of BLIP-2's weights in LAVIS, and so in OMGM and EchoSight."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from retriever.models.weights import some
 
@@ -68,20 +68,6 @@ def from_lavis(sources: tuple[str, ...], state: Mapping[str, Tensor]) -> Tensor:
         return state[sources[0]]
     queries, values = (state[source] for source in sources)
     return torch.cat([queries, torch.zeros_like(queries), values])
-
-
-def export_lavis(model: nn.Module) -> dict[str, Tensor]:
-    """Returns the weights of a `QFormerFusion` with a ViT-g tower under LAVIS's names, on the CPU.
-
-    The bias for keys is left out: it adds the same amount to all scores of a query, and softmax cancels it.
-    """
-    state: dict[str, Tensor] = {}
-    for name, tensor in model.state_dict().items():
-        sources = lavis_sources(name)
-        queries, _, values = tensor.chunk(3) if len(sources) == 2 else (tensor, None, tensor)
-        state |= {source: part.detach().cpu() for source, part in zip(sources, (queries, values), strict=False)}
-    state[_COUNTING] = torch.arange(len(state["Qformer.bert.embeddings.position_embeddings.weight"]))[None]
-    return state
 
 
 def is_ignored(name: str) -> bool:

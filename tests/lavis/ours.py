@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import BertTokenizer, Blip2QFormerConfig
 
 from retriever.models.blip2 import vision_tower
-from retriever.models.lavis import export_lavis
+from retriever.models.lavis import lavis_sources
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 
@@ -60,6 +61,20 @@ def tiny_tokenizer(words: list[str], folder: Path) -> BertTokenizer:
     tokenizer = BertTokenizer(str(folder / "vocab.txt"))
     tokenizer.add_special_tokens({"bos_token": "[DEC]"})
     return tokenizer
+
+
+def export_lavis(model: QFormerFusion) -> dict[str, Tensor]:
+    """Returns a model's weights under LAVIS's names.
+
+    The bias for keys is left out: it adds the same amount to all scores of a query, and softmax cancels it.
+    """
+    state: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict().items():
+        sources = lavis_sources(name)
+        queries, _, values = tensor.chunk(3) if len(sources) == 2 else (tensor, None, tensor)
+        state |= {source: part.detach() for source, part in zip(sources, (queries, values), strict=False)}
+    positions = len(state["Qformer.bert.embeddings.position_embeddings.weight"])
+    return state | {"Qformer.bert.embeddings.position_ids": torch.arange(positions)[None]}
 
 
 if __name__ == "__main__":

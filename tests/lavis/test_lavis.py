@@ -16,12 +16,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from retriever.models.import_lavis import import_reranker
-from retriever.models.lavis import export_lavis
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.texts import blip_caption
 from tests.lavis.oracle_inputs import sample_image
-from tests.lavis.ours import tiny_model, tiny_tokenizer
+from tests.lavis.ours import export_lavis, tiny_model, tiny_tokenizer
 from tests.paths import GOLDEN_FILES
 
 RUN = Path(os.environ["LAVIS_RUN"]) if "LAVIS_RUN" in os.environ else None
