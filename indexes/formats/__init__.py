@@ -91,6 +91,8 @@ def read_knowledge_base(
         skipped.total += 1
         if isinstance(entry, ValueError):
             skipped.add(path, where, entry)
+        elif half := _half_pair(entry):
+            skipped.add(path, where, ValueError(f"{where}: {half}: not valid Unicode (surrogates not allowed)"))
         elif not entry.id:
             skipped.add(path, where, ValueError(f"{where}: field 'id' is empty"))
         elif not seen.add(hash_id(entry.id)):
@@ -99,6 +101,28 @@ def read_knowledge_base(
         else:
             yield without_lists(entry, dropped)
     skipped.close(path)
+
+
+def _half_pair(entity: Entity) -> str:
+    """Returns where an entity has half a surrogate pair, which JSON can spell and no file can hold; "" if it has none.
+
+    Fields of the usual formats are checked by name when they are read, but any field of a row can end up in a section.
+    """
+    texts = {"id": (entity.id,), "title": (entity.title,), "url": (entity.url,), "image": (entity.image or "",)}
+    texts |= {"names": entity.names, "images": tuple(f"{one.url} {one.caption}" for one in entity.images)}
+    for field, values in texts.items():
+        if not all(map(_is_writable, values)):
+            return f"field {field!r}"
+    parts = (part for part in entity.sections if not (_is_writable(part.title) and _is_writable(part.text)))
+    return next((f"section {part.title!r}" for part in parts), "")
+
+
+def _is_writable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def dropped_titles(format: str, given: Sequence[str] | None = None) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from indexes.formats import rows
-from indexes.formats.fields import Names, check_position, field_of, images_in, items, kind, string_of, text
+from indexes.formats.fields import Names, check_position, check_text, field_of, images_in, items, kind, string_of, text
 from indexes.formats.json_rows import read_rows
 from indexes.formats.skipped import Entry, attempt
 from indexes.sections import split_article, split_text
@@ -77,7 +77,9 @@ def _entity(row: Any, where: str, names: Names) -> Entity:
         image=given[0] if given else images[0].url if images else None,
         url=string_of(url, where, name),
         images=tuple(images),
-        names=tuple(name for name in others if isinstance(name, str)) if isinstance(others, list) else (),
+        names=tuple(check_text(name, where, "names") for name in others if isinstance(name, str))
+        if isinstance(others, list)
+        else (),
     )
 
 

@@ -196,3 +196,25 @@ def test_the_longest_list_of_an_object_is_read_as_a_stream(tmp_path: Path, monke
 def test_a_list_inside_an_object_that_is_longer_than_others(tmp_path: Path) -> None:
     value = {"few": [{"title": "Hen"}], "data": {"rows": [{"title": "Fox"}, {"title": "Wolf"}]}}
     assert [entity.title for entity in read(written(tmp_path / "a.json", value))] == ["Fox", "Wolf"]
+
+
+@pytest.mark.parametrize(
+    ("row", "place"),
+    [
+        ({"id": "x\ud83d"}, "field 'id'"),
+        ({"url": "x\ud83d"}, "field 'url'"),
+        ({"image": "x\ud83d.jpg"}, "field 'image'"),
+        ({"names": ["x\ud83d"]}, "field 'names'"),
+        ({"names": ["x\ud83d"], "sections": []}, "field 'names'"),
+        ({"images": ["x.jpg", "x\ud83d.jpg"]}, "field 'images'"),
+        ({"text": "cut in an emoji: \ud83d"}, "section 'Fox'"),
+        ({"color": "red \ud83d"}, "section 'Facts'"),
+        ({"col\udca9or": "red"}, "section 'Facts'"),
+    ],
+)
+def test_half_of_a_surrogate_pair_makes_an_entry_unusable(tmp_path: Path, row: dict[str, Any], place: str) -> None:
+    path = tmp_path / "kb.json"
+    path.write_text(json.dumps([{"id": "fox", "name": "Fox", "title": "Fox"} | row, {"name": "Owl"}]))
+    skipped = SkippedEntries(0.5)
+    assert [entity.title for entity in read_knowledge_base(path, skipped=skipped)] == ["Owl"]
+    assert [one["reason"] for one in skipped.listed] == [f"{place}: not valid Unicode (surrogates not allowed)"]
