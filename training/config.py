@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from training.schedule import WARMUP_COSINE, Schedule
@@ -112,8 +113,8 @@ def check_at_least_one(config: object, *names: str) -> None:
 
 
 def check_positive(config: object, *names: str) -> None:
-    """Raises a `ValueError` that names the first setting that is not above 0, `None` aside."""
+    """Raises a `ValueError` that names the first setting that is not a number above 0, `None` aside."""
     for name in names:
         value = getattr(config, name)
-        if value is not None and value <= 0:
-            raise ValueError(f"{name} must be above 0, got {value}")
+        if value is not None and not 0 < value < math.inf:  # nan is neither
+            raise ValueError(f"{name} must be a finite number above 0, got {value}")

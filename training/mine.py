@@ -9,6 +9,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -91,9 +92,11 @@ def mine_negatives(
             question's image (appendix C.2); without them it is the main image.
 
     Raises:
-        ValueError: No image can be read, or the journal is damaged or was started with another encoder, index size or
-            `k`.
+        ValueError: `out` is a folder, no image can be read, or the journal is damaged or was started with another
+            encoder, index size or `k`.
     """
+    if out.is_dir():  # said now, not after hours
+        raise ValueError(f"{out}: is a folder where a file is needed; choose another name")
     gold: dict[str, tuple[str, ...]] = {}
     for question in questions:
         gold.setdefault(question.image_id, question.entity_ids)
@@ -103,6 +106,7 @@ def mine_negatives(
     # Images of one entity side by side: its own images are then encoded once.
     waiting = sorted((image_id for image_id in gold if image_id not in mined), key=gold.__getitem__)
     positives = _Positives(encoder, index, images)
+    id_of = cache(lambda row: index.entity(row).id)  # found for many images; reading an article is slower than a search
     left_out = 0
     bar = progress_bar(total=len(waiting), desc="negatives", unit="image", shown=progress)
     with journal.open("a", encoding="utf-8") as file, bar:
@@ -125,9 +129,7 @@ def mine_negatives(
                     mined[image_id] = {
                         "gt_entity_pos_img": positives.most_similar(gold[image_id], vectors[number]),
                         "top_20": [
-                            {"entry": index.entity(row).id, "similarity": round(score, 6)}
-                            for row, score in found
-                            if row >= 0
+                            {"entry": id_of(row), "similarity": round(score, 6)} for row, score in found if row >= 0
                         ],
                     }
                     file.write(json.dumps([image_id, mined[image_id]]) + "\n")

@@ -109,7 +109,7 @@ def add_training(parser: argparse.ArgumentParser, length: str) -> None:
 
 def add_seed(parser: argparse.ArgumentParser | argparse._ArgumentGroup, about: str) -> None:
     """Adds `--seed`, which `seed_of` reads."""
-    parser.add_argument("--seed", type=int, metavar="N", help=f"{about} (that of the profile's training, else 0)")
+    parser.add_argument("--seed", type=seed, metavar="N", help=f"{about} (that of the profile's training, else 0)")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -122,6 +122,14 @@ def positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
+
+
+def seed(text: str) -> int:
+    """Parses an integer of at least 0, as random generators take it."""
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"must be at least 0, got {number}")
     return number
 
 

@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from omgm.commands.common import add_json, existing, positive, print_json
+from omgm.commands.common import add_json, existing, positive, print_json, seed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resamples", type=positive, default=10_000, metavar="N", help="draws of bootstrap and test (10000)"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of both (%(default)s)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of both (%(default)s)")
     add_json(parser)
 
 

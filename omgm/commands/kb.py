@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from omgm.commands.common import add_json, add_reading, existing, images_of, positive, print_json, reading_of
+from omgm.commands.common import add_json, add_reading, existing, images_of, positive, print_json, reading_of, seed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     inspect.add_argument("--images", type=Path, metavar="DIR", help="its images; by default in it or beside it")
     add_reading(inspect)
     inspect.add_argument("--count", type=positive, default=10, metavar="N", help="entities to show (%(default)s)")
-    inspect.add_argument("--seed", type=int, default=0, metavar="N", help="of their choice (%(default)s)")
+    inspect.add_argument("--seed", type=seed, default=0, metavar="N", help="of their choice (%(default)s)")
     inspect.add_argument("--html", type=Path, metavar="FILE", help="write a page with their images too")
     add_json(inspect)
     inspect.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help="log more")

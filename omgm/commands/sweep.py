@@ -31,7 +31,7 @@ def grid(text: str) -> list[float]:
         else:
             start, stop, step = map(float, text.split(":"))
             numbers = [round(start + i * step, 6) for i in range(round((stop - start) / step) + 1)]
-    except (ValueError, ZeroDivisionError) as error:
+    except (ValueError, ArithmeticError) as error:
         raise argparse.ArgumentTypeError(f"{text!r} is neither like 0.1,0.5 nor like 0:1:0.05") from error
     if not numbers or not all(0 <= number <= 1 for number in numbers):
         raise argparse.ArgumentTypeError(f"{text!r}: all numbers must be between 0 and 1")

@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omgm.commands.common import add_profile, add_questions, finder, load_questions, positive, profile_of
+from omgm.commands.common import add_profile, add_questions, finder, load_questions, positive, profile_of, seed
 
 if TYPE_CHECKING:
     from omgm.settings import Profile
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="the folder for samples, adapter and profile"
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="(%(default)s)")
     samples = parser.add_argument_group("samples")
     samples.add_argument(
         "--most", type=positive, default=100_000, metavar="N", help="most samples, randomly selected (%(default)s)"

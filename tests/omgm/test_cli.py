@@ -113,10 +113,17 @@ def test_a_port_is_checked(command: str, number: str, capsys: pytest.CaptureFixt
     assert f"--port: must be between 1 and 65535, got {number}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["compare", "train-encoder", "train-reranker", "train-generator"])
+def test_seeds_are_not_negative(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--seed", "-1"])
+    assert "--seed: must be at least 0, got -1" in capsys.readouterr().err
+
+
 def test_grids() -> None:
     assert grid("0:1:0.25") == [0.0, 0.25, 0.5, 0.75, 1.0]
     assert grid("0.1,0.9") == [0.1, 0.9]
-    for wrong in ("", "a", "0:1:0", "0:2:1"):
+    for wrong in ("", "a", "0:1:0", "0:2:1", "0:inf:0.1", "nan:1:0.1"):
         with pytest.raises(Exception, match=r"neither|between 0 and 1"):
             grid(wrong)
 

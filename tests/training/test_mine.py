@@ -47,6 +47,30 @@ class Lands:
         return StoredTokens(torch.zeros(0, 32, 8), None, np.zeros(len(spans), np.int64))
 
 
+class CountingLands(Lands):
+    """Counts the articles that are read."""
+
+    read = 0
+
+    def entity(self, row: int) -> Entity:
+        self.read += 1
+        return super().entity(row)
+
+
+def test_each_article_that_is_found_is_read_once(world: TrainingWorld, tmp_path: Path) -> None:
+    encoder, lands = ClipEncoder.load(world.folder / "clip"), CountingLands()
+    questions = [LabeledQuestion(image, "?", image, (), 0) for image in ("q_red", "q_blue")]
+    mine_negatives(encoder, lands, questions, world.query_image_of, tmp_path / "n.json", k=3, progress=False)
+    assert lands.read == 3  # not one per entity and image, which is 6
+
+
+def test_a_folder_in_the_place_of_the_file_is_refused_at_once(world: TrainingWorld, tmp_path: Path) -> None:
+    encoder = ClipEncoder.load(world.folder / "clip")
+    with pytest.raises(ValueError, match="is a folder where a file is needed; choose another name"):
+        mine_negatives(encoder, Lands(), [], world.query_image_of, tmp_path, progress=False)
+    assert not list(tmp_path.parent.glob("*.journal"))
+
+
 def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_path: Path) -> None:
     encoder = ClipEncoder.load(world.folder / "clip")
     questions = [

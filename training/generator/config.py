@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from training.config import check_at_least_one, check_positive
+
 VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM 0.32.0 takes for `--max-lora-rank`; an adapter may have any rank up to it."""
 
@@ -56,13 +58,10 @@ class GeneratorTrainingConfig:
 
     def __post_init__(self) -> None:
         """Checks the settings."""
-        counts = ("epochs", "steps", "batch_size", "accumulate", "rank", "lora_alpha", "max_tokens", "save_every")
-        for name in counts:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        if self.learning_rate <= 0:
-            raise ValueError(f"learning_rate must be above 0, got {self.learning_rate}")
+        check_at_least_one(
+            self, "epochs", "steps", "batch_size", "accumulate", "rank", "lora_alpha", "max_tokens", "save_every"
+        )
+        check_positive(self, "learning_rate")
         for name in ("warmup", "dropout"):
             value = getattr(self, name)
             if not 0 <= value < 1:

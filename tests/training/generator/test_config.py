@@ -20,7 +20,7 @@ def test_the_defaults_are_the_papers() -> None:
         ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"rank": -1}, "rank must be at least 1, got -1"),
         ({"rank": 513}, "rank must be at most 512, the most that vLLM serves, got 513"),
-        ({"learning_rate": 0.0}, "learning_rate must be above 0, got 0.0"),
+        ({"learning_rate": 0.0}, "learning_rate must be a finite number above 0, got 0.0"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
         ({"warmup": -0.1}, "warmup must be at least 0 and below 1, got -0.1"),
         ({"workers": -1}, "workers must be at least 0, got -1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -13,13 +14,15 @@ from training.reranker.config import RerankerTrainingConfig
     ("given", "message"),
     [
         ({"steps": 0}, "steps must be at least 1, got 0"),
-        ({"minutes": 0}, "minutes must be above 0, got 0"),
-        ({"learning_rate": -1.0}, r"learning_rate must be above 0, got -1\.0"),
+        ({"minutes": 0}, "minutes must be a finite number above 0, got 0"),
+        ({"minutes": math.nan}, "minutes must be a finite number above 0, got nan"),
+        ({"epochs": math.inf}, "epochs must be a finite number above 0, got inf"),
+        ({"learning_rate": -1.0}, r"learning_rate must be a finite number above 0, got -1\.0"),
         ({"validation_share": 1.0}, r"validation_share must be at least 0 and below 1, got 1\.0"),
         ({"validate_every": 0}, "validate_every must be at least 1, got 0"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"max_tokens": 0}, "max_tokens must be at least 1, got 0"),
-        ({"epochs": 0.0}, r"epochs must be above 0, got 0\.0"),
+        ({"epochs": 0.0}, r"epochs must be a finite number above 0, got 0\.0"),
         ({"accumulate": 0}, "accumulate must be at least 1, got 0"),
         ({"warmup": 1.5}, r"warmup must be between 0 and 1, got 1\.5"),
         ({"max_bad": -0.1}, r"max_bad must be between 0 and 1, got -0\.1"),
