@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from llm.messages import Message, without_system_role
-from llm.replies import ChatReply, Usage, error_message, has_reasoning, read_reply, shortened
+from llm.replies import ChatReply, Usage, error_message, has_reasoning, read_reply, shortened, well_formed
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class ChatClient:
             raise self._only_reasoned(max_tokens, response.status_code)
         if not isinstance(content, str):
             raise ChatError(f"the answer has no text: {shortened(body)}", self.url, response.status_code)
-        return content
+        return well_formed(content)
 
     async def converse(
         self, messages: Sequence[Message], max_tokens: int, temperature: float = 0.0, **fields: Any
@@ -248,7 +248,7 @@ class ChatClient:
                 return "", False, None
             choice = event["choices"][0]
             delta = choice["delta"]
-            return delta.get("content") or "", has_reasoning(delta), choice.get("finish_reason")
+            return well_formed(delta.get("content") or ""), has_reasoning(delta), choice.get("finish_reason")
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ChatError(f"not a piece of a chat completion: {shortened(data)}", self.url, status) from error
 

@@ -11,6 +11,7 @@ from PIL import Image
 
 from agents.chunks import CHUNK_CHARACTERS
 from agents.state import Source
+from llm.replies import well_formed
 
 WebSearch = Callable[[str], Awaitable[list[Source]]]
 """Takes a query and returns results, best first; raises `ValueError` if the engine failed."""
@@ -142,7 +143,7 @@ def _sources(answer: Any, rows: str, url: str, text: str) -> list[Source]:
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"the search engine failed: its answer has no {rows}") from error
     return [
-        Source(str(row.get("title") or "") or place, _excerpt(row, text), place)
+        Source(well_formed(str(row.get("title") or "") or place), well_formed(_excerpt(row, text)), well_formed(place))
         for place, row in found
         if place.startswith(("http://", "https://"))
     ]

@@ -28,6 +28,7 @@ from llm.replies import ChatReply
 from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.settings import DownloadSettings
 from omgm.downloads.images.web import Web
+from retriever.files import as_line
 from tests.fakes.planner import ScriptedPlanner, calling, image, last_text
 from tests.fakes.web import FakeWeb, serve_web
 
@@ -150,6 +151,13 @@ def test_searxng() -> None:
     answer, _ = searched(handler, "a", "b")
     assert asked == ["http://searx/search?q=a&format=json", "http://searx/search?q=b&format=json"]
     assert [source.url for source in answer.sources] == ["https://web/a", "https://web/bare", "https://web/b"]
+
+
+def test_half_an_emoji_in_a_result_is_replaced() -> None:
+    body = b'{"results": [{"url": "https://web/a", "title": "t\\ud83d", "content": "cut \\ud83d"}]}'
+    answer, _ = searched(lambda request: httpx.Response(200, content=body), "a")
+    assert [(source.title, source.text) for source in answer.sources] == [("t\ufffd", "cut \ufffd")]
+    assert as_line(answer.as_dict())  # which no file could hold before
 
 
 def test_one_query_that_fails_leaves_the_others() -> None:

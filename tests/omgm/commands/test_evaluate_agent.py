@@ -177,6 +177,17 @@ def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(folder: 
     assert figures(tmp_path / "replayed")["answer"]["accuracy"] == 1.0
 
 
+def test_half_an_emoji_that_a_model_writes_ends_no_evaluation(folder: Path, tmp_path: Path) -> None:
+    queries = write_jsonl(tmp_path / "q.jsonl", {"id": "1", "image": "1", "question": "Who?", "answers": ["x \ufffd"]})
+    (tmp_path / "1.jpg").write_bytes((folder / "photo.jpg").read_bytes())
+    replies = [calling("text_search", '{"queries": ["\\ud83d wave"]}'), '{"answer": "x \\ud83d"}']
+    options = ["--mode", "mmsearch-plus", "--query-images", str(tmp_path)]
+    with ScriptedServer(replies) as server:
+        command = arguments(folder, "plain", queries, tmp_path / "out", "--planner-url", server.url, *options)
+        assert main(command) == 0
+    assert figures(tmp_path / "out")["answer"]["accuracy"] == 1.0
+
+
 def test_what_failed_is_asked_and_judged_again(folder: Path, tmp_path: Path) -> None:
     photo = (folder / "photo.jpg").read_bytes()
     (tmp_path / "images").mkdir()
