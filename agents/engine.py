@@ -13,7 +13,7 @@ from agents.budget import Budget, OutOfBudget, Spending
 from agents.cache import ResultCache
 from agents.corpus import Corpus, NotRecorded, decode_observation, encode_observation, timed
 from agents.model import Asking, Planner
-from agents.regions import Box
+from agents.regions import Box, ProposeRegions
 from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Observation, Round, Watch
 from agents.tool import Tool, check_call
 from agents.trail import AgentAnswer, call_steps, make_answer, round_step
@@ -51,6 +51,7 @@ class Engine:
         cache: Results of tools, shared by all runs. With a corpus each run has a cache of its own, so that its trail
             does not depend on the runs before it; the corpus saves their searches.
         corpus: Where results of tools and replies of the model are recorded or replayed.
+        propose: Proposes regions of a question's image that comes without any.
 
     Raises:
         ValueError: Two tools have the same name.
@@ -64,13 +65,14 @@ class Engine:
         context_tokens: int = 16_384,
         cache: ResultCache[tuple[Observation, float]] | None = None,
         corpus: Corpus | None = None,
+        propose: ProposeRegions | None = None,
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
             raise ValueError(f"every tool needs a name of its own, got {', '.join(tool.name for tool in tools)}")
         self._asking = Asking(planner, context_tokens, corpus)
         self._cache = ResultCache[tuple[Observation, float]]() if cache is None else cache
-        self._corpus = corpus
+        self._corpus, self._propose = corpus, propose
 
     @property
     def tools(self) -> Mapping[str, Tool]:
@@ -94,7 +96,7 @@ class Engine:
             policy: Chooses the actions; a new object.
             question: The question.
             image: The image, `None` for a question in words alone.
-            boxes: Its regions, numbered from 1.
+            boxes: Its regions, numbered from 1; without any, they may be proposed.
             more_images: Further images of the question.
             budget: The limits.
             watch: Is told every step as it happens.
@@ -102,6 +104,8 @@ class Engine:
         budget = budget or Budget()
         given = [one for one in (image, *more_images) if one is not None]
         images = {f"{IMAGE}_{n}" if n > 1 else IMAGE: one for n, one in enumerate(given, start=1)}
+        if not boxes and image is not None and self._propose is not None:
+            boxes = await asyncio.to_thread(self._propose, image)
         run = AgentRun(question, images, tuple(boxes), self._tools, self._asking, Spending(budget), watch=watch)
         if self._corpus is None:
             run.cache = self._cache

@@ -69,6 +69,7 @@ class LazyEngine:
         context_tokens: The model's context.
         web: What of the web may be used; by default nothing. Private networks are refused.
         prices: The price of a call of a tool, or of a query of a search, by the tool's name.
+        propose: Proposes regions of an image that comes without any.
         corpus: Where searches, pages and the model's replies are recorded or replayed.
     """
 
@@ -80,10 +81,11 @@ class LazyEngine:
         context_tokens: int = 16_384,
         web: WebSettings | None = None,
         prices: Mapping[str, float] | None = None,
+        propose: ProposeRegions | None = None,
         corpus: Corpus | None = None,
     ) -> None:
         self._searcher, self._planner, self._prices = searcher, planner, prices or {}
-        self._context_tokens, self._corpus = context_tokens, corpus
+        self._context_tokens, self._propose, self._corpus = context_tokens, propose, corpus
         self._web = web or WebSettings()
         self._engine: Engine | None = None
         self._closing: list[WebAccess | Planner] = [planner]
@@ -95,7 +97,13 @@ class LazyEngine:
             web = WebAccess(self._web)
             self._closing.append(web)
             tools = [replace(tool, cost=self._prices.get(tool.name, tool.cost)) for tool in agent_tools(index, web)]
-            self._engine = Engine(self._planner, tools, context_tokens=self._context_tokens, corpus=self._corpus)
+            self._engine = Engine(
+                self._planner,
+                tools,
+                context_tokens=self._context_tokens,
+                corpus=self._corpus,
+                propose=self._propose,
+            )
         return self._engine
 
     async def aclose(self) -> None:
@@ -130,13 +138,14 @@ class Agent:
         propose: ProposeRegions | None = None,
         corpus: Corpus | None = None,
     ) -> None:
-        self._plans, self._propose = planner is not None, propose
+        self._plans = planner is not None
         self._engine = LazyEngine(
             omgm,
             planner or _NoPlanner(),
             context_tokens=context_tokens,
             web=web,
             prices=prices,
+            propose=propose,
             corpus=corpus,
         )
         self._loop = BackgroundLoop()
@@ -250,8 +259,6 @@ class Agent:
 
         async def run() -> AgentAnswer:
             engine = self._engine.opened()
-            if not regions and self._propose is not None:
-                regions.extend(await asyncio.to_thread(self._propose, loaded))
             return await engine.run(POLICIES[mode](), question, loaded, boxes=regions, budget=budget, watch=watch)
 
         return self._loop.submit(run())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -32,8 +31,7 @@ class ServedAgents:
     def __init__(
         self, searcher: Searcher, planner: Planner, settings: AgentSettings, propose: ProposeRegions | None = None
     ) -> None:
-        self._propose = propose
-        self._engine = LazyEngine(searcher, planner, **access_of(settings))
+        self._engine = LazyEngine(searcher, planner, propose=propose, **access_of(settings))
         self._budget = budget_of(settings)
         self.modes: Sequence[str] = tuple(POLICIES)
         self.model = planner.name
@@ -56,8 +54,6 @@ class ServedAgents:
         policy = POLICIES[request.mode]()
         engine = self._engine.opened()
         boxes = [Box(*region) for region in request.regions]
-        if not boxes and self._propose is not None:
-            boxes = list(await asyncio.to_thread(self._propose, request.image))
         answer = await engine.run(policy, request.question, request.image, boxes=boxes, budget=budget, watch=watch)
         return AgentOutcome(answer.answer, answer.as_dict(), answer.failure)
 

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> None:
     from llm.background import BackgroundLoop
     from omgm.agent import Agent, access_of, budget_of
     from omgm.api import OMGM
-    from omgm.parts import build_planner
+    from omgm.parts import build_encoder, build_planner, build_proposer
 
     profile, mode = profile_of(args), args.mode or MODES[args.dataset]
     policies = {**POLICIES, **BASELINES}
@@ -84,9 +84,11 @@ def run(args: argparse.Namespace) -> None:
     planner_profile = _model_of(profile, args.planner_url, args.model)
     settings = agent_settings(args, profile.agents)
     with ExitStack() as stack:
-        omgm = stack.enter_context(OMGM.open(args.index, profile))
+        encoder = build_encoder(profile)
+        omgm = stack.enter_context(OMGM.open(args.index, profile, encoder=encoder))
         planner = ChatPlanner(build_planner(planner_profile))
-        agent = stack.enter_context(Agent(omgm, planner, corpus=corpus, **access_of(settings)))
+        propose = build_proposer(profile, encoder) if settings.propose_regions else None
+        agent = stack.enter_context(Agent(omgm, planner, propose=propose, corpus=corpus, **access_of(settings)))
         models = {"planner": planner.name}
         verdict = None
         if args.judge_url or args.judge_model:

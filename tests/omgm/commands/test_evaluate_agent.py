@@ -177,6 +177,17 @@ def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(folder: 
     assert figures(tmp_path / "replayed")["answer"]["accuracy"] == 1.0
 
 
+def test_regions_are_proposed_if_the_profile_says_so(folder: Path, tmp_path: Path) -> None:
+    queries = write_jsonl(tmp_path / "q.jsonl", {"id": "1", "image": "1", "question": "Who?", "answers": ["x"]})
+    (tmp_path / "1.jpg").write_bytes((folder / "photo.jpg").read_bytes())
+    options = ["--mode", "mmsearch-plus", "--query-images", str(tmp_path), "--set", "agents.propose_regions=true"]
+    with ScriptedServer([calling("zoom_in", '{"region": 1}'), "<answer>x</answer>"]) as server:
+        command = arguments(folder, "plain", queries, tmp_path / "out", "--planner-url", server.url, *options)
+        assert main(command) == 0
+        assert len(server.bodies[0]["messages"][1]["content"]) == 3  # image, overlay, question
+    assert figures(tmp_path / "out")["trajectories"]["failed_calls"] == {}
+
+
 def test_half_an_emoji_that_a_model_writes_ends_no_evaluation(folder: Path, tmp_path: Path) -> None:
     queries = write_jsonl(tmp_path / "q.jsonl", {"id": "1", "image": "1", "question": "Who?", "answers": ["x \ufffd"]})
     (tmp_path / "1.jpg").write_bytes((folder / "photo.jpg").read_bytes())
