@@ -85,17 +85,21 @@ def load_run(folder: Path) -> FinishedRun:
     """Loads a run from its `metrics.json` and `queries.jsonl`.
 
     Raises:
-        ValueError: A file is missing or was not written by `omgm evaluate`.
+        ValueError: A file is missing or was not written by `omgm evaluate`, or the run is that of an agent.
     """
     for name in ("metrics.json", RECORDS):
         if not (folder / name).is_file():
             raise ValueError(f"{folder}: no {name}; it is not a finished run of omgm evaluate")
-    outcomes = {(record.id, *record.asks): outcome_of(record) for record in read_records(folder / RECORDS)}
     try:
         metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
         dataset = metrics["dataset"]
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{folder}: not a run of omgm evaluate ({type(error).__name__}: {error})") from error
+    if "mode" in metrics:
+        raise ValueError(
+            f"{folder}: a run of an agent ({metrics['mode']}); only runs without --mode have these figures"
+        )
+    outcomes = {(record.id, *record.asks): outcome_of(record) for record in read_records(folder / RECORDS)}
     if not outcomes or not dataset:
         raise ValueError(f"{folder}: the run has no questions or does not name its data set")
     return FinishedRun(folder, metrics, outcomes)

@@ -124,7 +124,10 @@ def fit(trials: Sequence[Trial], threshold: float = 0.5) -> Recognition:
     """
     right = torch.tensor([float(trial.right) for trial in trials], dtype=torch.float64)
     if not 0 < float(right.sum()) < len(right):
-        raise ValueError("calibration needs questions that retrieval gets right and questions that it gets wrong")
+        raise ValueError(
+            "calibration needs images that retrieval gets right and images that it gets wrong, in both halves of them; "
+            "give it more questions"
+        )
     values = torch.tensor([[getattr(trial.signs, name) for name in SIGNS] for trial in trials], dtype=torch.float64)
     mean, spread = values.mean(0), values.std(0).clamp(min=1e-9)
     scaled = (values - mean) / spread

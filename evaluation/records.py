@@ -164,11 +164,11 @@ def read_records(path: Path | str) -> Iterator[QueryRecord]:
     Raises:
         ValueError: A line is not a record; the message names file and line.
     """
-    with Path(path).open(encoding="utf-8") as file:
+    with Path(path).open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
                 yield from_json(json.loads(line))
-            except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
                 reason = f"{type(error).__name__}: {error}"
                 raise ValueError(f"{path}: line {number}: not a record of omgm evaluate ({reason})") from error
 

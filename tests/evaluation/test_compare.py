@@ -130,6 +130,10 @@ def test_refusals(tmp_path: Path) -> None:
     (broken / "queries.jsonl").write_text("")
     with pytest.raises(ValueError, match="broken: not a run of omgm evaluate"):
         compare([first, broken])
+    agent = write(tmp_path / "agent", [line("q0", 1)], mode="vsa")
+    (agent / "queries.jsonl").write_text('{"id": "q0", "trail": {}}\n')
+    with pytest.raises(ValueError, match=r"agent: a run of an agent \(vsa\); only runs without --mode"):
+        compare([first, agent])
     with pytest.raises(ValueError, match="empty: the run has no questions"):
         compare([first, write(tmp_path / "empty", [])])
 

@@ -41,5 +41,5 @@ def test_the_report_is_of_images_that_the_fit_has_not_seen() -> None:
 
 def test_one_verdict_is_not_enough() -> None:
     wrong = [trial for trial in trials() if not trial.right]
-    with pytest.raises(ValueError, match="gets right and questions that it gets wrong"):
+    with pytest.raises(ValueError, match="gets right and images that it gets wrong"):
         fit(wrong)

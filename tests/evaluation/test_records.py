@@ -45,8 +45,9 @@ def test_lines_of_other_versions_are_read() -> None:
 def test_a_bad_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "queries.jsonl"
     write_records(path, [record("a")])
-    for bad in ('{"id": "b"}', "[]", "{", '{"candidates": 1}'):
-        path.write_text(path.read_text().splitlines()[0] + f"\n{bad}\n")
+    [good] = path.read_bytes().splitlines()
+    for bad in (b'{"id": "b"}', b"[]", b"{", b'{"candidates": 1}', b"\xff"):
+        path.write_bytes(good + b"\n" + bad + b"\n")
         with pytest.raises(ValueError, match=r"queries\.jsonl: line 2: not a record of omgm evaluate"):
             list(read_records(path))
 
