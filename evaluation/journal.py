@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any, TypeVar
 from indexes.growing import GrowingLines
 from indexes.progress import progress_bar
 from retriever.files import write_lines
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -68,6 +71,21 @@ def read_rows(path: Path) -> Iterator[Row]:
                 yield dict(json.loads(line))
             except (ValueError, TypeError) as error:
                 raise ValueError(f"{path}: line {number} is damaged ({error}); delete {path.parent}") from error
+
+
+def warn_of_failures(out: Path, reasons: Iterable[str | None]) -> None:
+    """Logs how many questions of a run failed, and why the first of them did.
+
+    Args:
+        out: The folder of the run.
+        reasons: For every question, why it failed; `None` if it did not.
+    """
+    listed = list(reasons)
+    if failed := [reason for reason in listed if reason is not None]:
+        logger.warning(
+            "%d of %d questions failed, the first: %s; evaluate into %s again to ask only these",
+            *(len(failed), len(listed), failed[0], out),
+        )
 
 
 def _append(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation.ask import Asker
 from evaluation.calibration import calibration_of
 from evaluation.datasets import Question, forget_listings
-from evaluation.journal import fill
+from evaluation.journal import fill, warn_of_failures
 from evaluation.metrics import Outcome, latency_of, summarize
 from evaluation.records import RECORDS, outcome_of, read_records, to_json
 from evaluation.report import write_report
@@ -107,15 +107,7 @@ def evaluate(
     latency = _latency(asker, questions, records, batch_size)
     outcomes = [outcome_of(record) for record in read_records(records)]
     metrics = _metrics(outcomes, header, questions[0].style, latency)
-    if failed := metrics["n_failed"]:
-        reason = next(record.failed for record in read_records(records) if record.failed is not None)
-        logger.warning(
-            "%d of %d questions failed, the first: %s; evaluate into %s again to ask only these",
-            failed,
-            len(questions),
-            reason,
-            out,
-        )
+    warn_of_failures(out, (outcome.failed for outcome in outcomes))
     write_trec(read_records(records), out, tag=f"omgm-{profile_name}")
     write_whole(out / "metrics.json", json.dumps(metrics, indent=2, ensure_ascii=False, default=str).encode() + b"\n")
     write_report(out, query_images, entity_image)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evaluation.datasets.question import Question
-from evaluation.journal import fill, read_rows
+from evaluation.journal import fill, read_rows, warn_of_failures
 from evaluation.judge import NOTES, judge
 from evaluation.metrics import percentile
 from evaluation.run import claim, commit
@@ -111,6 +111,7 @@ def evaluate_search(run: SearchRun, out: Path, *, progress: bool = True) -> dict
             progress,
         )
     metrics = _metrics(run, header, records, steps, verdicts)
+    warn_of_failures(out, (record["failed"] for record in records))
     write_whole(out / "metrics.json", json.dumps(metrics, indent=2, ensure_ascii=False, default=str).encode() + b"\n")
     write_report(out, metrics, records, _main_scores(records, verdicts))
     return metrics

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from indexes.formats.evqa import is_evqa, read_evqa
@@ -108,8 +108,10 @@ def _half_pair(entity: Entity) -> str:
 
     Fields of the usual formats are checked by name when they are read, but any field of a row can end up in a section.
     """
-    texts = {"id": (entity.id,), "title": (entity.title,), "url": (entity.url,), "image": (entity.image or "",)}
-    texts |= {"names": entity.names, "images": tuple(f"{one.url} {one.caption}" for one in entity.images)}
+    texts: dict[str, Iterable[str]] = {
+        **{"id": (entity.id,), "title": (entity.title,), "url": (entity.url,), "image": (entity.image or "",)},
+        **{"names": entity.names, "images": (f"{one.url} {one.caption}" for one in entity.images)},
+    }
     for field, values in texts.items():
         if not all(map(_is_writable, values)):
             return f"field {field!r}"

@@ -191,7 +191,8 @@ def test_regions_are_proposed_if_the_profile_says_so(folder: Path, tmp_path: Pat
 def test_half_an_emoji_that_a_model_writes_ends_no_evaluation(folder: Path, tmp_path: Path) -> None:
     queries = write_jsonl(tmp_path / "q.jsonl", {"id": "1", "image": "1", "question": "Who?", "answers": ["x \ufffd"]})
     (tmp_path / "1.jpg").write_bytes((folder / "photo.jpg").read_bytes())
-    replies = [calling("text_search", '{"queries": ["\\ud83d wave"]}'), '{"answer": "x \\ud83d"}']
+    searches = calling("text_search", '{"queries": ["\\ud83d wave"]}')
+    replies: list[str | ChatReply] = [searches, '{"answer": "x \\ud83d"}']
     options = ["--mode", "mmsearch-plus", "--query-images", str(tmp_path)]
     with ScriptedServer(replies) as server:
         command = arguments(folder, "plain", queries, tmp_path / "out", "--planner-url", server.url, *options)
@@ -199,7 +200,7 @@ def test_half_an_emoji_that_a_model_writes_ends_no_evaluation(folder: Path, tmp_
     assert figures(tmp_path / "out")["answer"]["accuracy"] == 1.0
 
 
-def test_what_failed_is_asked_and_judged_again(folder: Path, tmp_path: Path) -> None:
+def test_what_failed_is_asked_and_judged_again(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     photo = (folder / "photo.jpg").read_bytes()
     (tmp_path / "images").mkdir()
     (tmp_path / "images/here.jpg").write_bytes(photo)
@@ -222,6 +223,7 @@ def test_what_failed_is_asked_and_judged_again(folder: Path, tmp_path: Path) -> 
         command = arguments(folder, "plain", queries, out, "--planner-url", server.url, *options)
         assert main(command) == 0
         assert (figures(out)["n_failed"], figures(out)["answer"]["accuracy"]) == (1, 0.5)
+        assert "1 of 2 questions failed, the first: its image late was not found; evaluate into" in caplog.text
         assert len(server.bodies) == 2  # an answer and its verdict
         (tmp_path / "images/late.jpg").write_bytes(photo)
         forget_listings()  # the second command would be a process of its own
