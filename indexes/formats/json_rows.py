@@ -51,7 +51,7 @@ def first_row(path: Path) -> dict[str, Any] | None:
     with opened(path) as file:
         try:
             row = json.loads(file.readline(LONGEST_LINE).decode("utf-8-sig"))
-        except ValueError:  # the reader will say what is wrong with the file
+        except (ValueError, RecursionError):  # the reader will say what is wrong with the file
             return None
     return row if isinstance(row, dict) else None
 
@@ -66,7 +66,7 @@ def _is_lines(path: Path) -> bool:
             return False
     try:
         json.loads(first.decode("utf-8-sig"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 

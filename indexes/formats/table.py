@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +17,8 @@ from indexes.formats.streams import opened
 from retriever.wording import counted
 
 _DELIMITERS = ",;\t|"
+_DELIMITER_LINE = re.compile(r'"?sep=(.)"?\s*')
+"""A line above the header by which Excel names the delimiter."""
 _LONGEST = 1 << 27
 _LONGEST_HEADER = 1 << 16
 
@@ -41,7 +44,11 @@ def _rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
             encoding = "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
             lines = io.TextIOWrapper(cast(io.BufferedReader, file), encoding=encoding, newline="")
             header = _header(lines)
-            delimiter = max(_DELIMITERS, key=header.count)
+            before = header.count("\n")
+            if named := _DELIMITER_LINE.fullmatch(header):
+                header = _header(lines)
+                before += header.count("\n")
+            delimiter = named[1] if named else max(_DELIMITERS, key=header.count)
             columns = [" ".join(name.splitlines()) for name in next(csv.reader([header], delimiter=delimiter), [])]
             if not any(columns):
                 raise ValueError(f"{path}: has no header; its first line must name the columns")
@@ -51,7 +58,7 @@ def _rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
             rows = csv.reader(lines, delimiter=delimiter, strict=True)
             for row in rows:
                 if any(row):
-                    where = f"{path}: line {rows.line_num + header.count(chr(10))}"
+                    where = f"{path}: line {rows.line_num + before}"
                     yield where, _row(columns, row, where)
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: not UTF-8 ({error.reason}); convert the file, as with iconv") from error

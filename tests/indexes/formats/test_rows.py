@@ -218,3 +218,14 @@ def test_half_of_a_surrogate_pair_makes_an_entry_unusable(tmp_path: Path, row: d
     skipped = SkippedEntries(0.5)
     assert [entity.title for entity in read_knowledge_base(path, skipped=skipped)] == ["Owl"]
     assert [one["reason"] for one in skipped.listed] == [f"{place}: not valid Unicode (surrogates not allowed)"]
+
+
+def test_a_line_nested_too_deeply_is_skipped_in_json_lines_and_named_elsewhere(tmp_path: Path) -> None:
+    deep = '{"title": "Deep", "text": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    for name in ("kb.jsonl", "kb.json"):
+        (tmp_path / name).write_text(f'{deep}\n{{"title": "Fox"}}\n')
+    skipped = SkippedEntries(0.5)
+    assert [entity.title for entity in read_knowledge_base(tmp_path / "kb.jsonl", skipped=skipped)] == ["Fox"]
+    assert "recursion" in skipped.listed[0]["reason"]
+    with pytest.raises(ValueError, match=r"kb\.json: .*byte .*recursion"):
+        read(tmp_path / "kb.json")

@@ -78,3 +78,13 @@ def test_a_header_with_a_line_break_in_a_name(tmp_path: Path) -> None:
     (fox,) = read_knowledge_base(path, skipped=skipped)
     assert fox.sections == (Section("Fox", "Red", 0), Section("Facts", "Height in cm: 40", 1))
     assert skipped.listed[0]["place"] == "line 4"
+
+
+@pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "sep=;\r"])
+def test_the_line_by_which_excel_names_the_delimiter(tmp_path: Path, first: str) -> None:
+    path = tmp_path / "foxes.csv"
+    path.write_bytes(f"{first}\ntitle;text\nFox;a, b, c\n;x\n".encode())
+    skipped = SkippedEntries(0.5)
+    [fox] = read_knowledge_base(path, skipped=skipped)
+    assert (fox.title, fox.sections) == ("Fox", (Section("Fox", "a, b, c", 0),))
+    assert skipped.listed[0]["place"] == "line 4"
