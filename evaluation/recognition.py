@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 _RIDGE = 1e-4
 """Keeps coefficients of standardized signs finite where they separate right from wrong."""
-_FOLDS = 2
+FOLDS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,11 @@ class Trial:
     signs: Signs
     held: bool
     right: bool
+
+    @property
+    def fold(self) -> int:
+        """The half of the images that its image is in, 0 or 1."""
+        return hashlib.sha256(self.image_id.encode()).digest()[0] % FOLDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +158,9 @@ def fit(trials: Sequence[Trial], threshold: float = 0.5) -> Recognition:
 def report(trials: Sequence[Trial], threshold: float = 0.5) -> Report:
     """Measures recognition on unseen images: it is fitted on one half of them and tried on the other, both ways."""
     answered: list[tuple[Trial, bool]] = []
-    for fold in range(_FOLDS):
-        recognition = fit([trial for trial in trials if _fold(trial) != fold], threshold)
-        answered += [(trial, recognition.of(trial.signs) >= threshold) for trial in trials if _fold(trial) == fold]
+    for fold in range(FOLDS):
+        recognition = fit([trial for trial in trials if trial.fold != fold], threshold)
+        answered += [(trial, recognition.of(trial.signs) >= threshold) for trial in trials if trial.fold == fold]
     held = [given for trial, given in answered if trial.held]
     absent = [given for trial, given in answered if not trial.held]
     verdicts = [trial.right for trial, given in answered if given]
@@ -165,7 +170,3 @@ def report(trials: Sequence[Trial], threshold: float = 0.5) -> Report:
         1 - sum(verdicts) / max(1, len(verdicts)),
         len(held),
     )
-
-
-def _fold(trial: Trial) -> int:
-    return hashlib.sha256(trial.image_id.encode()).digest()[0] % _FOLDS

@@ -1,0 +1,75 @@
+"""Fits recognition on several data sets at once, as the embedded profile's was (docs/log.md).
+
+    python -m benchmarks.recognition --profile embedded --threshold 0.4 \
+        --set-of world/index evqa world/questions.csv world/queries \
+        --set-of coins/index plain coins/bare.jsonl coins/queries
+
+Each data set has an index of its own, built with the profile. `omgm calibrate` fits to one; a recognition for images of
+any kind has to be fitted to several, because what scores say of unknown things differs between kinds of things.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from evaluation.datasets import load
+from evaluation.recognition import FOLDS, Trial, collect, fit
+from omgm.parts import build_encoder, build_fusion, open_retriever, recognition_key
+from omgm.profile import load_profile
+from retriever.image_cache import ImageCache
+
+THRESHOLDS = [round(0.05 * step, 2) for step in range(4, 13)]
+CACHE_BYTES = 2**27
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", default="embedded")
+    parser.add_argument("--threshold", type=float, default=0.5, metavar="P", help="(%(default)s)")
+    parser.add_argument(
+        "--set-of",
+        dest="sets",
+        action="append",
+        required=True,
+        nargs=4,
+        metavar=("INDEX", "DATASET", "QUERIES", "IMAGES"),
+        help="an index, and questions with their images; may be repeated",
+    )
+    args = parser.parse_args()
+    profile = load_profile(args.profile)
+    encoder, fusion = build_encoder(profile), build_fusion(profile)
+    trials: dict[str, list[Trial]] = {}
+    keys = set()
+    for index, dataset, queries, images in args.sets:
+        encoder.cache = fusion.cache = ImageCache(CACHE_BYTES)  # ids of images are those of one data set
+        retriever = open_retriever(profile, Path(index), encoder=encoder, fusion=fusion)
+        retriever.steps = [step for step in retriever.steps if step.name != "step3"]
+        keys.add(recognition_key(profile, encoder, fusion, retriever.index.manifest.inputs.image_keys))
+        trials[queries] = list(collect(retriever, list(load(dataset, queries)), Path(images)))
+        print(f"{queries}: {len(trials[queries])} trials", flush=True)
+    if len(keys) > 1:
+        parser.error("the indexes have different numbers of image keys")
+    every = [trial for own in trials.values() for trial in own]
+    recognition = fit(every, args.threshold)
+    fitted = {"fitted_to": keys.pop(), "threshold": args.threshold, "bias": recognition.bias}
+    print(json.dumps(fitted | asdict(recognition.weights), indent=1))
+    print("declined of what the index lacks / answered of what it holds, on images that it was not fitted to")
+    print("threshold", *THRESHOLDS)
+    halves = [fit([trial for trial in every if trial.fold != fold]) for fold in range(FOLDS)]
+    for name, own in trials.items():
+        shares = []
+        for threshold in THRESHOLDS:
+            given = [(trial.held, halves[trial.fold].of(trial.signs) >= threshold) for trial in own]
+            held, absent = ([passed for is_held, passed in given if is_held == side] for side in (True, False))
+            shares.append(f"{1 - sum(absent) / len(absent):.3f}/{sum(held) / len(held):.3f}")
+        print(name, *shares)
+
+
+if __name__ == "__main__":
+    main()
