@@ -104,6 +104,16 @@ FUSION_STAGES = (
     FusionStage(name="fusion-tower-run", steps=300, size=144, learning_rate=3e-4),
     FusionStage(name="fusion-sticker-run", steps=400, size=144, learning_rate=4e-4, designs=24, stickers=48, kept=0.25),
     FusionStage(name="fusion-shared-run", steps=250, size=144, learning_rate=3e-4, designs=24, stickers=48, shared=0.7),
+    FusionStage(
+        name="fusion-longer-run",
+        steps=420,
+        size=144,
+        learning_rate=3e-4,
+        designs=24,
+        stickers=48,
+        shared=0.7,
+        kept=0.5,
+    ),
 )
 FIRST_TOWER = ENCODER_STAGES[1].name
 """The stage of step 1 whose image tower step 2 starts with. Each learns stickers for itself, so that they err at
