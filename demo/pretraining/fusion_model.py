@@ -12,7 +12,7 @@ from demo.pretraining.fusion_batches import SECTIONS, FusionBatch
 from retriever.models.qformer import QFormerFusion
 
 TEMPERATURE = 0.05
-ALPHA = 0.8  # weight of step 1 in the scores that are trained; the embedded profile has 0.7
+ALPHA = 0.8  # weight of step 1 in the scores that are trained; the embedded profile has 0.75
 FUSED_TEMPERATURE = 0.02
 DIVERSITY = 0.5
 QUESTION_TOKENS = 32
