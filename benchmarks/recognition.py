@@ -43,11 +43,11 @@ def main() -> None:
     )
     args = parser.parse_args()
     profile = load_profile(args.profile)
-    encoder, fusion = build_encoder(profile), build_fusion(profile)
     trials: dict[str, list[Trial]] = {}
     keys = set()
     for index, dataset, queries, images in args.sets:
-        encoder.cache = fusion.cache = ImageCache(CACHE_BYTES)  # ids of images are those of one data set
+        cache = ImageCache(CACHE_BYTES)  # one each, since ids of images are those of one data set
+        encoder, fusion = build_encoder(profile, cache), build_fusion(profile, cache)
         retriever = open_retriever(profile, Path(index), encoder=encoder, fusion=fusion)
         retriever.steps = [step for step in retriever.steps if step.name != "step3"]
         keys.add(recognition_key(profile, encoder, fusion, retriever.index.manifest.inputs.image_keys))
