@@ -13,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from indexes.store import Index
+from retriever.borders import without_border
 from retriever.codecs import EncodedTokens, encode_tokens, unpack_tokens
 from retriever.pipeline import Retriever
 from retriever.protocols import Finish, FusionEncoder, TextReranker
@@ -88,6 +89,7 @@ class Replay:
         reranker: Scores each passage once.
         step2: The step whose settings are used.
         step3: The same of step 3.
+        trim_borders: Whether uniform borders are cut off query images.
     """
 
     candidates: list[list[Candidate]]
@@ -95,12 +97,13 @@ class Replay:
     reranker: TextReranker
     step2: FusionRerank
     step3: SectionRerank
+    trim_borders: bool
 
     def retriever(self, index: ReencodedIndex) -> Retriever[ReencodedIndex]:
         """Returns the pipeline on other tokens, for the same queries only."""
         second = FusionRerank(self.fusion, index, self.step2.alpha, self.step2.mode)
         third = SectionRerank(self.reranker, index, self.step3.beta)
-        return Retriever([_Known(self.candidates), second, third], index)
+        return Retriever([_Known(self.candidates), second, third], index, trim_borders=self.trim_borders)
 
 
 def replayed(retriever: Retriever[Index], queries: Sequence[Query]) -> Replay:
@@ -115,8 +118,11 @@ def replayed(retriever: Retriever[Index], queries: Sequence[Query]) -> Replay:
     step1, step2, step3 = retriever.steps
     if not isinstance(step2, FusionRerank) or not isinstance(step3, SectionRerank):
         raise wrong
-    candidates = step1.start(queries)([[] for _ in queries]) if queries else []
-    return Replay(candidates, _EncodedOnce(step2.fusion), _ScoredOnce(step3.reranker), step2, step3)
+    shown = [without_border(query) for query in queries] if retriever.trim_borders else queries
+    candidates = step1.start(shown)([[] for _ in shown]) if shown else []
+    return Replay(
+        candidates, _EncodedOnce(step2.fusion), _ScoredOnce(step3.reranker), step2, step3, retriever.trim_borders
+    )
 
 
 class _Known:

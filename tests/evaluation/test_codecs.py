@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 
 from evaluation.codecs import as_markdown, choose, measure_codecs, reconstruction_error
 from evaluation.datasets import Question
@@ -81,6 +82,18 @@ def test_a_replay_scores_like_an_index_of_the_codec(built: dict[str, Index], nam
         assert all(sims[c.row] == pytest.approx(c.sim_m, abs=tolerance) for c in ours.candidates)
         if name == "float16":
             assert [(c.row, c.sections) for c in ours.candidates] == [(c.row, c.sections) for c in theirs.candidates]
+
+
+def test_borders_are_cut_off_as_in_the_pipeline(built: dict[str, Index]) -> None:
+    retriever = pipeline(built["float16"])
+    framed = [replace(query, image=ImageOps.expand(query.image, 200, "white")) for query in QUERIES]
+    untrimmed = retriever.retrieve(framed)
+    retriever.trim_borders = True
+    expected = retriever.retrieve(framed)
+    view = ReencodedIndex(built["float16"], TokenCodec("float16"))
+    found = replayed(retriever, framed).retriever(view).retrieve(framed)
+    assert [one.candidates for one in found] == [one.candidates for one in expected]
+    assert [one.candidates for one in found] != [one.candidates for one in untrimmed]
 
 
 def test_what_does_not_depend_on_tokens_is_computed_once(built: dict[str, Index]) -> None:
