@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_ESCAPED_HALF = re.compile(
+_ESCAPED_SURROGATE = re.compile(
     r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
 
@@ -73,7 +73,7 @@ def read_reply(body: Mapping[str, Any]) -> ChatReply:
     if not called and message.get("function_call"):  # the API before tool calls
         called, ids = [message["function_call"]], [""]
     calls = tuple(
-        ToolCall(_well_formed(str(function.get("name") or "")), _text(function.get("arguments")), id_)
+        ToolCall(_cleaned(str(function.get("name") or "")), _text(function.get("arguments")), id_)
         for function, id_ in zip(called, ids, strict=True)
     )
     return ChatReply(
@@ -86,7 +86,7 @@ def read_reply(body: Mapping[str, Any]) -> ChatReply:
 
 
 def well_formed(text: str) -> str:
-    r"""Returns a text with U+FFFD for half a surrogate pair, which JSON can spell but no file or request can hold.
+    r"""Replaces unpaired surrogates with U+FFFD: JSON can spell them, but UTF-8 cannot encode them.
 
     Example:
         >>> well_formed("cut in an emoji: \ud83d") == "cut in an emoji: \ufffd"
@@ -95,21 +95,21 @@ def well_formed(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _well_formed(text: str) -> str:
-    """Returns what a model wrote without halves of surrogate pairs, escaped ones in JSON included."""
-    return well_formed(_ESCAPED_HALF.sub(lambda found: found[1] or "\\ufffd", text))
+def _cleaned(text: str) -> str:
+    """Replaces unpaired surrogates like `well_formed`, and also those escaped in JSON that the text contains."""
+    return well_formed(_ESCAPED_SURROGATE.sub(lambda found: found[1] or "\\ufffd", text))
 
 
 def _written(content: object) -> str:
     """Returns the text of a message; some servers send a list of parts."""
     if isinstance(content, list):
         content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return _well_formed(str(content or ""))
+    return _cleaned(str(content or ""))
 
 
 def _text(arguments: object) -> str:
     """Returns arguments as text; some servers send the parsed object instead."""
-    return _well_formed(arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False))
+    return _cleaned(arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False))
 
 
 def _count(usage: Mapping[str, Any], name: str) -> int | None:

@@ -195,6 +195,6 @@ def _check_header(header: Sequence[str], columns: Sequence[str], path: Path) -> 
 def _whole(value: str, field: str, where: str) -> str:
     try:
         value.encode()
-    except UnicodeEncodeError as error:  # JSON can encode half a surrogate pair, which no tokenizer accepts
+    except UnicodeEncodeError as error:  # JSON can encode an unpaired surrogate, which no tokenizer accepts
         raise ValueError(f"{where}: field {field} is not valid Unicode ({error.reason})") from error
     return value

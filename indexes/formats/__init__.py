@@ -91,8 +91,8 @@ def read_knowledge_base(
         skipped.total += 1
         if isinstance(entry, ValueError):
             skipped.add(path, where, entry)
-        elif half := _half_pair(entry):
-            skipped.add(path, where, ValueError(f"{where}: {half}: not valid Unicode (surrogates not allowed)"))
+        elif place := _unpaired_surrogate(entry):
+            skipped.add(path, where, ValueError(f"{where}: {place}: not valid Unicode (surrogates not allowed)"))
         elif not entry.id:
             skipped.add(path, where, ValueError(f"{where}: field 'id' is empty"))
         elif not seen.add(hash_id(entry.id)):
@@ -103,8 +103,8 @@ def read_knowledge_base(
     skipped.close(path)
 
 
-def _half_pair(entity: Entity) -> str:
-    """Returns where an entity has half a surrogate pair, which JSON can spell and no file can hold; "" if it has none.
+def _unpaired_surrogate(entity: Entity) -> str:
+    """Returns where an entity has an unpaired surrogate, which JSON can spell and no file can hold; "" if it has none.
 
     Fields of the usual formats are checked by name when they are read, but any field of a row can end up in a section.
     """

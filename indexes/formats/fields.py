@@ -203,7 +203,7 @@ def check_text(value: object, where: str, field: str) -> str:
     """Returns `value` if it is text.
 
     Raises:
-        ValueError: It is not, or it holds half a surrogate pair, which JSON can spell and no tokenizer accepts.
+        ValueError: It is not, or it holds an unpaired surrogate, which JSON can spell and no tokenizer accepts.
     """
     if not isinstance(value, str):
         raise ValueError(f"{where}: field {field!r}: expected text, but found {kind(value)}")
