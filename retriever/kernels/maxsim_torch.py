@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-_LONGEST = 256
+_LONGEST = 64
 """Sections of one product, so that what it needs stays small and in the cache."""
 
 

@@ -19,11 +19,19 @@ Term = str | tuple[str, str]
 
 
 class _Text(NamedTuple):
-    """What is kept of a passage: how often it has each term, its length in words, and the words of each sentence."""
+    """What is kept of a passage: its stems in order, how often it has each, and those of each sentence."""
 
-    counts: Mapping[Term, int]
-    length: int
-    sentences: tuple[tuple[str, ...], ...]
+    stems: tuple[str, ...]
+    counts: Mapping[str, int]
+    sentences: tuple[frozenset[str], ...]
+
+    def frequency(self, term: Term) -> int:
+        """Returns how often the passage has a stem, or a pair of stems side by side."""
+        if isinstance(term, str):
+            return self.counts.get(term, 0)
+        if not all(stem in self.counts for stem in term):  # nearly always, so that pairs are rarely looked for
+            return 0
+        return sum(pair in (term, term[::-1]) for pair in pairwise(self.stems))
 
 
 class BM25:
@@ -77,12 +85,12 @@ class BM25:
         if not passages:
             return scores
         texts = [_read(passage) for passage in _without_shared_line(passages)]
-        lengths = np.array([text.length for text in texts], np.float32)
+        lengths = np.array([len(text.stems) for text in texts], np.float32)
         norms = self.k1 * (1 - self.b + self.b * lengths / max(float(lengths.mean()), 1.0))
         reachable, words = 0.0, dict[Term, float]()
         core = without_deixis(question)
         for term in dict.fromkeys([*_terms(tokenize(core)), *implied(core)]):
-            frequency = np.array([text.counts.get(term, 0) for text in texts], np.float32)
+            frequency = np.array([text.frequency(term) for text in texts], np.float32)
             containing = int(np.count_nonzero(frequency))
             if containing:
                 weight = math.log(1 + (len(texts) - containing + 0.5) / (containing + 0.5)) * self._weight(term)
@@ -93,7 +101,8 @@ class BM25:
                     words[term] = weight
         if self.sentence_weight:
             best = [
-                max((sum(words.get(word, 0) for word in each) for each in text.sentences), default=0) for text in texts
+                max(sum(weight for word, weight in words.items() if word in sentence) for sentence in text.sentences)
+                for text in texts
             ]
             scores += self.sentence_weight * np.array(best, np.float32)
             reachable += self.sentence_weight * sum(words.values())
@@ -121,5 +130,5 @@ def _terms(stems: Sequence[str]) -> list[Term]:
 @lru_cache(maxsize=16384)
 def _read(passage: str) -> _Text:
     parts = [tokenize(sentence) for sentence in sentences(passage)]
-    stems = list(chain.from_iterable(parts))
-    return _Text(Counter(_terms(stems)), len(stems), tuple(tuple(dict.fromkeys(part)) for part in parts))
+    stems = tuple(chain.from_iterable(parts))
+    return _Text(stems, Counter(stems), tuple(map(frozenset, parts)))
