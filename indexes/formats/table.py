@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -49,7 +50,7 @@ def _rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
                 header = _header(lines)
                 before += header.count("\n")
             delimiter = named[1] if named else max(_DELIMITERS, key=header.count)
-            columns = [" ".join(name.splitlines()) for name in next(csv.reader([header], delimiter=delimiter), [])]
+            columns = _columns(next(csv.reader([header], delimiter=delimiter), []))
             if not any(columns):
                 raise ValueError(f"{path}: has no header; its first line must name the columns")
             for field, name in names.items():
@@ -72,6 +73,15 @@ def _header(lines: io.TextIOWrapper) -> str:
     while header.count('"') % 2 and len(header) < _LONGEST_HEADER and (line := lines.readline()):
         header += line
     return header
+
+
+def _columns(names: list[str]) -> list[str]:
+    """Returns the names of columns, each on one line and once: of two columns "Note" the second is "Note (2)"."""
+    columns, seen = [], Counter[str]()
+    for name in (" ".join(name.splitlines()) for name in names):
+        seen[name] += 1
+        columns.append(f"{name} ({seen[name]})" if name and seen[name] > 1 else name)
+    return columns
 
 
 def _row(columns: list[str], values: list[str], where: str) -> dict[str, str] | ValueError:

@@ -88,3 +88,10 @@ def test_the_line_by_which_excel_names_the_delimiter(tmp_path: Path, first: str)
     [fox] = read_knowledge_base(path, skipped=skipped)
     assert (fox.title, fox.sections) == ("Fox", (Section("Fox", "a, b, c", 0),))
     assert skipped.listed[0]["place"] == "line 4"
+
+
+def test_columns_of_one_name_are_all_kept(tmp_path: Path) -> None:
+    path = tmp_path / "foxes.csv"
+    path.write_bytes(b"title,Note,Note,text,Note\nFox,red,,A fox.,shy\n")
+    [fox] = read_knowledge_base(path)
+    assert fox.sections == (Section("Fox", "A fox.", 0), Section("Facts", "Note: red\nNote (3): shy", 1))
