@@ -6,12 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Generic, TypeVar
 
 from retriever.borders import without_border
-from retriever.protocols import EntityIndex, Step
+from retriever.protocols import EntityIndex, Finish, Step
 from retriever.recognition import Recognition
-from retriever.streams import own_stream
+from retriever.streams import own_stream, side_by_side
 from retriever.types import Candidate, Query, RetrievalResult
 
 IndexT = TypeVar("IndexT", bound=EntityIndex)
@@ -31,8 +32,8 @@ class Retriever(Generic[IndexT]):
         steps: The first one starts the lists of candidates, the others rescore them; each has a name of its own.
         index: Holds the entities that the candidates' rows refer to.
         recognition: Estimates the probability that the best candidate is right; without it, results have none.
-        pin: Returns a context within which the index does not change for this thread, and which yields what keeps its
-            rows readable afterwards. Every batch runs in one.
+        pin: Returns a context within which the index does not change for this thread and the steps that it starts, and
+            which yields what keeps its rows readable afterwards. Every batch runs in one.
         trim_borders: Cuts uniform borders off query images.
 
     Raises:
@@ -81,11 +82,11 @@ class Retriever(Generic[IndexT]):
         timings: dict[str, float] = {}
         rankings: list[dict[str, list[tuple[int, float]]]] = [{} for _ in queries]
         finishes = []
-        for step, stream in stages:
-            started = time.perf_counter()
-            with stream():
-                finishes.append(step.start(queries))
-            timings[step.name] = (time.perf_counter() - started) * 1000
+        with side_by_side([partial(_start, step, stream, queries) for step, stream in stages]) as starts:
+            for (step, _), start in zip(stages, starts, strict=True):
+                started = time.perf_counter()
+                finishes.append(start())
+                timings[step.name] = (time.perf_counter() - started) * 1000
         for (step, stream), finish in zip(stages, finishes, strict=True):
             started = time.perf_counter()
             with stream():
@@ -110,3 +111,8 @@ class Retriever(Generic[IndexT]):
         if self.recognition is None or query.options.alpha is not None:
             return None
         return self.recognition.probability(ranked)
+
+
+def _start(step: Step, stream: Callable[[], AbstractContextManager[object]], queries: Sequence[Query]) -> Finish:
+    with stream():
+        return step.start(queries)

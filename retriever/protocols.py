@@ -119,7 +119,8 @@ class Step(Protocol):
     def start(self, queries: Sequence[Query]) -> Finish:
         """Starts everything that needs no candidates (image towers, tokenizers) and returns the rest as a function.
 
-        All steps are started before the first one is finished, so on a GPU their towers run concurrently.
+        All steps are started before the first one is finished, so that their towers run concurrently: on a GPU in
+        streams, on a CPU with cores to spare in threads, so that `start` may be called in another thread than `Finish`.
         """
 
 

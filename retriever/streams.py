@@ -1,13 +1,19 @@
-"""One CUDA stream per step, so that the work which steps start early runs concurrently."""
+"""Lets a pipeline's steps start side by side: in CUDA streams on a GPU, in threads on a CPU with cores to spare."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import copy_context
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+
+ResultT = TypeVar("ResultT")
 
 
 def own_stream() -> Callable[[], AbstractContextManager[Any]]:
@@ -20,3 +26,34 @@ def own_stream() -> Callable[[], AbstractContextManager[Any]]:
         return nullcontext
     torch.cuda.synchronize()  # weights and stores must be complete before a stream reads them
     return partial(torch.cuda.stream, torch.cuda.Stream())
+
+
+@contextmanager
+def side_by_side(calls: Sequence[Callable[[], ResultT]]) -> Iterator[list[Callable[[], ResultT]]]:
+    """Yields a function for each call that returns its result, to be called in order; no call outlives the block.
+
+    Where PyTorch uses fewer threads than there are cores, all calls but the first run in threads of their own, in
+    copies of this context (`contextvars`). Elsewhere each runs when its result is asked for: on a GPU streams do the
+    same with one thread, and beside PyTorch's own threads more would only wait for cores.
+    """
+    if len(calls) < 2 or torch.cuda.is_available() or torch.get_num_threads() >= _cores():
+        yield list(calls)
+        return
+    others = [_threads().submit(copy_context().run, call) for call in calls[1:]]
+    try:
+        yield [calls[0], *(other.result for other in others)]
+    finally:
+        wait(others)
+
+
+def _cores() -> int:
+    """Returns the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_cores(), "steps")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # a child process does not inherit threads

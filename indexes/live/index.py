@@ -114,7 +114,7 @@ class LiveIndex(VersionedIndex):
 
     @contextmanager
     def pinned(self) -> Iterator[Version]:
-        """Yields the current version, which this thread searches until the end of the block; see `refresh`."""
+        """Yields the current version, which this context searches until the end of the block; see `refresh`."""
         self.refresh()
         with super().pinned() as version:
             yield version

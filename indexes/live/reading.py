@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +29,8 @@ class VersionedIndex(Index):
     """The files of an index with the changes made since, for any number of threads.
 
     A row is given to one entity and never to another while the process runs. It is readable for as long as somebody
-    holds a `Version` that has it. Within `pinned` a thread sees one version, whatever changes meanwhile.
+    holds a `Version` that has it. Within `pinned` a thread (to be exact, a context of `contextvars`) sees one version,
+    whatever changes meanwhile.
 
     Args:
         root: The index's folder; `folder` is that of the current files.
@@ -41,7 +42,7 @@ class VersionedIndex(Index):
         self.root, self.folder, self.manifest = root, base.folder, base.manifest
         self.image_weight, self.device = base.image_weight, base.device
         self._thumbnails = Thumbnails(root / layout.LIVE / "images")
-        self._pinned = _Pinned()
+        self._pinned: ContextVar[Version | None] = ContextVar("pinned", default=None)
         self._next_row = len(base)
         self._entries: weakref.WeakValueDictionary[int, Entry] = weakref.WeakValueDictionary()
         self._bases: list[tuple[int, weakref.ref[Index]]] = [(0, weakref.ref(base))]
@@ -54,13 +55,13 @@ class VersionedIndex(Index):
 
     @contextmanager
     def pinned(self) -> Iterator[Version]:
-        """Yields the current version, which this thread searches until the end of the block."""
-        before = self._pinned.version
-        version = self._pinned.version = self.version
+        """Yields the current version, which this context searches until the end of the block."""
+        version = self.version
+        token = self._pinned.set(version)
         try:
             yield version
         finally:
-            self._pinned.version = before
+            self._pinned.reset(token)
 
     def __len__(self) -> int:
         """Returns the number of entities."""
@@ -188,8 +189,8 @@ class VersionedIndex(Index):
 
     @property
     def version(self) -> Version:
-        """The version that this thread has pinned, or else the current one."""
-        pinned = self._pinned.version
+        """The version that this context has pinned, or else the current one."""
+        pinned = self._pinned.get()
         return self._current if pinned is None else pinned
 
     def _check_settled(self) -> None:
@@ -222,12 +223,6 @@ class VersionedIndex(Index):
                 self._next_row += 1
             entries.append((change.id, entry))
         return version.changed(entries) if entries else version
-
-
-class _Pinned(threading.local):
-    """The version that a thread has pinned."""
-
-    version: Version | None = None
 
 
 def _part(stored: StoredTokens, first: int, count: int) -> StoredTokens:
