@@ -20,7 +20,8 @@ class TokenStore:
 
     With a GPU as the device, all tokens are kept on it as they are stored if they take at most half of the memory that
     is free when the store is opened. Otherwise the sections of each batch are read from the memory-mapped files and
-    sent to it. Values of less than a byte are unpacked there, of the sections of a batch alone.
+    sent to it. Values of less than a byte are unpacked there, of the sections of a batch alone; on a CPU, MaxSim reads
+    signs as they are.
 
     Args:
         codec: How the tokens are stored.
@@ -55,9 +56,10 @@ class TokenStore:
         else:
             rows = self._sent(np.array([row for span in spans for row in span], np.int64))
             found = EncodedTokens(kept.values[rows], None if kept.scales is None else kept.scales[rows])
-        unpacked = unpack_tokens(found, self._codec)
+        if self._codec.kind != "bit1" or self._device.type != "cpu":
+            found = unpack_tokens(found, self._codec)
         first = np.cumsum([0, *(len(span) for span in spans)], dtype=np.int64)[:-1]
-        return StoredTokens(unpacked.values, unpacked.scales, first)
+        return StoredTokens(found.values, found.scales, first)
 
     def read(self, rows: IntArray) -> Tensor:
         """Returns the tokens at `rows`, float32 [len(rows), M, H].

@@ -56,7 +56,8 @@ class StoredTokens:
     """Section tokens as MaxSim reads them, normalized over H.
 
     Attributes:
-        values: [R, M, H], float16, or int8 where a token is `values * scale`; M is at most the encoder's.
+        values: [R, M, H], float16, or int8 where a token is `values * scale`, or packed signs, uint8 [R, M, H / 8]; M
+            is at most the encoder's.
         scales: [R, M] for int8, else `None`.
         first: For each requested span, the row of `values` at which it begins.
     """

@@ -12,7 +12,7 @@ from retriever.kernels import maxsim_torch
 
 __all__ = ["max_sim_pairs"]
 
-_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.int8)
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.int8, torch.uint8)
 
 
 def max_sim_pairs(
@@ -33,7 +33,9 @@ def max_sim_pairs(
 
     Args:
         queries: Query tokens [B, N, H], floating point, normalized as the score mode requires.
-        tokens: The store [R, M, H], float16, bfloat16, float32 or int8, contiguous; a row is a section.
+        tokens: The store [R, M, H], float16, bfloat16, float32 or int8, contiguous; a row is a section. Or the signs of
+            tokens of length 1, packed eight to a byte as by `bit1`, uint8 [R, M, H / 8], for which there is no Triton
+            kernel.
         scales: [R, M], floating point, for an int8 store (a token is `int8 * scale`), else `None`.
         query_of: The query of each pair, integer [P], in any order.
         first: The row of each pair's first section, integer [P].
@@ -50,7 +52,7 @@ def max_sim_pairs(
             values of `query_of`, `first` and `counts` are not checked.
     """
     _check(queries, tokens, scales, {"query_of": query_of, "first": first, "counts": counts})
-    if queries.is_cuda and _has_triton():
+    if queries.is_cuda and tokens.dtype != torch.uint8 and _has_triton():
         from retriever.kernels import maxsim_triton
 
         return maxsim_triton.max_sim_pairs(queries, tokens, scales, query_of, first, counts, total=total, most=most)
@@ -63,12 +65,14 @@ def _has_triton() -> bool:
 
 
 def _check(queries: Tensor, tokens: Tensor, scales: Tensor | None, pairs: dict[str, Tensor]) -> None:
-    if queries.ndim != 3 or tokens.ndim != 3 or queries.shape[2] != tokens.shape[2]:
-        shapes = f"{list(queries.shape)} and {list(tokens.shape)}"
+    packed = 8 if tokens.dtype == torch.uint8 else 1
+    if queries.ndim != 3 or tokens.ndim != 3 or queries.shape[2] != tokens.shape[2] * packed:
+        shapes = f"{list(queries.shape)} and {list(tokens.shape)}{' of packed signs' if packed > 1 else ''}"
         raise ValueError(f"queries [B, N, H] and tokens [R, M, H] must have the same H, got {shapes}")
     if not queries.is_floating_point() or tokens.dtype not in _DTYPES:
         kinds = f"{queries.dtype} and {tokens.dtype}"
-        raise ValueError(f"queries must be floating point and tokens float16, bfloat16, float32 or int8, got {kinds}")
+        allowed = "float16, bfloat16, float32, int8 or packed uint8"
+        raise ValueError(f"queries must be floating point and tokens {allowed}, got {kinds}")
     if (scales is not None) != (tokens.dtype == torch.int8):
         raise ValueError(f"scales: must be given for int8 tokens and for no others, got {tokens.dtype} tokens")
     if scales is not None and (scales.shape != tokens.shape[:2] or not scales.is_floating_point()):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
+
+from retriever.codecs import byte_signs
 
 _LONGEST = 64
 """Sections of one product, so that what it needs stays small and in the cache."""
@@ -22,7 +25,8 @@ def max_sim_pairs(
 ) -> tuple[Tensor, Tensor]:
     """Computes section scores, float32 [total], and the maximum per pair, float32 [P]; see `retriever.kernels`.
 
-    Products and sums are float32. int8 tokens are scaled after the product, which has N columns instead of H.
+    Products and sums are float32. int8 tokens are scaled after the product, which has N columns instead of H. Packed
+    signs are never unpacked: a byte's product with eight dimensions of a query is one of 256, looked up in a table.
 
     Raises:
         ValueError: Rows of a pair are outside the store, or `total` or `most` do not match `counts`.
@@ -31,12 +35,16 @@ def max_sim_pairs(
     if min(sizes, default=0) < 0 or sum(sizes) != total or max(sizes, default=0) != most:
         raise ValueError(f"counts: must be 0 or more with sum {total} and maximum {most}, got {sizes}")
     unit, scores = queries.float(), queries.new_empty(total, dtype=torch.float32)
+    tables = _sign_tables(unit) if tokens.dtype == torch.uint8 else None
     at, query, rows = 0, -1, range(0)  # the run that is not computed yet begins at `at` of the scores
 
     def compute() -> int:
         part = slice(rows.start, rows.stop)
-        found = _nearest(unit[query], tokens[part], None if scales is None else scales[part]).sum(dim=-1)
-        scores[at : at + len(rows)] = found
+        if tables is not None:
+            products = _sign_products(tables[query], tokens[part])
+        else:
+            products = _products(unit[query], tokens[part], None if scales is None else scales[part])
+        scores[at : at + len(rows)] = products.amax(dim=1).sum(dim=-1)
         return at + len(rows)
 
     for pair, (of, start, size) in enumerate(zip(query_of.tolist(), first.tolist(), sizes, strict=True)):
@@ -55,9 +63,22 @@ def max_sim_pairs(
     return scores, best.scatter_reduce_(0, owners, scores, "amax")
 
 
-def _nearest(query: Tensor, sections: Tensor, scales: Tensor | None) -> Tensor:
-    """Returns the largest inner product of each query token [N, H] with each section's tokens [S, M, H], [S, N]."""
+def _products(query: Tensor, sections: Tensor, scales: Tensor | None) -> Tensor:
+    """Returns the inner products of query tokens [N, H] with the tokens of sections [S, M, H], [S, M, N]."""
     products: Tensor = sections.float().flatten(0, 1) @ query.T
     if scales is not None:
         products *= scales.float().reshape(-1, 1)
-    return products.view(*sections.shape[:2], -1).amax(dim=1)
+    return products.view(*sections.shape[:2], -1)
+
+
+def _sign_tables(queries: Tensor) -> Tensor:
+    """Returns the products of queries [B, N, H] with every byte of packed signs at every place, [B, H / 8 * 256, N]."""
+    parts = queries.unflatten(-1, (-1, 8)) * queries.shape[-1] ** -0.5  # a token has length 1
+    return torch.einsum("bnwe,ve->bwvn", parts, byte_signs(queries.device).float()).flatten(1, 2)
+
+
+def _sign_products(table: Tensor, sections: Tensor) -> Tensor:
+    """Returns the products of a query's table [W * 256, N] with the packed tokens of sections [S, M, W], [S, M, N]."""
+    places = torch.arange(0, len(table), 256, dtype=torch.int32, device=table.device)
+    products: Tensor = functional.embedding_bag(sections.int().flatten(0, 1) + places, table, mode="sum")
+    return products.view(*sections.shape[:2], -1)

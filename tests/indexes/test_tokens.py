@@ -85,7 +85,7 @@ def test_a_store_in_device_memory_returns_the_same_tokens(name: str) -> None:
             for stored, first in zip(found, firsts, strict=True)
         )
         assert torch.equal(ours.values, theirs.values)
-        assert (ours.scales is None) == (theirs.scales is None) == (name == "float16")
+        assert (ours.scales is None) == (theirs.scales is None) == (name in ("float16", "bit1"))
         if ours.scales is not None and theirs.scales is not None:
             assert torch.equal(ours.scales, theirs.scales)
             decoded = ours.values.float() * ours.scales.float()[..., None]

@@ -75,6 +75,21 @@ def test_pairs_of_a_query_in_adjacent_rows_share_a_product(longest: int, monkeyp
     assert best.tolist() == pytest.approx([max(part, default=-math.inf) for part in expected], abs=1e-5)
 
 
+@pytest.mark.parametrize("longest", [1, 64])
+def test_packed_signs_equal_float64_brute_force(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retriever.kernels.maxsim_torch._LONGEST", longest)
+    random = np.random.default_rng(2)
+    queries, bits = random.normal(size=(2, 5, 24)), random.random((6, 3, 24)) < 0.4
+    tokens = torch.from_numpy(np.packbits(bits, axis=-1))
+    signs = np.where(bits, 1, -1) / math.sqrt(24)
+    query_of, spans = [1, 0, 0], [range(2, 6), range(0, 2), range(2, 3)]
+    found = max_sim_spans(torch.tensor(queries), stored(tokens, (2, 0, 2)), query_of, spans)
+    for query, span, scores in zip(query_of, spans, found, strict=True):
+        assert scores == pytest.approx(brute(queries[query], signs[span.start : span.stop], "cosine"), abs=1e-6)
+    with pytest.raises(ValueError, match=r"the same H, got \[2, 5, 24\] and \[6, 3, 2\] of packed signs"):
+        max_sim_spans(torch.tensor(queries), stored(tokens[..., :2].contiguous()), [0], [range(1)])
+
+
 def test_nothing_to_compare_and_shapes_that_do_not_fit() -> None:
     assert max_sim_spans(QUERY[None], stored(SECTIONS, ()), [], []) == []
     with pytest.raises(ValueError, match=r"must have the same H, got \[1, 2, 2\] and \[1, 2, 3\]"):
