@@ -8,8 +8,8 @@ from torch.nn import functional
 
 from retriever.codecs import byte_signs
 
-_LONGEST = 64
-"""Sections of one product, so that what it needs stays small and in the cache."""
+_LONGEST = 2048
+"""Tokens of one product, unless a pair has more: what it needs stays small and in the cache."""
 
 
 def max_sim_pairs(
@@ -35,6 +35,7 @@ def max_sim_pairs(
     if min(sizes, default=0) < 0 or sum(sizes) != total or max(sizes, default=0) != most:
         raise ValueError(f"counts: must be 0 or more with sum {total} and maximum {most}, got {sizes}")
     unit, scores = queries.float(), queries.new_empty(total, dtype=torch.float32)
+    longest = _LONGEST // max(tokens.shape[1], 1)
     tables = _sign_tables(unit) if tokens.dtype == torch.uint8 else None
     at, query, rows = 0, -1, range(0)  # the run that is not computed yet begins at `at` of the scores
 
@@ -52,7 +53,7 @@ def max_sim_pairs(
             raise ValueError(
                 f"first: pair {pair} has rows {start} to {start + size - 1}, but the store has {len(tokens)}"
             )
-        if size and of == query and start == rows.stop and len(rows) + size <= _LONGEST:
+        if size and of == query and start == rows.stop and len(rows) + size <= longest:
             rows = range(rows.start, start + size)
         elif size:
             at, query, rows = compute() if rows else at, of, range(start, start + size)

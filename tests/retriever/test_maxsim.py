@@ -57,7 +57,7 @@ def test_ragged_spans_equal_float64_brute_force(mode: ScoreMode) -> None:
         assert scores == pytest.approx(brute(queries[query], sections[span.start : span.stop], mode), abs=1e-5)
 
 
-@pytest.mark.parametrize("longest", [1, 3, 256])
+@pytest.mark.parametrize("longest", [3, 9, 768])
 def test_pairs_of_a_query_in_adjacent_rows_share_a_product(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of adjacent rows, of rows apart, of the same rows for another query, and of no rows."""
     monkeypatch.setattr("retriever.kernels.maxsim_torch._LONGEST", longest)
@@ -75,7 +75,7 @@ def test_pairs_of_a_query_in_adjacent_rows_share_a_product(longest: int, monkeyp
     assert best.tolist() == pytest.approx([max(part, default=-math.inf) for part in expected], abs=1e-5)
 
 
-@pytest.mark.parametrize("longest", [1, 64])
+@pytest.mark.parametrize("longest", [3, 192])
 def test_packed_signs_equal_float64_brute_force(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("retriever.kernels.maxsim_torch._LONGEST", longest)
     random = np.random.default_rng(2)
