@@ -22,6 +22,7 @@ from llm.chat import ChatError
 from serving import intake
 from serving.body import content_type_of, parse_json, read_json
 from serving.errors import ApiError
+from serving.fields import unknown_field
 from serving.images import decode_image, too_many_bytes
 from serving.requests import image_bytes, open_form
 from serving.schemas import ArticleFields, ArticleOut, ArticleSectionOut, ChangeOut, ErrorOut
@@ -171,12 +172,13 @@ async def _article(row: Any, uploaded: bytes | None, settings: ServingSettings, 
     if not isinstance(row, dict):
         raise ApiError(422, "wrong_type", "the article must be a JSON object")
     if unknown := sorted(row.keys() - ArticleFields.model_fields.keys()):
-        known = ", ".join(ArticleFields.model_fields)
-        raise ApiError(422, "unknown_option", f"unknown field {unknown[0][:40]!r}; known fields are {known}")
+        raise unknown_field(unknown[0], tuple(ArticleFields.model_fields))
     if not entity_id:
         raise ApiError(422, "bad_article", "the id in the path is empty", param="id")
     if row.get("id", entity_id) != entity_id:
         raise ApiError(422, "id_mismatch", f"id: {str(row['id'])[:40]!r} is not the id in the path", param="id")
+    if row.get("title") is None:
+        raise ApiError(422, "bad_article", "title is missing", param="title")
     given = row.get("image") or ""
     if uploaded is None and isinstance(given, str) and given and "://" not in given[:20]:
         uploaded = await image_bytes(given, settings)
