@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import Depends, FastAPI, Request
 from fastapi.security import HTTPBearer
 from starlette.responses import FileResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from indexes.live.editor import Editor
 from retriever.image_cache import ImageCache
@@ -236,8 +237,19 @@ def create_app(
     # In front of FastAPI's own middleware, too: `add_middleware` would put them behind it.
     overload = Overload(service)
     app.state.overload = None if settings.cors_origins else overload  # for the protocol, which knows nothing of CORS
-    app.middleware_stack = with_cors(OverloadMiddleware(app.build_middleware_stack(), overload), settings)
+    app.middleware_stack = _with_head(with_cors(OverloadMiddleware(app.build_middleware_stack(), overload), settings))
     return app
+
+
+def _with_head(app: ASGIApp) -> ASGIApp:
+    """Returns `app`, which answers HEAD as GET; the server leaves the body out."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await app(scope, receive, send)
+
+    return answer
 
 
 def _image_file(path: Path) -> FileResponse:
