@@ -226,11 +226,27 @@ def test_other_sites(tmp_path: Path, client: httpx.Client) -> None:
 
 def test_settings_hold_digests() -> None:
     for wrong in (READ, digest_of(READ).upper(), digest_of(READ)[:-1], ""):
-        with pytest.raises(ValidationError, match="pattern"):
+        with pytest.raises(ValidationError, match="the SHA-256 digest that `omgm key` prints"):
             ServingSettings(read_keys=(wrong,))
-    with pytest.raises(ValueError, match="pattern") as raised:
+    with pytest.raises(ValueError, match=r"serving\.read_keys\.0: must be the SHA-256 digest") as raised:
         load_profile("embedded", [f'serving.read_keys=["{READ}"]'])
     assert READ not in str(raised.value)
+
+
+def test_hosts_and_origins_that_could_never_match_are_refused() -> None:
+    fits = {"image_hosts": ("example.org:8443", "[::1]:80"), "hosts": ("example.org",)}
+    fits["cors_origins"] = ("*", "null", "https://example.org", "http://localhost:3000", "chrome-extension://abc")
+    assert ServingSettings.model_validate(fits).cors_origins == fits["cors_origins"]
+    for name, wrong in (
+        ("image_hosts", "https://example.org"),
+        ("image_hosts", "*.example.org"),
+        ("hosts", "example.org/"),
+        ("cors_origins", "https://example.org/"),
+        ("cors_origins", "https://Example.org"),
+        ("cors_origins", "example.org"),
+    ):
+        with pytest.raises(ValidationError, match="such as"):
+            ServingSettings.model_validate({name: (wrong,)})
 
 
 def test_an_open_address_is_said(capsys: pytest.CaptureFixture[str]) -> None:
