@@ -20,6 +20,7 @@ from indexes.live.editor import Article, Editor
 from indexes.stages import MainImage
 from llm.chat import ChatError
 from serving import intake
+from serving.access import REFUSALS
 from serving.body import content_type_of, parse_json, read_json
 from serving.errors import ApiError
 from serving.fields import unknown_field
@@ -52,13 +53,13 @@ _BODY = {
     }
 }
 _GET_ERRORS: dict[int | str, dict[str, Any]] = {
-    401: {"model": ErrorOut, "description": "The service has keys, and none of them was sent."},
+    **REFUSALS,
     404: {"model": ErrorOut, "description": "There is no such entity."},
     422: {"model": ErrorOut, "description": "The id is not text."},
 }
 _DELETE_ERRORS: dict[int | str, dict[str, Any]] = _GET_ERRORS | {
-    403: {"model": ErrorOut, "description": "The key sent may not write."},
     409: {"model": ErrorOut, "description": "The index cannot be changed by this service."},
+    429: {"model": ErrorOut, "description": "The queue is full or a limit is reached; see the header Retry-After."},
     503: {"model": ErrorOut, "description": "The service is not ready, or the change could not be written."},
     507: {"model": ErrorOut, "description": "The disk is full; the change is not made."},
 }
@@ -70,7 +71,6 @@ _PUT_ERRORS: dict[int | str, dict[str, Any]] = {
     415: {"model": ErrorOut, "description": "The image or the body has an unsupported format."},
     422: {"model": ErrorOut, "description": "A field is missing, unknown or of the wrong type."},
     424: {"model": ErrorOut, "description": "The model that writes the summary failed."},
-    429: {"model": ErrorOut, "description": "The queue is full or a limit is reached; see the header Retry-After."},
 }
 _FETCHED = 16
 """Further images that are fetched for an article at most."""
