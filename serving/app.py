@@ -230,12 +230,9 @@ def create_app(
     add_entity_routes(app, service, editor)  # after the image: an id may contain slashes
 
     @app.get("/examples", responses=REFUSALS)
-    async def list_examples(request: Request) -> list[ExampleOut]:
+    async def list_examples() -> list[ExampleOut]:
         """Lists example images with a question each."""
-        root = request.scope.get("root_path", "")
-        return [
-            ExampleOut(image=f"{root}/examples/{name}", question=example.question) for name, example in examples.items()
-        ]
+        return [ExampleOut(image=f"/examples/{name}", question=example.question) for name, example in examples.items()]
 
     @app.get("/examples/{name}", response_class=FileResponse, responses=_IMAGE_RESPONSES)
     async def example_image(name: str) -> FileResponse:

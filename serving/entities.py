@@ -104,19 +104,18 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
             raise ApiError(409, "read_only", str(error)) from error
 
     @app.get("/entities/{entity_id:path}", response_model=ArticleOut, responses=_GET_ERRORS)
-    async def get_entity(request: Request, entity_id: str) -> ArticleOut:
+    async def get_entity(entity_id: str) -> ArticleOut:
         """Sends an article of the index."""
         index = service.index
         row = index.row_of(entity_id)
         if row is None:
             raise _no_entity(entity_id)
         entity = index.entity(row)
-        root = request.scope.get("root_path", "")
         return ArticleOut(
             id=entity.id,
             title=entity.title,
             url=entity.url,
-            image=f"{root}/entities/{row}/image" if index.image_path(row) else None,
+            image=f"/entities/{row}/image" if index.image_path(row) else None,
             sections=[ArticleSectionOut(title=one.title, text=one.text, index=one.index) for one in entity.sections],
         )
 

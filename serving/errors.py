@@ -131,7 +131,7 @@ async def _handle_http_error(request: Request, error: Exception) -> JSONResponse
     code = _HTTP_CODES.get(error.status_code, "http_error")
     message, headers = f"{request.method} {request.url.path}: {error.detail}", dict(error.headers or {})
     if error.status_code == 404:
-        message += f"; {request.scope.get('root_path', '')}/docs lists the routes"
+        message += "; /docs lists the routes"
     elif error.status_code == 405:  # Starlette names only the methods of the first route at this path
         headers["Allow"] = ", ".join(_methods_at(request))
         message += f"; use {headers['Allow']}"
