@@ -196,7 +196,8 @@ def log_request(scope: Scope, status: int, began: float) -> None:
     if ACCESS.isEnabledFor(logging.INFO):
         fields = {"method": scope["method"], "route": route_of(scope), "status": status}
         fields |= {"code": error_code(scope), "seconds": round(time.perf_counter() - began, 4)}
-        ACCESS.info("request", extra=fields)
+        text = " ".join(str(value) for value in fields.values() if value != "")
+        ACCESS.info("request %s: %s s", scope["state"]["request_id"], text, extra=fields)
 
 
 def route_of(scope: Scope) -> str:

@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> None:
             ws="none",  # there are no WebSockets, and an upgrade would leave the protocol with its limits
             log_config=None if settings.log_format == "json" else uvicorn.config.LOGGING_CONFIG,
             log_level="info" if args.verbose else "warning",
-            access_log=args.verbose and settings.log_format == "text",  # the service writes its own
+            access_log=False,  # the service writes its own, without query strings
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=math.ceil(settings.timeout_s),  # after SIGTERM, what runs is finished
         )
