@@ -123,9 +123,10 @@ class _FormParser(MultiPartParser):
     def on_headers_finished(self) -> None:
         """Takes a part for a file by its content type, too: some clients send files without a name."""
         part = self._current_part
+        disposition = part.content_disposition or b""
         kind = dict(part.item_headers).get(b"content-type", b"").lower()
-        if kind.startswith((b"image/", b"application/octet-stream")) and b"filename=" not in part.content_disposition:
-            part.content_disposition += b'; filename=""'
+        if kind.startswith((b"image/", b"application/octet-stream")) and b"filename=" not in disposition:
+            part.content_disposition = disposition + b'; filename=""'
         super().on_headers_finished()
 
     def on_part_end(self) -> None:

@@ -15,7 +15,7 @@ def _form(pattern: str, message: str) -> AfterValidator:
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
-            raise PydanticCustomError("form", message)  # type: ignore[arg-type]
+            raise PydanticCustomError("form", message)
         return text
 
     return AfterValidator(check)

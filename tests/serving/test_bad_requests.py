@@ -297,6 +297,12 @@ def test_a_file_without_a_plain_name(client: httpx.Client, kind: str, name: str)
     assert response.json()["entity"]["title"] == "Greenland" and len(response.json()["candidates"]) == 2
 
 
+def test_a_file_that_says_nothing_of_itself(client: httpx.Client) -> None:
+    body = b"--b\r\nContent-Type: image/png\r\n\r\n" + image_bytes(GREEN) + b"\r\n--b--\r\n"
+    response = client.post("/answer", content=body, headers={"content-type": "multipart/form-data; boundary=b"})
+    assert fault(response) == (400, "malformed_multipart", None)
+
+
 def test_text_that_is_not_utf8(client: httpx.Client) -> None:
     for field in ("question", "options"):
         parts = {"image": ("a.png", image_bytes(RED)), "question": (None, WHEN)} | {
