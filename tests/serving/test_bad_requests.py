@@ -177,7 +177,7 @@ def test_field_faults(client: httpx.Client, fields: dict[str, Any], status: int,
 
 
 def test_ranges_are_said_in_words(client: httpx.Client) -> None:
-    cases = [
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"k": 0}, "k must be at least 1, got 0"),
         ({"alpha": 1.5}, "alpha must be at most 1, got 1.5"),
         ({"budget": {"seconds": 0}}, "budget.seconds must be more than 0, got 0"),
@@ -305,9 +305,8 @@ def test_a_file_that_says_nothing_of_itself(client: httpx.Client) -> None:
 
 def test_text_that_is_not_utf8(client: httpx.Client) -> None:
     for field in ("question", "options"):
-        parts = {"image": ("a.png", image_bytes(RED)), "question": (None, WHEN)} | {
-            field: (None, "Где?".encode("cp1251"))
-        }
+        parts: dict[str, Any] = {"image": ("a.png", image_bytes(RED)), "question": (None, WHEN)}
+        parts[field] = (None, "Где?".encode("cp1251"))
         response = client.post("/answer", files=parts)
         assert fault(response) == (400, "malformed_multipart", field)
         assert response.json()["error"]["message"].startswith(f"{field} is not UTF-8; ")
