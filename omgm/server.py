@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -48,6 +49,9 @@ def run_server(config: uvicorn.Config, announce: Callable[[], None]) -> None:
         SystemExit: The application cannot start, or the address is in use; uvicorn has logged why.
     """
     server = AnnouncedServer(config, announce)
+    # Once uvicorn has shut down, it raises the signal again; by default, that would end the process before the caller
+    # has closed what it opened.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         server.run()
     if not server.started:

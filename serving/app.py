@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 from fastapi import Depends, FastAPI, Request
 from fastapi.security import HTTPBearer
 from starlette.responses import FileResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from indexes.live.editor import Editor
 from retriever.image_cache import ImageCache
 from retriever.protocols import Generator, QueryRetriever
 from serving import intake
-from serving.access import AccessMiddleware, with_cors
+from serving.access import REFUSALS, AccessMiddleware, with_cors
 from serving.agents import AgentFactory, AgentRuns, PendingRun
 from serving.chat import add_chat_routes
 from serving.entities import add_entity_routes
 from serving.errors import ApiError, install_error_handlers
-from serving.events import agent_events, answer_events, event_stream, retrieval_events
+from serving.events import EVENTS, agent_events, answer_events, event_stream, retrieval_events
 from serving.examples import read_examples
 from serving.fields import CheckedRequest
 from serving.metrics import add_metrics
@@ -77,8 +78,9 @@ _BODY = {
     }
 }
 _ERRORS: dict[int | str, dict[str, Any]] = {
+    200: EVENTS,
     400: {"model": ErrorOut, "description": "The body is malformed or the image is broken."},
-    401: {"model": ErrorOut, "description": "The service has keys, and none of them was sent."},
+    **REFUSALS,
     408: {"model": ErrorOut, "description": "The upload took too long."},
     413: {"model": ErrorOut, "description": "The image has too many bytes or pixels."},
     415: {"model": ErrorOut, "description": "The image or the body has an unsupported format."},
@@ -91,6 +93,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 _RETRIEVE_ERRORS = {status: error for status, error in _ERRORS.items() if status != 424}
 _IMAGE_RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"content": {"image/*": {}}, "description": "The image file."},
+    **REFUSALS,
     404: {"model": ErrorOut, "description": "There is no such image."},
     422: {"model": ErrorOut, "description": "A path parameter has the wrong type."},
 }
@@ -137,7 +140,15 @@ def create_app(
 
     summary = "Answers questions about images from an encyclopedia."
     shown = [Depends(HTTPBearer(auto_error=False))] if settings.read_keys or settings.write_keys else []  # in /docs
-    app = FastAPI(title="OMGM", summary=summary, lifespan=lifespan, docs_url=None, redoc_url=None, dependencies=shown)
+    app = FastAPI(
+        title="OMGM",
+        summary=summary,
+        version=version("omgm"),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        dependencies=shown,
+    )
     app.add_middleware(AccessMiddleware, settings=settings)  # the innermost: each is in front of the ones before
     add_metrics(app, service.metrics)
     if tracer is not None:
@@ -195,7 +206,7 @@ def create_app(
         waiting = service.batcher.waiting
         return ReadyOut(status="ready", index=service.about(), generator=generator.name, waiting=waiting)
 
-    @app.get("/info")
+    @app.get("/info", responses=REFUSALS)
     async def info() -> InfoOut:
         """Says what runs here: the version, the index, the generator, and the limits of a request."""
         limits = LimitsOut(**{name: getattr(settings, name) for name in LimitsOut.model_fields})
@@ -218,13 +229,10 @@ def create_app(
 
     add_entity_routes(app, service, editor)  # after the image: an id may contain slashes
 
-    @app.get("/examples")
-    async def list_examples(request: Request) -> list[ExampleOut]:
+    @app.get("/examples", responses=REFUSALS)
+    async def list_examples() -> list[ExampleOut]:
         """Lists example images with a question each."""
-        root = request.scope.get("root_path", "")
-        return [
-            ExampleOut(image=f"{root}/examples/{name}", question=example.question) for name, example in examples.items()
-        ]
+        return [ExampleOut(image=f"/examples/{name}", question=example.question) for name, example in examples.items()]
 
     @app.get("/examples/{name}", response_class=FileResponse, responses=_IMAGE_RESPONSES)
     async def example_image(name: str) -> FileResponse:
@@ -236,8 +244,19 @@ def create_app(
     # In front of FastAPI's own middleware, too: `add_middleware` would put them behind it.
     overload = Overload(service)
     app.state.overload = None if settings.cors_origins else overload  # for the protocol, which knows nothing of CORS
-    app.middleware_stack = with_cors(OverloadMiddleware(app.build_middleware_stack(), overload), settings)
+    app.middleware_stack = _with_head(with_cors(OverloadMiddleware(app.build_middleware_stack(), overload), settings))
     return app
+
+
+def _with_head(app: ASGIApp) -> ASGIApp:
+    """Returns `app`, which answers HEAD as GET; the server leaves the body out."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await app(scope, receive, send)
+
+    return answer
 
 
 def _image_file(path: Path) -> FileResponse:

@@ -51,7 +51,13 @@ async def read_body(
         settings: `max_image_bytes` is read.
         error: Raised over the limit.
         images: Number of images that the body may have.
+
+    Raises:
+        ApiError: `error`, or 415 for a body that is compressed.
     """
+    if (coding := request.headers.get("content-encoding", "identity").strip().lower()) != "identity":
+        message = f"the body is compressed (Content-Encoding: {coding[:20]}); send it as it is"
+        raise ApiError(415, "unsupported_media_type", message, headers={"Accept-Encoding": "identity"})
     limit = body_limit(settings, images)
     cut = max(limit, _MAX_EXCESS * body_limit(settings))
     seen = 0

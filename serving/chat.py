@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from serving import intake
+from serving.access import REFUSALS
 from serving.chat_request import openai_errors, read_chat
 from serving.chat_schemas import (
     MODEL,
@@ -22,7 +23,7 @@ from serving.chat_schemas import (
     ModelsOut,
 )
 from serving.errors import ApiError
-from serving.events import event, event_stream
+from serving.events import EVENTS, event, event_stream
 from serving.schemas import AnswerOut, ErrorOut, OnGeneratorError
 from serving.service import PendingAnswer, Service
 
@@ -31,8 +32,9 @@ _FIELDS["properties"]["omgm"] = ChatOptions.model_json_schema()  # in place: Ope
 del _FIELDS["$defs"]
 _BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _FIELDS}}}}
 _ERRORS: dict[int | str, dict[str, Any]] = {
+    200: EVENTS,
     400: {"model": ErrorOut, "description": "A message, its image or a parameter is at fault."},
-    401: {"model": ErrorOut, "description": "The service has keys, and none of them was sent."},
+    **REFUSALS,
     404: {"model": ErrorOut, "description": "There is no such model."},
     408: {"model": ErrorOut, "description": "The upload took too long."},
     424: {"model": ErrorOut, "description": "The generator failed."},
@@ -65,12 +67,12 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
             omgm=answer,
         )
 
-    @app.get("/v1/models")
+    @app.get("/v1/models", responses=REFUSALS)
     async def list_models() -> ModelsOut:
         """Lists the one model of this service, in the shape of OpenAI's API."""
         return ModelsOut(data=[model])
 
-    @app.get("/v1/models/{name}", responses={404: _ERRORS[404], 422: {"model": ErrorOut}})
+    @app.get("/v1/models/{name}", responses={**REFUSALS, 404: _ERRORS[404], 422: {"model": ErrorOut}})
     async def get_model(name: str) -> ModelOut:
         """Describes the one model of this service, in the shape of OpenAI's API."""
         if name != MODEL:

@@ -37,7 +37,9 @@ async def read_chat(request: Request, settings: ServingSettings) -> CheckedReque
         raise ApiError(404, "model_not_found", message, param="model")
     question, image = _question_and_image(fields.messages)
     if image is None:
-        raise ApiError(422, "missing_image", "no user message has an image", param="messages")
+        raise ApiError(
+            422, "missing_image", "no user message has an image; send it as a part of type image_url", param="messages"
+        )
     return checked_request(image, question, fields.omgm, bool(fields.stream), settings)
 
 

@@ -20,8 +20,10 @@ from indexes.live.editor import Article, Editor
 from indexes.stages import MainImage
 from llm.chat import ChatError
 from serving import intake
+from serving.access import REFUSALS
 from serving.body import content_type_of, parse_json, read_json
 from serving.errors import ApiError
+from serving.fields import unknown_field
 from serving.images import decode_image, too_many_bytes
 from serving.requests import image_bytes, open_form
 from serving.schemas import ArticleFields, ArticleOut, ArticleSectionOut, ChangeOut, ErrorOut
@@ -51,13 +53,13 @@ _BODY = {
     }
 }
 _GET_ERRORS: dict[int | str, dict[str, Any]] = {
-    401: {"model": ErrorOut, "description": "The service has keys, and none of them was sent."},
+    **REFUSALS,
     404: {"model": ErrorOut, "description": "There is no such entity."},
     422: {"model": ErrorOut, "description": "The id is not text."},
 }
 _DELETE_ERRORS: dict[int | str, dict[str, Any]] = _GET_ERRORS | {
-    403: {"model": ErrorOut, "description": "The key sent may not write."},
     409: {"model": ErrorOut, "description": "The index cannot be changed by this service."},
+    429: {"model": ErrorOut, "description": "The queue is full or a limit is reached; see the header Retry-After."},
     503: {"model": ErrorOut, "description": "The service is not ready, or the change could not be written."},
     507: {"model": ErrorOut, "description": "The disk is full; the change is not made."},
 }
@@ -69,7 +71,6 @@ _PUT_ERRORS: dict[int | str, dict[str, Any]] = {
     415: {"model": ErrorOut, "description": "The image or the body has an unsupported format."},
     422: {"model": ErrorOut, "description": "A field is missing, unknown or of the wrong type."},
     424: {"model": ErrorOut, "description": "The model that writes the summary failed."},
-    429: {"model": ErrorOut, "description": "The queue is full or a limit is reached; see the header Retry-After."},
 }
 _FETCHED = 16
 """Further images that are fetched for an article at most."""
@@ -103,19 +104,18 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
             raise ApiError(409, "read_only", str(error)) from error
 
     @app.get("/entities/{entity_id:path}", response_model=ArticleOut, responses=_GET_ERRORS)
-    async def get_entity(request: Request, entity_id: str) -> ArticleOut:
+    async def get_entity(entity_id: str) -> ArticleOut:
         """Sends an article of the index."""
         index = service.index
         row = index.row_of(entity_id)
         if row is None:
             raise _no_entity(entity_id)
         entity = index.entity(row)
-        root = request.scope.get("root_path", "")
         return ArticleOut(
             id=entity.id,
             title=entity.title,
             url=entity.url,
-            image=f"{root}/entities/{row}/image" if index.image_path(row) else None,
+            image=f"/entities/{row}/image" if index.image_path(row) else None,
             sections=[ArticleSectionOut(title=one.title, text=one.text, index=one.index) for one in entity.sections],
         )
 
@@ -171,12 +171,13 @@ async def _article(row: Any, uploaded: bytes | None, settings: ServingSettings, 
     if not isinstance(row, dict):
         raise ApiError(422, "wrong_type", "the article must be a JSON object")
     if unknown := sorted(row.keys() - ArticleFields.model_fields.keys()):
-        known = ", ".join(ArticleFields.model_fields)
-        raise ApiError(422, "unknown_option", f"unknown field {unknown[0][:40]!r}; known fields are {known}")
+        raise unknown_field(unknown[0], tuple(ArticleFields.model_fields))
     if not entity_id:
         raise ApiError(422, "bad_article", "the id in the path is empty", param="id")
     if row.get("id", entity_id) != entity_id:
         raise ApiError(422, "id_mismatch", f"id: {str(row['id'])[:40]!r} is not the id in the path", param="id")
+    if row.get("title") is None:
+        raise ApiError(422, "bad_article", "title is missing", param="title")
     given = row.get("image") or ""
     if uploaded is None and isinstance(given, str) and given and "://" not in given[:20]:
         uploaded = await image_bytes(given, settings)

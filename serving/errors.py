@@ -7,12 +7,14 @@ import random
 import re
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.logs import ACCESS, REQUEST_ID
@@ -20,6 +22,15 @@ from serving.logs import ACCESS, REQUEST_ID
 log = logging.getLogger(__name__)
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_SAID = {
+    "greater_than": "must be more than {gt:g}, got {got}",
+    "greater_than_equal": "must be at least {ge:g}, got {got}",
+    "less_than_equal": "must be at most {le:g}, got {got}",
+    "model_type": "must be an object",
+    "too_short": "must not be empty",
+    "too_long": "has {actual_length} items; at most {max_length} are accepted",
+}
+"""What some of pydantic's errors say, by their types; the others in its own words."""
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
@@ -94,9 +105,12 @@ def as_api_error(error: Exception, request_id: str) -> ApiError:
     return ApiError(500, "internal_error", f"internal error; see the server's log for request {request_id}")
 
 
-def validation_message(param: str, message: str) -> str:
-    """Returns one of pydantic's messages as a sentence about `param`."""
-    return f"{param} {message.replace('Input should', 'must', 1)}"
+def validation_message(place: str, fault: Mapping[str, Any]) -> str:
+    """Returns one of pydantic's errors as a sentence about the field at `place`."""
+    said = _SAID.get(fault["type"])
+    if said is None:
+        return f"{place} {fault['msg'].replace('Input should', 'must', 1)}"
+    return f"{place} " + said.format(**fault.get("ctx", {}), got=str(fault["input"])[:20])
 
 
 def install_error_handlers(app: FastAPI) -> None:
@@ -115,17 +129,26 @@ async def _handle_api_error(request: Request, error: Exception) -> JSONResponse:
 async def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     code = _HTTP_CODES.get(error.status_code, "http_error")
-    message = f"{request.method} {request.url.path}: {error.detail}"
-    if allowed := (error.headers or {}).get("Allow"):
-        message += f"; use {allowed}"
-    return ApiError(error.status_code, code, message, headers=error.headers).response(request.scope)
+    message, headers = f"{request.method} {request.url.path}: {error.detail}", dict(error.headers or {})
+    if error.status_code == 404:
+        message += "; /docs lists the routes"
+    elif error.status_code == 405:  # Starlette names only the methods of the first route at this path
+        headers["Allow"] = ", ".join(_methods_at(request))
+        message += f"; use {headers['Allow']}"
+    return ApiError(error.status_code, code, message, headers=headers).response(request.scope)
+
+
+def _methods_at(request: Request) -> list[str]:
+    """Returns the methods of all routes at a request's path."""
+    routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    return sorted({method for route in routes for method in route.methods})
 
 
 async def _handle_validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     param = str(first["loc"][-1])
-    return ApiError(422, "wrong_type", validation_message(param, first["msg"]), param=param).response(request.scope)
+    return ApiError(422, "wrong_type", validation_message(param, first), param=param).response(request.scope)
 
 
 class RequestIdMiddleware:
@@ -173,7 +196,8 @@ def log_request(scope: Scope, status: int, began: float) -> None:
     if ACCESS.isEnabledFor(logging.INFO):
         fields = {"method": scope["method"], "route": route_of(scope), "status": status}
         fields |= {"code": error_code(scope), "seconds": round(time.perf_counter() - began, 4)}
-        ACCESS.info("request", extra=fields)
+        text = " ".join(str(value) for value in fields.values() if value != "")
+        ACCESS.info("request %s: %s s", scope["state"]["request_id"], text, extra=fields)
 
 
 def route_of(scope: Scope) -> str:

@@ -17,6 +17,9 @@ from serving.service import PendingAnswer, Service
 _IN_DONE = {"timings_ms", "request_id", "evidence"}
 """Fields of `RetrieveOut` in the last event, evidence for the answer's span; the first event has sent the rest."""
 
+EVENTS: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
+"""How OpenAPI describes a success that may be a stream."""
+
 
 def event_stream(events: AsyncIterator[str]) -> StreamingResponse:
     """Returns a response that sends events as they come."""

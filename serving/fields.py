@@ -13,7 +13,7 @@ from serving.errors import ApiError, validation_message
 from serving.schemas import AgentBudget, AnswerOptions, OnGeneratorError, RequestOptions
 from serving.settings import ServingSettings
 
-_RANGES = {"greater_than_equal", "less_than_equal", "finite_number", "literal_error"}
+_RANGES = {"greater_than", "greater_than_equal", "less_than_equal", "finite_number", "literal_error"}
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -83,21 +83,30 @@ def check(model: type[Model], data: Any, name: str = "the body") -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        first = error.errors(include_url=False)[0]
     param = str(first["loc"][0])
     if first["type"] == "missing":
         raise ApiError(422, f"missing_{param}", f"{param} is missing", param=param)
+    if first["type"] == "extra_forbidden":
+        raise ApiError(
+            422, "unknown_option", f"unknown field {_shown(str(first['loc'][-1]))!r} in {param}", param=param
+        )
     code = "out_of_range" if first["type"] in _RANGES else "wrong_type"
     place = ".".join(str(part) for part in first["loc"])
-    raise ApiError(422, code, validation_message(place, first["msg"]), param=param)
+    raise ApiError(422, code, validation_message(place, first), param=param)
 
 
 def unknown_field(name: str, known: tuple[str, ...], advice: str = "") -> ApiError:
     """Returns the error for a field that is none of the known ones."""
-    shown = name.encode("utf-8", "replace").decode()
-    shown = shown if len(shown) <= 40 else shown[:40] + "…"
+    shown = _shown(name)
     message = f"unknown field {shown!r}; known fields are {', '.join(sorted(known))}{advice}"
     return ApiError(422, "unknown_option", message, param=shown)
+
+
+def _shown(name: str) -> str:
+    """Returns the name of a field as a message can hold it."""
+    shown = name.encode("utf-8", "replace").decode()
+    return shown if len(shown) <= 40 else shown[:40] + "…"
 
 
 def no_image() -> ApiError:

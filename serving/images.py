@@ -7,6 +7,7 @@ import ctypes
 import functools
 import sys
 import time
+from urllib.parse import unquote
 
 from PIL import Image
 
@@ -62,7 +63,7 @@ def parse_data_uri(uri: str, settings: ServingSettings) -> bytes:
             param="image",
         )
     try:
-        return _decode_base64(payload, settings)
+        return _decode_base64(unquote(payload) if "%" in payload else payload, settings)
     except ValueError as error:
         raise ApiError(400, "malformed_data_uri", f"the image's base64 is malformed: {error}", param="image") from error
 

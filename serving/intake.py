@@ -50,8 +50,7 @@ async def take_in(
 
 def retrieval(service: Service, request: Request) -> Begin[PendingAnswer]:
     """Returns the function that retrieves for a request in `take_in`."""
-    root = request.scope.get("root_path", "")
-    return lambda checked: service.retrieve(checked, request.state.request_id, root)
+    return lambda checked: service.retrieve(checked, request.state.request_id)
 
 
 async def receive(service: Service, request: Request, read: Read[T]) -> T:

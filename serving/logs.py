@@ -40,3 +40,4 @@ def log_json(level: int = logging.INFO) -> None:
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(handlers=[handler], level=level, force=True)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # logs the addresses of images and generators
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # logs how it is loaded

@@ -13,10 +13,13 @@ export function make(tag, className = "", children = [], properties = {}) {
 /** Returns whether the user has entered a key. */
 export const hasKey = () => key.value.trim() !== "";
 
+/** Returns a path of the service relative to the page: a proxy may mount both under a path of its own. */
+const here = (path) => path.replace(/^\//, "");
+
 /** Requests a path of the service, with the user's key if there is one; a refusal shows the field for it. */
 export async function request(path, options = {}) {
   const headers = hasKey() ? { Authorization: `Bearer ${key.value.trim()}` } : {};
-  const response = await fetch(path, { ...options, headers });
+  const response = await fetch(here(path), { ...options, headers });
   if (response.status === 401) document.getElementById("key-line").hidden = false;
   return response;
 }
@@ -25,7 +28,7 @@ export async function request(path, options = {}) {
 export function serviceImage(path, properties) {
   const element = make("img", "", [], properties);
   if (!hasKey()) {
-    element.src = path;
+    element.src = here(path);
     return element;
   }
   element.addEventListener("load", () => URL.revokeObjectURL(element.src), { once: true });

@@ -43,6 +43,7 @@ async def image_bytes(image: bytes | str, settings: ServingSettings) -> bytes:
     """
     if isinstance(image, bytes):
         return image
+    image = image.lstrip()
     if image[:5].lower() == "data:":
         return parse_data_uri(image, settings)
     if "://" in image[:20]:
@@ -64,6 +65,9 @@ async def open_form(request: Request, settings: ServingSettings, fields: tuple[s
     Raises:
         ApiError: 400 if it is malformed, 413 if it is too large, 422 for another field.
     """
+    if "boundary=" not in request.headers["content-type"].lower():
+        message = "the content type has no boundary; leave it to the HTTP client, which knows it"
+        raise ApiError(400, "malformed_multipart", message)
     body = read_body(request, settings, too_many_bytes(settings))
     form = _FormParser(request.headers, body, max_files=3, max_fields=8, max_part_size=body_limit(settings))
     try:
@@ -112,9 +116,28 @@ def _unknown_form_field(name: str, fields: tuple[str, ...]) -> ApiError:
 
 
 class _FormParser(MultiPartParser):
-    """A form parser that knows whether it has seen the closing boundary."""
+    """A form parser that knows whether it has seen the closing boundary, and takes text for UTF-8 alone."""
 
     complete = False
+
+    def on_headers_finished(self) -> None:
+        """Takes a part for a file by its content type, too: some clients send files without a name."""
+        part = self._current_part
+        disposition = part.content_disposition or b""
+        kind = dict(part.item_headers).get(b"content-type", b"").lower()
+        if kind.startswith((b"image/", b"application/octet-stream")) and b"filename=" not in disposition:
+            part.content_disposition = disposition + b'; filename=""'
+        super().on_headers_finished()
+
+    def on_part_end(self) -> None:
+        """Refuses text that is not UTF-8, which the parser would read as Latin-1."""
+        part = self._current_part
+        try:
+            part.data.decode()
+        except UnicodeDecodeError as error:
+            message = f"{part.field_name} is not UTF-8; send text as UTF-8, and a file with its content type"
+            raise ApiError(400, "malformed_multipart", message, param=part.field_name) from error
+        super().on_part_end()
 
     def on_end(self) -> None:
         """Records the closing boundary."""

@@ -93,8 +93,8 @@ class Service:
         """Returns the name and size of the index."""
         return IndexOut(name=self.index.name, entities=len(self.index))
 
-    async def retrieve(self, checked: CheckedRequest, request_id: str, root: str = "") -> PendingAnswer:
-        """Decodes the image and retrieves for it; `root` is the path that the service is mounted at.
+    async def retrieve(self, checked: CheckedRequest, request_id: str) -> PendingAnswer:
+        """Decodes the image and retrieves for it.
 
         Raises:
             ApiError: The image is bad, the queue is full, or the worker is dead.
@@ -106,8 +106,8 @@ class Service:
         waited = _ms(decoded) - sum(result.timings_ms.values())
         timings = {"decode": (decoded - started) * 1000, "queue": max(waited, 0.0), **result.timings_ms}
         self.traces.stages(timings, time.perf_counter())
-        candidates = [self._candidate(candidate, root) for candidate in result.candidates]
-        entity = self._entity(result.candidates[0].row, root) if result.candidates else None
+        candidates = [self._candidate(candidate) for candidate in result.candidates]
+        entity = self._entity(result.candidates[0].row) if result.candidates else None
         sections = self._evidence(result.candidates[0], entity) if entity else []
         response = RetrieveOut(
             entity=entity,
@@ -268,12 +268,12 @@ class Service:
             generator_error=ErrorDetail.model_validate(failure.body()["error"]) if failure else None,
         )
 
-    def _image(self, row: int, root: str) -> str | None:
-        return f"{root}/entities/{row}/image" if self._has_image(row) else None
+    def _image(self, row: int) -> str | None:
+        return f"/entities/{row}/image" if self._has_image(row) else None
 
-    def _entity(self, row: int, root: str) -> EntityOut:
+    def _entity(self, row: int) -> EntityOut:
         entity = self.index.entity(row)
-        return EntityOut(id=entity.id, title=entity.title, url=entity.url, image=self._image(row, root))
+        return EntityOut(id=entity.id, title=entity.title, url=entity.url, image=self._image(row))
 
     def _evidence(self, best: Candidate, entity: EntityOut) -> list[EvidenceOut]:
         sections = self.index.entity(best.row).sections
@@ -288,7 +288,7 @@ class Service:
             for scored in best.sections[: self.settings.evidence_sections]
         ]
 
-    def _candidate(self, candidate: Candidate, root: str) -> CandidateOut:
+    def _candidate(self, candidate: Candidate) -> CandidateOut:
         entity = self.index.entity(candidate.row)
         return CandidateOut(
             entity_id=entity.id,
@@ -296,7 +296,7 @@ class Service:
             sim_c=candidate.sim_c,
             sim_m=candidate.sim_m,
             fused=candidate.score,
-            image=self._image(candidate.row, root),
+            image=self._image(candidate.row),
         )
 
 

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-"""A SHA-256 in hexadecimal."""
+
+def _form(pattern: str, message: str) -> AfterValidator:
+    """Returns a validator for text of a form; without it, what is compared as text would never be equal."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise PydanticCustomError("form", message)
+        return text
+
+    return AfterValidator(check)
+
+
+Digest = Annotated[str, _form("[0-9a-f]{64}", "must be the SHA-256 digest that `omgm key` prints beside a key")]
+Host = Annotated[str, _form(r"[^\s/*]+", "must be a host or host:port, such as example.org, without https:// and path")]
+Origin = Annotated[
+    str,
+    _form(
+        r"\*|null|[a-z][a-z0-9+.-]*://[^\s/A-Z]+", "must be an origin as browsers send it, such as https://example.org"
+    ),
+]
 
 
 class ServingSettings(BaseModel):
@@ -61,12 +81,12 @@ class ServingSettings(BaseModel):
     decode_threads: int = Field(default=2, ge=1)
     cache_mib: int = Field(default=64, ge=0)
     evidence_sections: int = Field(default=3, ge=1)
-    image_hosts: tuple[str, ...] = ()
+    image_hosts: tuple[Host, ...] = ()
     read_keys: tuple[Digest, ...] = ()
     write_keys: tuple[Digest, ...] = ()
-    hosts: tuple[str, ...] = ()
+    hosts: tuple[Host, ...] = ()
     requests_per_minute: int = Field(default=0, ge=0)
-    cors_origins: tuple[str, ...] = ()
+    cors_origins: tuple[Origin, ...] = ()
     log_format: Literal["text", "json"] = "text"
     compact_after: int = Field(default=1000, ge=0)
     examples_dir: Path | None = None

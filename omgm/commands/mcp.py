@@ -59,5 +59,7 @@ def run(args: argparse.Namespace) -> None:
         started = f"Serving {args.index} at http://{host}:{args.port}/mcp (Ctrl-C stops it)"
         level = "info" if args.verbose else "warning"
         app, http = http_app(server, settings, args.host), protocol_of(settings)
-        config = uvicorn.Config(app, host=args.host, port=args.port, http=http, ws="none", log_level=level)
+        config = uvicorn.Config(
+            app, host=args.host, port=args.port, http=http, ws="none", log_level=level, access_log=False
+        )
         run_server(config, partial(print, started, file=sys.stderr, flush=True))

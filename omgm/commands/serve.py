@@ -106,6 +106,8 @@ def run(args: argparse.Namespace) -> None:
     settings = profile.serving
     if args.examples is not None:
         settings = settings.model_copy(update={"examples_dir": args.examples})
+    if settings.log_format == "json":
+        log_json()  # before anything is logged
     index = kept_index(args, profile)
     cache = ImageCache(settings.cache_mib * 2**20)
     shared = cache if settings.cache_mib else None
@@ -116,8 +118,6 @@ def run(args: argparse.Namespace) -> None:
     retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
     host = f"[{args.host}]" if ":" in args.host else args.host
     warn_if_open(args.host, settings)
-    if settings.log_format == "json":
-        log_json()
     started = f"Serving {index} at http://{host}:{args.port}/ (Ctrl-C stops it)"
     try:
         config = uvicorn.Config(
@@ -128,7 +128,7 @@ def run(args: argparse.Namespace) -> None:
             ws="none",  # there are no WebSockets, and an upgrade would leave the protocol with its limits
             log_config=None if settings.log_format == "json" else uvicorn.config.LOGGING_CONFIG,
             log_level="info" if args.verbose else "warning",
-            access_log=args.verbose and settings.log_format == "text",  # the service writes its own
+            access_log=False,  # the service writes its own, without query strings
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=math.ceil(settings.timeout_s),  # after SIGTERM, what runs is finished
         )

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import uvicorn
 from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from retriever.protocols import Generator
 from serving.agents import AgentFactory
@@ -60,9 +61,11 @@ def served(
 
 
 @contextmanager
-def listening(app: Starlette, settings: ServingSettings | None = None) -> Iterator[str]:
+def listening(app: ASGIApp, settings: ServingSettings | None = None) -> Iterator[str]:
     """Yields the address of a real server for `app`, which runs in a thread."""
-    http = protocol_of(settings or ServingSettings(), getattr(app.state, "overload", None))
+    http = protocol_of(
+        settings or ServingSettings(), getattr(app.state, "overload", None) if isinstance(app, Starlette) else None
+    )
     config = uvicorn.Config(
         app,
         host="127.0.0.1",

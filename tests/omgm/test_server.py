@@ -14,7 +14,8 @@ from omgm.server import run_server
 from tests.fakes.web import closed_port
 
 
-def test_whoever_reads_the_announcement_can_connect() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])  # as Ctrl-C and `kill` do
+def test_whoever_reads_the_announcement_can_connect(number: signal.Signals) -> None:
     config = uvicorn.Config(Starlette(), host="127.0.0.1", port=closed_port(), log_level="error")
     connected, frozen = [], []
 
@@ -22,7 +23,7 @@ def test_whoever_reads_the_announcement_can_connect() -> None:
         frozen.append(gc.get_freeze_count())
         with socket.create_connection((config.host, config.port), timeout=10):
             connected.append(True)
-        signal.raise_signal(signal.SIGINT)  # as Ctrl-C does
+        signal.raise_signal(number)
 
     try:
         run_server(config, announce)

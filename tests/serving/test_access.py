@@ -114,6 +114,18 @@ def test_what_stays_open(client: httpx.Client) -> None:
     assert document["paths"]["/answer"]["post"]["security"] == [{"HTTPBearer": []}]
 
 
+def test_the_api_s_document_says_what_needs_which_key(client: httpx.Client) -> None:
+    for path, operations in client.get("/openapi.json").json()["paths"].items():
+        for method, operation in operations.items():
+            wrong = bearer(READ if method in ("put", "delete") else WRITE)
+            found = [
+                client.request(method, path.format(row=0, name="x", entity_id="x"), headers=headers).status_code
+                for headers in ({}, wrong)
+            ]
+            refused = {401, 403, 421} & {int(status) for status in operation["responses"]}
+            assert (found, refused) in (([401, 403], {401, 403, 421}), ([200, 200], set())), path
+
+
 def test_clients_of_openai(world: World) -> None:
     messages: list[Any] = [
         {
@@ -226,11 +238,27 @@ def test_other_sites(tmp_path: Path, client: httpx.Client) -> None:
 
 def test_settings_hold_digests() -> None:
     for wrong in (READ, digest_of(READ).upper(), digest_of(READ)[:-1], ""):
-        with pytest.raises(ValidationError, match="pattern"):
+        with pytest.raises(ValidationError, match="the SHA-256 digest that `omgm key` prints"):
             ServingSettings(read_keys=(wrong,))
-    with pytest.raises(ValueError, match="pattern") as raised:
+    with pytest.raises(ValueError, match=r"serving\.read_keys\.0: must be the SHA-256 digest") as raised:
         load_profile("embedded", [f'serving.read_keys=["{READ}"]'])
     assert READ not in str(raised.value)
+
+
+def test_hosts_and_origins_that_could_never_match_are_refused() -> None:
+    fits = {"image_hosts": ("example.org:8443", "[::1]:80"), "hosts": ("example.org",)}
+    fits["cors_origins"] = ("*", "null", "https://example.org", "http://localhost:3000", "chrome-extension://abc")
+    assert ServingSettings.model_validate(fits).cors_origins == fits["cors_origins"]
+    for name, wrong in (
+        ("image_hosts", "https://example.org"),
+        ("image_hosts", "*.example.org"),
+        ("hosts", "example.org/"),
+        ("cors_origins", "https://example.org/"),
+        ("cors_origins", "https://Example.org"),
+        ("cors_origins", "example.org"),
+    ):
+        with pytest.raises(ValidationError, match="such as"):
+            ServingSettings.model_validate({name: (wrong,)})
 
 
 def test_an_open_address_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -220,7 +220,7 @@ def test_what_does_not_go_together(client: httpx.Client) -> None:
     assert fault(ask(client, budget={"rounds": 1})) == (422, "unsupported_parameter", "budget")
     assert fault(ask(client, boxes=[[0, 0, 9, 9]])) == (422, "unsupported_parameter", "boxes")
     assert fault(ask(client, mode="auto", budget={"rounds": 0})) == (422, "out_of_range", "budget")
-    assert fault(ask(client, mode="auto", budget={"steps": 1})) == (422, "wrong_type", "budget")
+    assert fault(ask(client, mode="auto", budget={"steps": 1})) == (422, "unknown_option", "budget")
     assert fault(ask(client, mode=3)) == (422, "wrong_type", "mode")
     assert fault(ask(client, "/retrieve", mode="auto")) == (422, "unsupported_parameter", "mode")
     assert fault(ask(client, mode="auto", image="!")) == (422, "bad_image_url", "image")

@@ -273,7 +273,7 @@ def test_documents(client: httpx.Client) -> None:
     assert (choice["enum"], choice["default"]) == (["degrade", "fail"], "degrade")
     assert "on_generator_error" in str(content["multipart/form-data"])
     assert "424" in paths["/answer"]["post"]["responses"]
-    assert paths["/entities/{row}/image"]["get"]["responses"].keys() == {"200", "404", "422"}
+    assert paths["/entities/{row}/image"]["get"]["responses"].keys() == {"200", "401", "403", "404", "421", "422"}
     assert "HTTPValidationError" not in client.get("/openapi.json").text  # all errors have the one shape
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -127,6 +130,15 @@ def test_images_by_url(tmp_path: Path, client: httpx.Client, image_host: str) ->
         assert fault(ask_json(allowed, image="http://127.0.0.1:9/a.png")) == (422, "host_not_allowed", "image")
 
 
+def test_data_uris_as_browsers_and_templates_write_them(client: httpx.Client) -> None:
+    uri = data_uri(image_bytes(GREEN))
+    head, _, payload = uri.partition(",")
+    for image in (uri, f"\n  {uri}\n", f"{head},{quote(payload, safe='')}", f" {payload}"):
+        assert ask_json(client, image=image).json()["entity"]["title"] == "Greenland"
+    assert fault(ask_json(client, image=" file:///etc/passwd")) == (422, "bad_image_url", "image")
+    assert fault(ask_json(client, image=f"{head},%zz")) == (400, "malformed_data_uri", "image")
+
+
 # Faults of the other fields
 
 FIELDS = [
@@ -162,6 +174,19 @@ def test_field_faults(client: httpx.Client, fields: dict[str, Any], status: int,
         assert fault(ask(client, **fields)) == (status, code, param)
     elif isinstance(fields.get("question"), str):
         assert fault(ask(client, question=fields["question"])) == (status, code, param)
+
+
+def test_ranges_are_said_in_words(client: httpx.Client) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"k": 0}, "k must be at least 1, got 0"),
+        ({"alpha": 1.5}, "alpha must be at most 1, got 1.5"),
+        ({"budget": {"seconds": 0}}, "budget.seconds must be more than 0, got 0"),
+        ({"budget": 3}, "budget must be an object"),
+        ({"budget": {"hours": 3}}, "unknown field 'hours' in budget"),
+        ({"boxes": [[0.0] * 4] * 51}, "boxes has 51 items; at most 50 are accepted"),
+    ]
+    for fields, message in cases:
+        assert ask_json(client, **fields).json()["error"]["message"] == message
 
 
 def test_limits_themselves_pass(client: httpx.Client) -> None:
@@ -238,18 +263,74 @@ def test_malformed_bodies(client: httpx.Client) -> None:
         "question",
     )
     assert fault(client.post("/answer", files=files)) == (422, "missing_question", "question")
+    response = client.post(
+        "/answer", files=files, data={"question": WHEN}, headers={"content-type": "multipart/form-data"}
+    )
+    assert fault(response) == (400, "malformed_multipart", None)
+    assert response.json()["error"]["message"].startswith("the content type has no boundary; ")
     both: Any = [("image", image_bytes(RED)), ("image", image_bytes(RED)), ("question", (None, WHEN))]
     assert fault(client.post("/answer", files=both)) == (422, "duplicate_field", "image")
     assert fault(client.post("/answer", files=files | {"question": ("q", b"When?")})) == (422, "wrong_type", "question")
     assert fault(client.post("/answer", files={"question": ("q.txt", b"When?")})) == (422, "wrong_type", "question")
+    assert post(b"{}", "text/json") == (415, "unsupported_media_type", None)
+
+
+def test_compressed_bodies(client: httpx.Client) -> None:
+    row = {"image": data_uri(image_bytes(RED)), "question": WHEN}
+    for path in ("/answer", "/retrieve"):
+        headers = {"content-type": "application/json", "content-encoding": "gzip"}
+        response = client.post(path, content=gzip.compress(json.dumps(row).encode()), headers=headers)
+        assert fault(response) == (415, "unsupported_media_type", None)
+        assert "gzip" in response.json()["error"]["message"] and response.headers["accept-encoding"] == "identity"
+        assert client.post(path, json=row, headers={"content-encoding": "identity"}).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["image/png", "application/octet-stream"])
+@pytest.mark.parametrize("name", ["", "; filename*=UTF-8''%C3%BC.png"])
+def test_a_file_without_a_plain_name(client: httpx.Client, kind: str, name: str) -> None:
+    """So send Apache's and aiohttp's clients, and those that encode a name as RFC 5987 has it."""
+    head = f'--b\r\nContent-Disposition: form-data; name="image"{name}\r\nContent-Type: {kind}\r\n\r\n'
+    options = '--b\r\nContent-Disposition: form-data; name="options"\r\nContent-Type: application/json\r\n\r\n{"k": 2}'
+    question = f'\r\n--b\r\nContent-Disposition: form-data; name="question"\r\n\r\n{WHEN}\r\n--b--\r\n'
+    body = head.encode() + image_bytes(GREEN) + f"\r\n{options}{question}".encode()
+    response = client.post("/answer", content=body, headers={"content-type": "multipart/form-data; boundary=b"})
+    assert response.json()["entity"]["title"] == "Greenland" and len(response.json()["candidates"]) == 2
+
+
+def test_a_file_that_says_nothing_of_itself(client: httpx.Client) -> None:
+    body = b"--b\r\nContent-Type: image/png\r\n\r\n" + image_bytes(GREEN) + b"\r\n--b--\r\n"
+    response = client.post("/answer", content=body, headers={"content-type": "multipart/form-data; boundary=b"})
+    assert fault(response) == (400, "malformed_multipart", None)
+
+
+def test_text_that_is_not_utf8(client: httpx.Client) -> None:
+    for field in ("question", "options"):
+        parts: dict[str, Any] = {"image": ("a.png", image_bytes(RED)), "question": (None, WHEN)}
+        parts[field] = (None, "Где?".encode("cp1251"))
+        response = client.post("/answer", files=parts)
+        assert fault(response) == (400, "malformed_multipart", field)
+        assert response.json()["error"]["message"].startswith(f"{field} is not UTF-8; ")
 
 
 def test_unknown_paths_and_methods(client: httpx.Client) -> None:
-    assert fault(client.get("/nothing")) == (404, "not_found", None)
+    response = client.get("/nothing")
+    assert fault(response) == (404, "not_found", None)
+    assert response.json()["error"]["message"] == "GET /nothing: Not Found; /docs lists the routes"
     response = client.get("/answer")
     assert fault(response) == (405, "method_not_allowed", None)
     assert response.headers["allow"] == "POST"
     assert response.json()["error"]["message"] == "GET /answer: Method Not Allowed; use POST"
+    response = client.patch("/entities/a")  # three routes
+    assert (response.status_code, response.headers["allow"]) == (405, "DELETE, GET, PUT")
+
+
+def test_head_is_get_without_its_body(client: httpx.Client) -> None:
+    for path in ("/", "/docs", "/info", "/health/live", "/v1/models", "/openapi.json", "/entities/0/image"):
+        head, whole = client.head(path), client.get(path)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-length"] == whole.headers["content-length"] == str(len(whole.content))
+    assert client.head("/answer").status_code == 405
+    assert client.head("/nothing").status_code == 404
 
 
 def test_internal_errors_keep_their_internals(client: httpx.Client) -> None:

@@ -131,7 +131,7 @@ def test_parameters(client: OpenAI) -> None:
         ({"logprobs": True}, "unsupported_parameter", "logprobs"),
         ({"extra_body": {"top_k": 5}}, "unknown_option", "top_k"),
         ({"extra_body": {"omgm": {"k": 101}}}, "out_of_range", "omgm"),
-        ({"extra_body": {"omgm": {"depth": 3}}}, "wrong_type", "omgm"),
+        ({"extra_body": {"omgm": {"depth": 3}}}, "unknown_option", "omgm"),
     ]
     for more, code, param in wrong:
         with pytest.raises(openai.BadRequestError) as raised:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,16 @@ def test_routes(tmp_path: Path) -> None:
     }
     documented = {route for row in table("Routes") for route in re.findall(r"`(.+?)`", row[0])}
     assert documented == routes | {"GET /openapi.json"}
+
+
+def test_the_api_s_document(tmp_path: Path) -> None:
+    document = World(tmp_path).app.openapi()
+    assert document["info"]["version"] == version("omgm")
+    for path in ("/answer", "/retrieve", "/v1/chat/completions"):
+        assert set(document["paths"][path]["post"]["responses"]["200"]["content"]) == {
+            "application/json",
+            "text/event-stream",
+        }
 
 
 def test_error_codes() -> None:

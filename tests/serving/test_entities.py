@@ -166,9 +166,9 @@ def test_writing_needs_a_write_key(live: Live) -> None:
     ("row", "expected"),
     [
         ([], (422, "wrong_type", None)),
-        ({"sections": []}, (422, "bad_article", None)),
+        ({"sections": []}, (422, "bad_article", "title")),
         ({"title": "Z", "sections": [{"title": "Z"}]}, (422, "bad_article", None)),
-        ({"title": "Z", "sections": [], "summary": "Z"}, (422, "unknown_option", None)),
+        ({"title": "Z", "sections": [], "summary": "Z"}, (422, "unknown_option", "summary")),
         ({"title": "Z", "sections": [], "id": "y"}, (422, "id_mismatch", "id")),
         ({"title": "Z", "sections": [], "image": "no base64!"}, (422, "bad_image_url", "image")),
         ({"title": "Z", "sections": [], "image": "http://evil.example/x.png"}, (422, "host_not_allowed", "image")),

@@ -128,11 +128,11 @@ def test_a_request_is_one_line_of_json(client: httpx.Client) -> None:
     assert "omgm-secret" not in written.getvalue()
     line = json.loads(written.getvalue())
     assert line["seconds"] >= 0 and line["time"].endswith("+00:00")
-    del line["seconds"], line["time"]
+    assert line["message"] == f"request run-7: POST /answer 422 missing_image {line['seconds']} s"  # all of it in text
+    del line["seconds"], line["time"], line["message"]
     assert line == {
         "level": "info",
         "logger": "serving.access",
-        "message": "request",
         "request_id": "run-7",
         "method": "POST",
         "route": "/answer",

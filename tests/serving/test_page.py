@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from generators.chat import ChatGenerator
 from llm.chat import ChatClient
@@ -26,7 +27,7 @@ from tests.browser import Browser, by_id, screenshot, wait
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import image_bytes
 from tests.fakes.planner import ScriptedPlanner, calling
-from tests.fakes.service import World, served
+from tests.fakes.service import World, listening, served
 
 pytestmark = pytest.mark.browser
 
@@ -351,6 +352,30 @@ def test_example(page: Browser) -> None:
     wait(page, lambda: turns(page) and turns(page)[0].get_attribute("aria-busy") == "false")
     assert by_id(page, "question").get_attribute("value") == WHEN
     assert part(turns(page)[0], "entity").text.startswith("Greenland")
+
+
+def test_under_a_path_of_a_proxy(chromium: Browser, tmp_path: Path, flag: Path) -> None:
+    """The proxy takes its path away, as nginx does with a slash at the end of `proxy_pass`."""
+    (tmp_path / "queries").mkdir()
+    (tmp_path / "queries" / "g.jpg").write_bytes(image_bytes("green", format="JPEG"))
+    (tmp_path / "test.csv").write_text("question,dataset_image_ids\nWhen was the treaty?,g\n", encoding="utf-8")
+    world = World(tmp_path, ServingSettings(examples_dir=tmp_path))
+
+    async def proxy(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not scope["path"].startswith("/omgm/"):
+            scope = {**scope, "path": "/nothing"}
+        elif scope["type"] == "http":
+            scope = {**scope, "path": scope["path"].removeprefix("/omgm")}
+        await world.app(scope, receive, send)
+
+    with listening(proxy) as url:
+        chromium.get(f"{url}/omgm/")
+        wait(chromium, lambda: by_id(chromium, "examples").is_displayed())
+        turn = ask(chromium, flag, WHEN)
+        opened(chromium, turn, "why")
+        loaded = "return [...document.images].every(i => !i.checkVisibility() || i.naturalWidth)"
+        wait(chromium, lambda: chromium.execute_script(loaded))
+        assert f"curl -N {url}/omgm/answer" in part(turn, "curl").get_attribute("textContent")
 
 
 @pytest.mark.parametrize("way", ["drop", "paste"])

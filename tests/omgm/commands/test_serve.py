@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import httpx
 import pytest
 
 from omgm.profile import load_profile
+from tests.fakes.web import closed_port
 from tests.paths import ROOT
 
 
@@ -23,3 +27,33 @@ def test_models_of_the_embedded_service_take_one_thread_unless_told_otherwise(gi
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(expected)] * 2
+
+
+def test_what_is_logged_before_the_service_runs_is_json_too() -> None:
+    code = (
+        "import logging; from omgm.__main__ import main;"
+        """main(["serve", "--kb", "nowhere.csv", "--set", 'serving.log_format="json"']);"""
+        "logging.getLogger('indexes').warning('late')"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    error, line = done.stderr.splitlines()
+    assert error.startswith("omgm: error: --kb") and json.loads(line)["message"] == "late"
+
+
+def test_the_log_of_a_service_has_no_query_strings(example_folder: Path) -> None:
+    command = [sys.executable, "-m", "omgm", "serve", "--verbose", "--index", str(example_folder / "index")]
+    port = closed_port()
+    with subprocess.Popen(
+        [*command, "--port", str(port)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as service:
+        assert service.stdout is not None
+        try:
+            assert any(line.startswith("Serving ") for line in service.stdout)
+            asked = {"x-request-id": "run-7"}
+            assert httpx.get(f"http://127.0.0.1:{port}/info?api_key=omgm-secret", headers=asked).status_code == 200
+        finally:
+            service.terminate()
+        log = service.stdout.read()
+    assert service.returncode == 0
+    assert "request run-7: GET /info 200 " in log and "omgm-secret" not in log
