@@ -8,7 +8,6 @@ import pytest
 
 import retriever.models  # noqa: F401  first: test modules import transformers before anything of ours
 from tests.browser import Browser, started
-from tests.fakes.transformers_server import transformers_serve
 
 collect_ignore = ["lavis/oracle.py"]
 """Runs in an environment of its own, `make test-lavis`."""
@@ -23,5 +22,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def transformers_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of `transformers serve`; it takes long to start, and answers for any model that a request names."""
+    from tests.fakes.transformers_server import transformers_serve  # here, because it imports httpx
+
     with transformers_serve(tmp_path_factory.mktemp("transformers")) as url:
         yield url
