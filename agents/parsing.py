@@ -145,6 +145,8 @@ _PYTHON = {"true": "True", "false": "False", "null": "None"}
 _CURLY = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
 _STRING = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
 _WORD_OR_COMMENT = re.compile(rf"({_STRING})|(?://|\#)[^\n]*|\b(?:true|false|null)\b", re.DOTALL)
+_DEEPEST = 200
+"""Brackets inside one another that Python's tokenizer reads (`MAXLEVEL`)."""
 _BRACKET_OR_STRING = re.compile(rf"{_STRING}|[\"']|[\[{{(]|[\]}})]", re.DOTALL)
 
 
@@ -176,13 +178,18 @@ def literal(source: str | ast.expr) -> Any:
 
 
 def _closing(text: str) -> tuple[int, str]:
-    """Returns where the first bracket is closed, or the end of the text with the braces that it lacks."""
+    """Returns where the first bracket is closed, or the end of the text with the braces that it lacks.
+
+    Nothing is closed where brackets are nested deeper than Python reads them.
+    """
     opened: list[str] = []
     for found in _BRACKET_OR_STRING.finditer(text):
         if found[0] in ('"', "'"):
             return len(text), ""  # a string that never ends: the reply was cut
         if found[0] in "[{(":
             opened.append({"[": "]", "{": "}", "(": ")"}[found[0]])
+            if len(opened) > _DEEPEST:
+                return 0, ""
         elif found[0] in "]})":
             opened.pop()
             if not opened:

@@ -17,8 +17,6 @@ from torch.nn import functional
 
 from indexes.manifest import THUMBNAILS
 from retriever.images import load_image
-from retriever.models.encoder import ClipEncoder
-from retriever.models.small_clip import SmallCLIPConfig
 from retriever.protocols import DualEncoder
 from retriever.types import IntArray
 
@@ -101,6 +99,10 @@ def slightly_changed(image: Image.Image, rng: random.Random) -> Image.Image:
 
 def is_small(encoder: DualEncoder) -> bool:
     """Returns whether an encoder is one of the project's own kind, which knows little but what it was trained on."""
+    # here, because they import transformers, which most that is done to an index does without
+    from retriever.models.encoder import ClipEncoder
+    from retriever.models.small_clip import SmallCLIPConfig
+
     return isinstance(encoder, ClipEncoder) and isinstance(encoder.model.config, SmallCLIPConfig)
 
 

@@ -56,6 +56,9 @@ def test_python_is_read_but_not_run() -> None:
     assert json_object("{'a': __import__('os').abort()}") is None
     assert json_object("{'a': (1, 'b}'), \"c\": true}") == {"a": [1, "b}"], "c": True}
     assert json_object("{1} {'a': {}}") == {"a": {}}
+    deep = json_object("{'a':" * 200 + "1" + "}" * 200)
+    assert deep is not None and json_object("{'a':" * 999 + "1" + "}" * 999) is None
+    assert json_object("{'a':" * 201 + "1" + "}" * 201) == deep  # Python reads 200 brackets inside one another
 
 
 @pytest.mark.parametrize(

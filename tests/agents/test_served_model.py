@@ -15,7 +15,7 @@ from agents.state import Observation, Source
 from agents.trail import AgentAnswer
 from llm.chat import ChatClient
 from tests.fakes.planner import fake_tool, image
-from tests.fakes.transformers_server import needs_server, transformers_serve
+from tests.fakes.transformers_server import needs_server
 
 
 def write_model(folder: Path) -> Path:
@@ -30,14 +30,14 @@ def write_model(folder: Path) -> Path:
 
 
 @needs_server
-def test_auto_speaks_with_a_real_server(tmp_path: Path) -> None:
+def test_auto_speaks_with_a_real_server(transformers_server: str, tmp_path: Path) -> None:
     model = write_model(tmp_path / "llama")
     seen = Observation(
         (Source("Niger", "all about Niger", "https://kb/Niger"),), "Proposed answer: Niamey", answer="Niamey"
     )
 
-    async def run(url: str) -> AgentAnswer:
-        client = ChatClient(url, str(model), retries=0)
+    async def run() -> AgentAnswer:
+        client = ChatClient(transformers_server, str(model), retries=0)
         try:
             tools = [fake_tool("ask_index", lambda arguments: seen), fake_tool("text_search")]
             engine = Engine(ChatPlanner(client), tools)
@@ -45,8 +45,7 @@ def test_auto_speaks_with_a_real_server(tmp_path: Path) -> None:
         finally:
             await client.aclose()
 
-    with transformers_serve(model) as url:
-        answer = asyncio.run(run(url))
+    answer = asyncio.run(run())
     # A random model writes neither a verdict nor a call nor an answer in tags; all of it is counted and asked again.
     purposes = [request.purpose for one in answer.rounds for request in one.requests]
     assert purposes == ["inspect", "decide", "decide", "conclude"]

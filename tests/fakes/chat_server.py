@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Self
 
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+
+from tests.fakes.listening import listening_as
 
 USAGE = {"prompt_tokens": 120, "completion_tokens": 7, "total_tokens": 127}
 """What the model `counting` counts, of a stream only if it is asked to."""
@@ -30,22 +31,16 @@ class FakeChatServer:
         app.get("/v1/models")(self.models)
         # Clients in the process of a test may never close a connection that is kept.
         closing = [("Connection", "close")]
-        self._uvicorn = uvicorn.Server(
+        self._server = listening_as(
             uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", loop="asyncio", headers=closing)
         )
-        self._thread = threading.Thread(target=self._uvicorn.run, daemon=True)
 
-    def __enter__(self) -> FakeChatServer:
-        self._thread.start()
-        while not self._uvicorn.started:
-            time.sleep(0.01)
-        port = self._uvicorn.servers[0].sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
+    def __enter__(self) -> Self:
+        self.url = self._server.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._uvicorn.should_exit = True
-        self._thread.join(5)
+        self._server.__exit__(None, None, None)
 
     async def models(self) -> dict[str, Any]:
         return {"object": "list", "data": [{"id": "good"}, {"id": "busy"}]}

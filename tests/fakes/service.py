@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +20,7 @@ from serving.app import create_app
 from serving.protocol import protocol_of
 from serving.settings import ServingSettings
 from tests.fakes.images import data_uri, image_bytes
+from tests.fakes.listening import listening_as
 from tests.fakes.world import FakeGenerator, FakeIndex, FakeRetriever, write_images
 
 SMALL = ServingSettings(max_batch=1, max_queue=1)
@@ -76,18 +76,8 @@ def listening(app: ASGIApp, settings: ServingSettings | None = None) -> Iterator
         loop="asyncio",
         timeout_graceful_shutdown=5,
     )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        deadline = time.monotonic() + 10
-        while not server.started:
-            assert thread.is_alive() and time.monotonic() < deadline, "the server did not start"
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(15)
+    with listening_as(config) as url:
+        yield url
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""A real OpenAI-compatible server of one model: `transformers serve`, in vLLM's place."""
+"""A real OpenAI-compatible server: `transformers serve`, in vLLM's place."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ needs_server = pytest.mark.skipif(bool(MISSING), reason=f"needs transformers[ser
 
 @contextmanager
 def transformers_serve(folder: Path) -> Iterator[str]:
-    """Serves the model in `folder` under its path until the block ends; yields the server's address."""
+    """Yields the address of a server, which loads the model whose folder a request names; `folder` is for its files."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     options = ["--device", "cpu", "--port", str(port), "--host", "127.0.0.1"]
-    command = [sys.executable, "-c", COMMAND, "serve", str(folder), *options]
+    command = [sys.executable, "-c", COMMAND, "serve", *options]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
     (folder / "home" / "hub").mkdir(parents=True)  # its list of models fails without
     with (folder / "log.txt").open("w") as log:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -15,17 +14,16 @@ from llm.context import token_cut
 from llm.prompts import answer_messages
 from retriever.texts import section_passage
 from retriever.types import Evidence, GenerationRequest
-from tests.fakes.transformers_server import needs_server, transformers_serve
+from tests.fakes.transformers_server import needs_server
 
 pytestmark = needs_server
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+def served(transformers_server: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("llama")
     _write_model(folder)
-    with transformers_serve(folder) as url:
-        yield url, str(folder)
+    return transformers_server, str(folder)
 
 
 def _write_model(folder: Path) -> None:

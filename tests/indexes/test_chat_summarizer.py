@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from llm.chat import ChatClient, ChatError
 from retriever.types import Entity
 from tests.fakes.articles import COUNTRY, entity
 from tests.fakes.chat_server import FakeChatServer
+from tests.fakes.listening import listening_as
 
 
 def test_the_papers_prompt() -> None:
@@ -63,17 +62,9 @@ class Desk:
 def desk() -> Iterator[Desk]:
     app, desk = FastAPI(), Desk()
     app.post("/v1/chat/completions")(desk.answer)
-    running = uvicorn.Server(
-        uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", loop="asyncio")
-    )
-    thread = threading.Thread(target=running.run, daemon=True)
-    thread.start()
-    while not running.started:
-        time.sleep(0.01)
-    desk.url = f"http://127.0.0.1:{running.servers[0].sockets[0].getsockname()[1]}"
-    yield desk
-    running.should_exit = True
-    thread.join(5)
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", loop="asyncio")
+    with listening_as(config) as desk.url:
+        yield desk
 
 
 def test_chat_summarizer(desk: Desk) -> None:

@@ -41,7 +41,7 @@ def eva_clip(folder: Path) -> Path:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name != "log.txt"}
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
 @contextmanager

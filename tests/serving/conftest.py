@@ -19,5 +19,5 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture
 def client(world: World) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=world.url, timeout=20, trust_env=False) as client:
+    with httpx.Client(base_url=world.url, timeout=20, trust_env=False, verify=False) as client:
         yield client

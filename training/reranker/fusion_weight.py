@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from retriever.fusion import fuse
 
@@ -41,18 +42,22 @@ def best_alpha(scored: Sequence[Scored]) -> float | None:
     found = [question for question in scored if any(question.right) and not all(question.right)]
     if not any(sim is not None for question in found for sim in question.sim_c):
         return None
-    rows = [
-        torch.tensor([fuse(q.sim_c, q.best_sim_m, 1.0), fuse(q.sim_c, q.best_sim_m, 0.0)], dtype=torch.float64).T
-        for q in found
-    ]
-    golds = [torch.tensor(question.right) for question in found]
+    scores = pad_sequence(
+        [
+            torch.tensor([fuse(q.sim_c, q.best_sim_m, 1.0), fuse(q.sim_c, q.best_sim_m, 0.0)], dtype=torch.float64).T
+            for q in found
+        ],
+        batch_first=True,
+    )  # [questions, candidates, 2]
+    listed = pad_sequence([torch.ones(len(q.right), dtype=torch.bool) for q in found], batch_first=True)
+    gold = pad_sequence([torch.tensor(q.right) for q in found], batch_first=True)
     weights = torch.full((2,), 10.0, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
 
     def loss() -> torch.Tensor:
         optimizer.zero_grad()
-        shares = [(row @ weights).log_softmax(0)[gold].logsumexp(0) for row, gold in zip(rows, golds, strict=True)]
-        value = -torch.stack(shares).mean() + _RIDGE * weights.square().sum()
+        shares = (scores @ weights).masked_fill(~listed, -torch.inf).log_softmax(1)
+        value = -shares.masked_fill(~gold, -torch.inf).logsumexp(1).mean() + _RIDGE * weights.square().sum()
         value.backward()
         return value
 

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
+
+import pytest
 import torch
 from torch import nn
 
 from demo.flags import load_flags
 from demo.pretraining import encoder_batches, fusion_batches
+from demo.pretraining.camera import Camera
 from demo.pretraining.encoder_batches import EncoderBatches
 from demo.pretraining.fusion_batches import DESIGNS, KNOWN, MADE_UP, SECTIONS, FusionBatches
 from demo.pretraining.stream import BatchStream
 from demo.pretraining.train_weights import keep
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_camera() -> Iterator[None]:
+    """Lets batches share a camera: its 1,500 scenes take three seconds to draw, and depend on size and seed alone."""
+    camera = functools.cache(Camera)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (encoder_batches, fusion_batches):
+            patch.setattr(module, "Camera", camera)
+        yield
 
 
 def test_a_stream_begins_anywhere_and_equals_single_batches() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -144,13 +143,13 @@ def test_the_baselines_of_dynvqa(folder: Path, tmp_path: Path, mode: str, search
 def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(folder: Path, tmp_path: Path) -> None:
     photo = (folder / "photo.jpg").read_bytes()
     queries = write_parquet(tmp_path / "plus.parquet", plus_rows([photo] * 4, ["Tokyo"] * 4))
-    held = threading.Event()
+    held, killed = threading.Event(), threading.Event()
 
     def play(messages: list[dict[str, Any]]) -> str | ChatReply:
         """Three requests a question; holds the last one of the third question until the process is killed."""
         if "Question 2?" in text_of(messages[1]) and len(messages) == 6 and not held.is_set():
             held.set()
-            time.sleep(3)
+            killed.wait(30)
         if len(messages) < 6:
             question = text_of(messages[1]).split("Question: ")[1]
             return calling("text_search", json.dumps({"queries": [f"{len(messages)} {question}"]}))
@@ -162,12 +161,13 @@ def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(folder: 
         return bodies
 
     with ScriptedServer(play) as server:
-        killed = arguments(folder, "mmsearch-plus", queries, tmp_path / "killed", "--planner-url", server.url)
-        kill_omgm_when(held.is_set, killed)
+        command = arguments(folder, "mmsearch-plus", queries, tmp_path / "killed", "--planner-url", server.url)
+        kill_omgm_when(held.is_set, command)
+        killed.set()
         assert not (tmp_path / "killed/metrics.json").exists()
         first = asked(server)
         assert len(first) == 3 * 3  # the last one was not answered
-        assert main(killed) == 0
+        assert main(command) == 0
         second = asked(server)
         assert len(second) == 1 + 3 and set(first) & set(second) == {first[-1]}
 

@@ -72,8 +72,6 @@ FAULTS = {
     "shorter/1.jpg": "damaged",
     "liar/1.jpg": "broken_off",
     "endless/1.jpg": "too_large",
-    "drip/1.jpg": "timeout",
-    "hang/1.jpg": "timeout",
     "gzipbomb/1.jpg": "too_large",
     "twicegzip/1.jpg": "damaged",
     "cutgzip/1.jpg": "damaged",
@@ -120,6 +118,12 @@ def test_every_fault_is_named_and_the_rest_arrives(web: FakeWeb, tmp_path: Path)
         assert find_image(tmp_path, web.url(path)) == tmp_path / path
         with Image.open(tmp_path / path) as image:
             assert (image.format, image.mode, image.size) == ("JPEG", "RGB", (40, 30))
+
+
+def test_a_server_that_sends_nothing_or_never_ends_is_given_up(web: FakeWeb, tmp_path: Path) -> None:
+    fetch(web, tmp_path, ["drip/1.jpg", "hang/1.jpg"], silence_s=0.2, attempt_s=0.5, retries=1, robots=False)
+    assert missing_reasons(tmp_path) == {web.url("drip/1.jpg"): "timeout", web.url("hang/1.jpg"): "timeout"}
+    assert downloaded(tmp_path) == {}
 
 
 def test_addresses_that_are_none(web: FakeWeb, tmp_path: Path) -> None:
@@ -259,7 +263,7 @@ def test_modes_of_pixels() -> None:
 
 def test_no_tls_where_it_is_due(web: FakeWeb, tmp_path: Path) -> None:
     url = web.url("good/1.jpg").replace("http:", "https:")
-    fetch(web, tmp_path, [url], robots=False)
+    fetch(web, tmp_path, [url], robots=False, silence_s=0.2, retries=0)
     # A server without TLS waits for the end of a line, which the client's greeting holds or not by chance.
     assert missing_reasons(tmp_path) in ({url: "no_connection"}, {url: "timeout"})
 

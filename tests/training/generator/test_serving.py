@@ -15,7 +15,7 @@ from llm.chat import ChatClient
 from llm.context import token_cut
 from retriever.files import write_lines
 from retriever.types import Evidence, GenerationRequest
-from tests.fakes.transformers_server import needs_server, transformers_serve
+from tests.fakes.transformers_server import needs_server
 from training.generator.config import GeneratorTrainingConfig
 from training.generator.lora import load_base
 from training.generator.rendering import IGNORED, PromptSettings, Renderer
@@ -27,7 +27,7 @@ pytestmark = needs_server
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # asked for by peft 0.21
-def test_the_generator_gets_the_answer_that_was_learned(llama: Path, tmp_path: Path) -> None:
+def test_the_generator_gets_the_answer_that_was_learned(llama: Path, transformers_server: str, tmp_path: Path) -> None:
     from peft import PeftModel
 
     evidence = Evidence("https://kb/blue", "Blueland", "Flag", "The flag of Blueland is of one color.")
@@ -40,16 +40,15 @@ def test_the_generator_gets_the_answer_that_was_learned(llama: Path, tmp_path: P
     merged.save_pretrained(tmp_path / "merged")
     AutoTokenizer.from_pretrained(llama).save_pretrained(tmp_path / "merged")
 
-    async def answer(url: str) -> str | None:
-        async with ChatClient(url, str(tmp_path / "merged")) as client:
+    async def answer() -> str | None:
+        async with ChatClient(transformers_server, str(tmp_path / "merged")) as client:
             generator = ChatGenerator(client, max_tokens=16, cut=token_cut(llama))
             [generation] = await generator.generate([GenerationRequest(sample.question, None, evidence)])
             return generation.answer
 
-    with transformers_serve(tmp_path / "merged") as url:
-        messages = Renderer(llama, PromptSettings()).messages(sample)
-        body = {"model": str(tmp_path / "merged"), "messages": messages, "max_tokens": 1}
-        usage = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=30).json()["usage"]
-        assert asyncio.run(answer(url)) == "blue"  # and it stops there
+    messages = Renderer(llama, PromptSettings()).messages(sample)
+    body = {"model": str(tmp_path / "merged"), "messages": messages, "max_tokens": 1}
+    usage = httpx.post(f"{transformers_server}/v1/chat/completions", json=body, timeout=30).json()["usage"]
+    assert asyncio.run(answer()) == "blue"  # and it stops there
     learned = Renderer(llama, PromptSettings())(sample)["labels"].ne(IGNORED)
     assert usage["prompt_tokens"] == int((~learned).sum())
