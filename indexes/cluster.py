@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ray import cloudpickle
 from ray.exceptions import RayError
 
-from indexes.ray_address import START, check_address
+from indexes.ray_address import connect
 from indexes.workers import ModelName, R, Work, run_ahead
 from retriever.protocols import DualEncoder, FusionEncoder
 
@@ -32,16 +32,10 @@ def connected(address: str) -> Iterator[None]:
         address: `host:port` of its head, or "auto" for the one that this machine is part of.
 
     Raises:
-        ValueError: There is no such cluster.
+        ValueError: There is no such cluster, or it does not let this process in.
     """
-    check_address(address)
     logging.getLogger("ray.data").setLevel(logging.ERROR)  # it tells the plan of every stage
-    try:
-        ray.init(address=address, log_to_driver=False)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        raise ValueError(
-            f"--cluster {address}: not connected ({error}); this machine has to be part of the cluster: {START}"
-        ) from error
+    connect(address)
     try:
         yield
     finally:

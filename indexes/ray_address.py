@@ -1,4 +1,4 @@
-"""Whether a Ray cluster answers at an address: Ray itself tries for minutes before it gives up."""
+"""Connects to a Ray cluster, or says soon why not: Ray itself tries for minutes before it gives up."""
 
 from __future__ import annotations
 
@@ -12,21 +12,45 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 
 _SETTINGS = 4
 """The type of an HTTP/2 server's first frame."""
 
-START = "start one with `ray start --head` on one machine and `ray start --address HEAD:6379` on the others"
+_START = "start one with `ray start --head` on one machine and `ray start --address HEAD:6379` on the others"
+_TOKEN = "if it asks for a token, set RAY_AUTH_MODE=token and copy ~/.ray/auth_token from its head"
 
 
-def check_address(address: str) -> None:
+def connect(address: str, source: str = "--cluster") -> None:
+    """Connects this process to a cluster; needs the extra `ray`.
+
+    Args:
+        address: `host:port` of its head, or "auto" for the one that this machine is part of.
+        source: Where the address is from, for errors.
+
+    Raises:
+        ValueError: There is no such cluster, or it does not let this process in.
+    """
+    import ray
+    from ray.exceptions import RayError
+
+    check_address(address, source)
+    try:
+        ray.init(address, log_to_driver=False)
+    except (ConnectionError, RuntimeError, ValueError, RayError) as error:
+        raise ValueError(
+            f"{source} {address}: not connected ({error}); this machine has to be part of the cluster: {_START};"
+            f" {_TOKEN}"
+        ) from error
+
+
+def check_address(address: str, source: str = "--cluster") -> None:
     """Checks that the head of a cluster answers; where "auto" finds one is left to Ray, unless RAY_ADDRESS says it.
 
     Raises:
         ValueError: It is not `host:port`, or nothing answers there, or something else than Ray's head.
     """
     named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
-    if not named:
+    if named in ("", "auto"):
         return
     host, _, port = named.rpartition(":")
     if not host or not port.isdecimal():
-        raise ValueError(f'--cluster {address}: must be host:port or "auto", got {named!r}')
+        raise ValueError(f'{source} {address}: must be host:port or "auto", got {named!r}')
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE) as connection:
             if os.environ.get("RAY_USE_TLS", "0") == "0":
@@ -35,4 +59,4 @@ def check_address(address: str) -> None:
                 if len(frame) < 9 or frame[3] != _SETTINGS:
                     raise OSError("something else than the head of a Ray cluster answers")
     except (OSError, OverflowError) as error:
-        raise ValueError(f"--cluster {address}: no Ray cluster at {named} ({error}); {START}") from error
+        raise ValueError(f"{source} {address}: no Ray cluster at {named} ({error}); {_START}") from error

@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from indexes.ray_address import connect
+
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
@@ -40,7 +42,7 @@ def start_replicas(profile: Profile, index: Path, replicas: tuple[int, int], hos
     """Starts the replicas, on the Ray cluster that RAY_ADDRESS names or on this machine; returns once they serve.
 
     Raises:
-        ValueError: The extra `ray` is not installed.
+        ValueError: The extra `ray` is not installed, or there is no such cluster.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report its use to its makers
     try:
@@ -49,8 +51,11 @@ def start_replicas(profile: Profile, index: Path, replicas: tuple[int, int], hos
     except ImportError as error:
         raise ValueError('--replicas needs the extra ray: pip install "omgm[ray]"') from error
     settings = profile.serving
-    if not ray.is_initialized():
-        ray.init(os.environ.get("RAY_ADDRESS", "local"), include_dashboard=False, log_to_driver=False)
+    address = os.environ.get("RAY_ADDRESS") or "local"
+    if address != "local":
+        connect(address, "RAY_ADDRESS")
+    elif not ray.is_initialized():
+        ray.init(address, include_dashboard=False, log_to_driver=False)
     # A replica refuses for itself, by the time that a request would wait; Ray's own queue stays short.
     options: dict[str, Any] = {
         "max_ongoing_requests": settings.max_queue + 2 * settings.max_batch,

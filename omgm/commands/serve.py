@@ -147,8 +147,8 @@ def run_replicas(args: argparse.Namespace, profile: Profile) -> None:
         profile = profile.model_copy(update={"serving": serving})
     index = kept_index(args, profile)
     warn_if_open(args.host, profile.serving)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     start_replicas(profile, index, args.replicas, args.host, args.port)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # not before: Ray installs one that aborts
     print(f"Serving {index} at http://{args.host}:{args.port}/ (Ctrl-C stops it)", flush=True)
     try:
         threading.Event().wait()

@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from indexes import ray_address
 from indexes.ray_address import check_address
+from tests.paths import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +47,24 @@ def test_a_head_that_answers_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     with listening(speak_http2) as address:
         check_address(address)
     check_address("auto")  # Ray looks for it
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    check_address("auto")
     with listening(speak_http2) as address:
         monkeypatch.setenv("RAY_ADDRESS", address)
         check_address("auto")
+
+
+def test_who_lacks_the_token_is_told_so(tmp_path: Path) -> None:
+    """In a process of its own, because Ray keeps what it has read of the environment."""
+    pytest.importorskip("ray", reason="needs the extra ray")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    environment |= {"HOME": str(tmp_path), "RAY_AUTH_MODE": "token"}
+    with listening(speak_http2) as address:
+        call = f"from indexes.ray_address import connect; connect({address!r}, 'RAY_ADDRESS')"
+        done = subprocess.run([sys.executable, "-c", call], env=environment, cwd=ROOT, capture_output=True, text=True)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"ValueError: RAY_ADDRESS {address}: not connected (") and "no authentication token" in last
+    assert last.endswith("if it asks for a token, set RAY_AUTH_MODE=token and copy ~/.ray/auth_token from its head")
 
 
 def test_nothing_there() -> None:

@@ -6,7 +6,11 @@ pip install -c constraints.txt -e ".[cpu,dev,ray]" && make test ARGS=tests/omgm/
 from __future__ import annotations
 
 import argparse
+import os
+import secrets
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -21,6 +25,10 @@ from omgm.__main__ import main
 from omgm.profile import load_profile
 from omgm.replicas import READ_ONLY, replica_range, start_replicas, stop_replicas
 from tests.fakes.service import wait_until
+from tests.paths import ROOT
+
+TOKEN = secrets.token_hex(32)
+"""Of the cluster: Ray would write one to the home of who runs the tests, and a process can have but one."""
 
 
 def test_numbers_and_ranges() -> None:
@@ -38,10 +46,40 @@ def test_without_the_extra(
     assert "extra ray" in capsys.readouterr().err
 
 
+def test_without_a_cluster(
+    example_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    assert main(["serve", "--index", str(example_folder / "index"), "--replicas", "2"]) == 2
+    assert f"RAY_ADDRESS {address}: no Ray cluster at {address}" in capsys.readouterr().err
+
+
+def test_sigterm_stops_the_replicas(example_folder: Path) -> None:
+    pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    arguments = ["serve", "--index", str(example_folder / "index"), "--replicas", "1", "--port", str(port)]
+    command = [sys.executable, "-m", "omgm", *arguments]
+    environment = os.environ | {"RAY_AUTH_TOKEN": TOKEN}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("Serving ")
+        process.terminate()
+        assert process.stdout.read().endswith("Stopping the replicas\n")
+    assert process.returncode == 0
+
+
 @pytest.fixture
-def url(example_folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+def url(example_folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of as many replicas as the test asks for."""
     pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    monkeypatch.setenv("RAY_AUTH_MODE", "")  # Ray sets it; so it is put back
+    monkeypatch.delenv("RAY_AUTH_MODE")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
