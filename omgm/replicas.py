@@ -89,8 +89,11 @@ def build_app(profile: Profile, index: Path) -> FastAPI:
     from omgm.server import freeze_objects
     from retriever.image_cache import ImageCache
     from serving.app import create_app
+    from serving.logs import log_json
     from serving.tracing import tracer_of_environment
 
+    if profile.serving.log_format == "json":
+        log_json()
     cache = ImageCache(profile.serving.cache_mib * 2**20)
     shared = cache if profile.serving.cache_mib else None
     encoder, fusion = build_encoder(profile, shared), build_fusion(profile, shared)
