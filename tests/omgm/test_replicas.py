@@ -69,7 +69,7 @@ def test_sigterm_stops_the_replicas(example_folder: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("Serving ")
         process.terminate()
-        assert process.stdout.read().endswith("Stopping the replicas\n")
+        assert process.stdout.read().startswith("Stopping the replicas\n")  # what Ray says of its actors may follow
     assert process.returncode == 0
 
 
