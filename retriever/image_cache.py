@@ -30,7 +30,8 @@ class ImageCache:
         self.counts: Counter[tuple[str, str]] = Counter()
         self._values: OrderedDict[tuple[str, str], tuple[Any, int]] = OrderedDict()
         self._bytes = 0
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()  # guards all of it
+        self._computing: set[tuple[str, str]] = set()
 
     @property
     def bytes(self) -> int:
@@ -39,7 +40,7 @@ class ImageCache:
 
     def get(self, kind: str, content: str) -> Any:
         """Returns the cached value of an image, or `None`."""
-        with self._lock:
+        with self._changed:
             value, _ = self._values.get((kind, content), (None, 0))
             self.counts[kind, "miss" if value is None else "hit"] += 1
             if value is not None:
@@ -50,7 +51,7 @@ class ImageCache:
         """Keeps a value of `size` bytes, in place of the oldest ones; one that is larger than the cache is not kept."""
         if size > self.max_bytes:
             return
-        with self._lock:
+        with self._changed:
             self._bytes += size - self._values.pop((kind, content), (None, 0))[1]
             self._values[kind, content] = (value, size)
             while self._bytes > self.max_bytes:
@@ -61,22 +62,40 @@ class ImageCache:
     ) -> Tensor:
         """Returns one row per image, computing those that are not kept, equal images once.
 
+        What another thread is computing is waited for.
+
         Args:
             kind: Names what `compute` returns.
             images: At least one image.
             compute: Returns a row for each image, [N, ...].
         """
-        contents = [str(image.info.get(CONTENT, "")) for image in images]
-        kept = {content: self.get(kind, content) for content in dict.fromkeys(contents) if content}
-        rows: list[Tensor | None] = [kept.get(content) for content in contents]
-        first = [number if not content else contents.index(content) for number, content in enumerate(contents)]
-        missing = [number for number, row in enumerate(rows) if row is None and first[number] == number]
-        if missing:
-            computed = compute([images[number] for number in missing])
-            for number, row in zip(missing, computed, strict=True):
-                rows[number] = row
-                if contents[number]:  # a copy, since the row holds the memory of the whole batch
-                    self.put(kind, contents[number], row.clone(), row.nbytes)
-            if len(missing) == len(images):
-                return computed
-        return torch.stack([row for number in first if (row := rows[number]) is not None])
+        keys = [image.info.get(CONTENT) or number for number, image in enumerate(images)]  # no hash: equal to no other
+        numbers = {key: keys.index(key) for key in dict.fromkeys(keys)}
+        rows, missing, elsewhere = dict[Any, Tensor](), list[Any](), list[Any]()
+        with self._changed:
+            for key in numbers:
+                if (kind, key) in self._computing:
+                    elsewhere.append(key)
+                elif isinstance(key, str) and (row := self.get(kind, key)) is not None:
+                    rows[key] = row
+                else:
+                    missing.append(key)
+            claimed = [(kind, key) for key in missing if isinstance(key, str)]
+            self._computing.update(claimed)
+        try:
+            if missing:
+                computed = compute([images[numbers[key]] for key in missing])
+                rows |= zip(missing, computed, strict=True)
+                for _, key in claimed:  # a copy, since the row holds the memory of the whole batch
+                    self.put(kind, key, rows[key].clone(), rows[key].nbytes)
+                if len(missing) == len(images):
+                    return computed
+        finally:
+            with self._changed:
+                self._computing.difference_update(claimed)
+                self._changed.notify_all()
+        if elsewhere:
+            with self._changed:
+                self._changed.wait_for(lambda: not any((kind, key) in self._computing for key in elsewhere))
+            rows |= zip(elsewhere, self.rows(kind, [images[numbers[key]] for key in elsewhere], compute), strict=True)
+        return torch.stack([rows[key] for key in keys])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,10 +13,11 @@ from typing import Generic, TypeVar
 from retriever.borders import without_border
 from retriever.protocols import EntityIndex, Finish, Step
 from retriever.recognition import Recognition
-from retriever.streams import own_stream, side_by_side
+from retriever.streams import free_threads, own_stream, side_by_side
 from retriever.types import Candidate, Query, RetrievalResult
 
 IndexT = TypeVar("IndexT", bound=EntityIndex)
+_Stage = tuple[Step, Callable[[], AbstractContextManager[object]]]
 
 
 class Retriever(Generic[IndexT]):
@@ -67,22 +69,31 @@ class Retriever(Generic[IndexT]):
             raise ValueError("a pipeline needs at least one step, got none")
         if len(set(names)) != len(names):
             raise ValueError(f"every step needs a name of its own, got {', '.join(names)}")
-        self._stages = [(step, own_stream()) for step in steps]
+        self._stages: list[_Stage] = [(step, own_stream()) for step in steps]
 
     def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
-        """Returns one result per query, in order."""
+        """Returns one result per query, in order.
+
+        On a CPU with cores to spare, each takes its share of the queries; a single query's steps start side by side.
+        """
         if self.trim_borders:
             queries = [without_border(query) for query in queries]
         with self.models, self._pin() as version:
-            return self._retrieve(queries, version)
+            stages, threads = self._stages, free_threads()
+            shares = min(len(queries), threads)
+            share_of = partial(self._retrieve, stages=stages, version=version, threads=threads // max(shares, 1))
+            calls = [partial(share_of, share) for share in _split(queries, shares)]
+            with side_by_side(calls, threads) as results:
+                return [result for share in results for result in share()]
 
-    def _retrieve(self, queries: Sequence[Query], version: object) -> list[RetrievalResult]:
-        stages = self._stages
+    def _retrieve(
+        self, queries: Sequence[Query], stages: Sequence[_Stage], version: object, threads: int
+    ) -> list[RetrievalResult]:
         candidates: list[list[Candidate]] = [[] for _ in queries]
         timings: dict[str, float] = {}
         rankings: list[dict[str, list[tuple[int, float]]]] = [{} for _ in queries]
         finishes = []
-        with side_by_side([partial(_start, step, stream, queries) for step, stream in stages]) as starts:
+        with side_by_side([partial(_start, step, stream, queries) for step, stream in stages], threads) as starts:
             for (step, _), start in zip(stages, starts, strict=True):
                 started = time.perf_counter()
                 finishes.append(start())
@@ -111,6 +122,12 @@ class Retriever(Generic[IndexT]):
         if self.recognition is None or query.options.alpha is not None:
             return None
         return self.recognition.probability(ranked)
+
+
+def _split(queries: Sequence[Query], shares: int) -> list[Sequence[Query]]:
+    """Splits queries into consecutive shares whose sizes differ by at most one."""
+    bounds = [len(queries) * number // shares for number in range(shares + 1)] if shares else [0]
+    return [queries[start:end] for start, end in itertools.pairwise(bounds)]
 
 
 def _start(step: Step, stream: Callable[[], AbstractContextManager[object]], queries: Sequence[Query]) -> Finish:

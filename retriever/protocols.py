@@ -120,7 +120,8 @@ class Step(Protocol):
         """Starts everything that needs no candidates (image towers, tokenizers) and returns the rest as a function.
 
         All steps are started before the first one is finished, so that their towers run concurrently: on a GPU in
-        streams, on a CPU with cores to spare in threads, so that `start` may be called in another thread than `Finish`.
+        streams, on a CPU with cores to spare in threads. There, a batch may also be split between threads, so that a
+        step starts and finishes for several parts of it at once.
         """
 
 

@@ -1,4 +1,4 @@
-"""Lets a pipeline's steps start side by side: in CUDA streams on a GPU, in threads on a CPU with cores to spare."""
+"""Runs parts of a pipeline side by side: steps in CUDA streams on a GPU, steps or queries in threads on a CPU."""
 
 from __future__ import annotations
 
@@ -28,15 +28,24 @@ def own_stream() -> Callable[[], AbstractContextManager[Any]]:
     return partial(torch.cuda.stream, torch.cuda.Stream())
 
 
+def free_threads() -> int:
+    """Returns how many threads may run models at once: 1 on a GPU, and where PyTorch's own threads use all cores."""
+    return 1 if torch.cuda.is_available() else max(1, _cores() // torch.get_num_threads())
+
+
 @contextmanager
-def side_by_side(calls: Sequence[Callable[[], ResultT]]) -> Iterator[list[Callable[[], ResultT]]]:
+def side_by_side(calls: Sequence[Callable[[], ResultT]], threads: int) -> Iterator[list[Callable[[], ResultT]]]:
     """Yields a function for each call that returns its result, to be called in order; no call outlives the block.
 
-    Where PyTorch uses fewer threads than there are cores, all calls but the first run in threads of their own, in
-    copies of this context (`contextvars`). Elsewhere each runs when its result is asked for: on a GPU streams do the
-    same with one thread, and beside PyTorch's own threads more would only wait for cores.
+    With several threads, all calls but the first run in threads of their own, in copies of this context
+    (`contextvars`). Else each runs when its result is asked for: on a GPU streams do the same with one thread, and
+    beside PyTorch's own threads more would only wait for cores.
+
+    Args:
+        calls: What to run.
+        threads: How many threads the calls may use, see `free_threads`.
     """
-    if len(calls) < 2 or torch.cuda.is_available() or torch.get_num_threads() >= _cores():
+    if len(calls) < 2 or threads < 2:
         yield list(calls)
         return
     others = [_threads().submit(copy_context().run, call) for call in calls[1:]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -58,6 +59,7 @@ class CrossEncoderReranker:
         self.tokenizer = tokenizer
         self.max_tokens = _longest(model, tokenizer, max_tokens)
         self.batch_tokens = batch_tokens
+        self._tokenizing = threading.Lock()  # what a call asks for is set in the tokenizer, for all threads
 
     @classmethod
     def load(
@@ -93,7 +95,8 @@ class CrossEncoderReranker:
 
     @torch.inference_mode()
     def _score_pairs(self, questions: list[str], passages: list[str]) -> FloatArray:
-        encoded = self.tokenizer(questions, passages, truncation="longest_first", max_length=self.max_tokens)
+        with self._tokenizing:
+            encoded = self.tokenizer(questions, passages, truncation="longest_first", max_length=self.max_tokens)
         lengths = np.array([len(ids) for ids in encoded["input_ids"]])
         device = self.model.device
         packed = pack(lengths, self.batch_tokens, _FORWARD_COST.get(device.type, 0))
@@ -116,6 +119,7 @@ class FlagReranker:
 
     def __init__(self, model: Any) -> None:
         self.model = model
+        self._scoring = threading.Lock()  # it shares one tokenizer between all threads
 
     @classmethod
     def load(
@@ -154,7 +158,8 @@ class FlagReranker:
 
     def _score_pairs(self, questions: list[str], passages: list[str]) -> FloatArray:
         pairs = list(zip(questions, passages, strict=True))
-        return np.asarray(self.model.compute_score(pairs), np.float32)
+        with self._scoring:
+            return np.asarray(self.model.compute_score(pairs), np.float32)
 
 
 def pack(lengths: IntArray, batch_tokens: int, forward_cost: int) -> list[IntArray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -74,6 +75,7 @@ class QFormerFusion(Published, nn.Module):
         self.batch_size = batch_size
         self.cache: ImageCache | None = None
         self._graphed_features: Forward | None = None
+        self._tokenizing = threading.Lock()  # what a call asks for is set in the tokenizer, for all threads
         self.vision_norm = nn.LayerNorm(config.encoder_hidden_size, vision_norm_eps)
         self.query_tokens = nn.Parameter(torch.randn(1, queries, config.hidden_size) * config.initializer_range)
         self.token_mean = nn.Buffer(torch.zeros(1, queries, config.hidden_size)) if centered else None
@@ -200,7 +202,8 @@ class QFormerFusion(Published, nn.Module):
     def _tokenized(self, texts: Sequence[str], max_tokens: int | None = None) -> tuple[Tensor, Tensor]:
         """Tokenizes like `tokenize`, but leaves ids and mask on the CPU."""
         limit = min(max_tokens or self.max_text_tokens, self.max_text_tokens)
-        encoded = self.tokenizer(list(texts), padding=True, truncation=True, max_length=limit, return_tensors="pt")
+        with self._tokenizing:
+            encoded = self.tokenizer(list(texts), padding=True, truncation=True, max_length=limit, return_tensors="pt")
         ids = encoded["input_ids"]
         if len(self.tokenizer) > self.config.vocab_size:  # an added word such as <image> may have no row of weights
             ids = ids.masked_fill(ids >= self.config.vocab_size, self.tokenizer.unk_token_id)

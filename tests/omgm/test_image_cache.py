@@ -36,4 +36,6 @@ def test_questions_about_one_image_share_its_encoding(example_folder: Path) -> N
         assert [row for row, _, _ in found] == [row for row, _, _ in expected]
         for (_, *some), (_, *others) in zip(found, expected, strict=True):
             assert some == pytest.approx(others, abs=5e-4)  # the batch's size changes how bfloat16 rounds
-    assert cache.counts == {(s, r): 2 for s in ("step1", "step2") for r in ("hit", "miss")}
+    for step in ("step1", "step2"):
+        assert cache.counts[step, "miss"] == 2
+        assert cache.counts[step, "hit"] >= 2  # more if threads share a batch

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 import torch
 from PIL import Image
 
@@ -73,3 +76,48 @@ def test_a_kept_row_does_not_hold_its_batch() -> None:
     cache, widths = ImageCache(1000), WidthRows()
     cache.rows("step1", [image(1, "a"), image(2, "b")], widths)
     assert cache.get("step1", "a").untyped_storage().nbytes() == 8
+
+
+class SlowRows(WidthRows):
+    """Computes rows when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def __call__(self, images: Sequence[Image.Image]) -> torch.Tensor:
+        self.begun.set()
+        assert self.may_end.wait(20)
+        return super().__call__(images)
+
+
+def test_what_another_thread_computes_is_waited_for() -> None:
+    cache, slow, widths = ImageCache(1000), SlowRows(), WidthRows()
+    with ThreadPoolExecutor(2) as threads:
+        one = threads.submit(cache.rows, "step1", [image(1, "a"), image(2, "b")], slow)
+        assert slow.begun.wait(20)
+        other = threads.submit(cache.rows, "step1", [image(2, "b"), image(3, "c"), image(2, "b")], widths)
+        assert firsts(cache.rows("step2", [image(2, "b")], widths)) == [2]  # of another kind
+        slow.may_end.set()
+        assert firsts(one.result(20)) == [1, 2] and firsts(other.result(20)) == [2, 3, 2]
+    assert slow.asked == [[1, 2]] and sorted(widths.asked) == [[2], [3]]
+    assert dict(cache.counts) == {("step1", "miss"): 3, ("step1", "hit"): 1, ("step2", "miss"): 1}
+
+
+def test_what_another_thread_could_not_compute_is_computed() -> None:
+    cache, widths = ImageCache(1000), WidthRows()
+    begun, may_end = threading.Event(), threading.Event()
+
+    def fails(images: Sequence[Image.Image]) -> torch.Tensor:
+        begun.set()
+        assert may_end.wait(20)
+        raise ValueError("out of memory")
+
+    with ThreadPoolExecutor(2) as threads:
+        one = threads.submit(cache.rows, "step1", [image(1, "a")], fails)
+        assert begun.wait(20)
+        other = threads.submit(cache.rows, "step1", [image(1, "a")], widths)
+        may_end.set()
+        with pytest.raises(ValueError, match="out of memory"):
+            one.result(20)
+        assert firsts(other.result(20)) == [1]

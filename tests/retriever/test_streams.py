@@ -1,14 +1,26 @@
-"""Steps that start side by side."""
+"""Calls side by side, and pipelines that split their batches."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextvars import ContextVar
 from functools import partial
 
 import pytest
+from PIL import Image
 
+from indexes.store import Index
 from retriever import streams
+from retriever.pipeline import Retriever
+from retriever.protocols import Finish
+from retriever.types import Candidate, Query
+from tests.fakes.knowledge_base import build_small_index
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    return Index.open(build_small_index(tmp_path_factory.mktemp("streams")))
 
 
 @pytest.fixture
@@ -20,14 +32,15 @@ def spare_core(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_calls_run_at_the_same_time_where_a_core_is_free(spare_core: None) -> None:
     meeting = threading.Barrier(2, timeout=20)  # each call waits for the other one
-    with streams.side_by_side([meeting.wait, meeting.wait]) as results:
+    with streams.side_by_side([meeting.wait, meeting.wait], 2) as results:
         assert sorted(result() for result in results) == [0, 1]
 
 
 def test_calls_wait_for_each_other_where_no_core_is_free(spare_core: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.get_num_threads", lambda: 2)
+    assert streams.free_threads() == 1
     order: list[str] = []
-    with streams.side_by_side([partial(order.append, name) for name in "abc"]) as results:
+    with streams.side_by_side([partial(order.append, name) for name in "abc"], 1) as results:
         for result in results:
             order.append("next")
             result()
@@ -37,7 +50,7 @@ def test_calls_wait_for_each_other_where_no_core_is_free(spare_core: None, monke
 def test_calls_run_in_the_context_of_their_caller(spare_core: None) -> None:
     pinned: ContextVar[str] = ContextVar("pinned", default="nothing")
     token = pinned.set("version 1")
-    with streams.side_by_side([pinned.get, pinned.get]) as results:
+    with streams.side_by_side([pinned.get, pinned.get], 2) as results:
         pinned.reset(token)
         assert [result() for result in results] == ["nothing", "version 1"]
 
@@ -53,8 +66,53 @@ def test_a_call_that_fails_leaves_none_behind(spare_core: None) -> None:
         may_end.wait(20)
         ended.set()
 
-    with pytest.raises(ValueError, match="damaged"), streams.side_by_side([fails, slow]) as results:
+    with pytest.raises(ValueError, match="damaged"), streams.side_by_side([fails, slow], 2) as results:
         results[0]()
     assert ended.is_set()
-    with pytest.raises(ValueError, match="damaged"), streams.side_by_side([may_end.set, fails]) as results:
+    with pytest.raises(ValueError, match="damaged"), streams.side_by_side([may_end.set, fails], 2) as results:
         results[1]()
+
+
+class Meeting:
+    """A step that finds row 7 for each query, and goes on only when `parties` threads are in it."""
+
+    name = "meeting"
+
+    def __init__(self, parties: int) -> None:
+        self.barrier = threading.Barrier(parties, timeout=20)
+        self.asked: list[list[str]] = []
+
+    def start(self, queries: Sequence[Query]) -> Finish:
+        self.asked.append([query.id for query in queries])
+        self.barrier.wait()
+        return lambda _: [[Candidate(7, 0.5)] for _ in queries]
+
+
+@pytest.mark.parametrize(
+    ("queries", "shares"),
+    [("", []), ("a", ["a"]), ("ab", ["a", "b"]), ("abcde", ["ab", "cde"])],
+)
+def test_threads_share_a_batch(spare_core: None, index: Index, queries: str, shares: list[str]) -> None:
+    step = Meeting(max(len(shares), 1))
+    found = Retriever([step], index).retrieve([Query(Image.new("RGB", (1, 1)), "", name) for name in queries])
+    assert [result.query_id for result in found] == list(queries)
+    assert all([candidate.row for candidate in result.candidates] == [7] for result in found)
+    assert sorted("".join(asked) for asked in step.asked) == shares
+
+
+def test_no_thread_starts_another_where_all_cores_are_taken(spare_core: None, index: Index) -> None:
+    threads = set[str]()
+
+    class Noted(Meeting):
+        def __init__(self, name: str) -> None:
+            super().__init__(1)
+            self.name = name
+
+        def start(self, queries: Sequence[Query]) -> Finish:
+            threads.add(threading.current_thread().name)
+            return super().start(queries)
+
+    Retriever([Noted("step1"), Noted("step2"), Noted("step3")], index).retrieve(
+        [Query(Image.new("RGB", (1, 1)), "", name) for name in "ab"]
+    )
+    assert len(threads) == 2
