@@ -6,9 +6,12 @@ import torch
 
 
 def fastest_dtype(device: str) -> torch.dtype:
-    """Returns bfloat16 on a GPU and on a CPU that multiplies it in hardware (Intel AMX), float32 on any other CPU.
+    """Returns bfloat16 on a GPU and on a CPU that multiplies it in hardware (AMX, AVX512-BF16), else float32.
 
-    Without AMX, a CPU converts every bfloat16 value before it multiplies, and is slower than with float32.
+    Any other CPU converts every bfloat16 value before it multiplies, and is slower than with float32.
     """
-    fast = device != "cpu" or torch.cpu.get_capabilities().get("amx_bf16", False)
-    return torch.bfloat16 if fast else torch.float32
+    if device != "cpu":
+        return torch.bfloat16
+    found = torch.cpu.get_capabilities()
+    multiplied = found.get("amx_bf16", False) or found.get("avx512_bf16", False)
+    return torch.bfloat16 if multiplied else torch.float32

@@ -14,11 +14,12 @@ from retriever.models.precision import fastest_dtype
     ("capabilities", "expected"),
     [
         ({"amx_bf16": True}, torch.bfloat16),
-        ({"amx_bf16": False, "avx512_bf16": True}, torch.float32),
+        ({"amx_bf16": False, "avx512_bf16": True}, torch.bfloat16),
+        ({"avx512_f": True, "avx512_vnni": True}, torch.float32),
         ({}, torch.float32),
     ],
 )
-def test_a_cpu_needs_amx_for_bfloat16(
+def test_a_cpu_needs_instructions_for_bfloat16(
     monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], expected: torch.dtype
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: MappingProxyType(capabilities))
