@@ -25,6 +25,8 @@ from serving.settings import ServingSettings
 from tests.fakes.service import SMALL, body, full, served, wait_until
 
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: a\r\n"
+UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
+"""What Java's HttpClient adds to its first request."""
 
 
 class Timer:
@@ -328,14 +330,31 @@ def test_what_is_not_http_gets_an_error_in_the_shape_of_all(line: bytes) -> None
     assert json.loads(text)["error"]["code"] == "malformed_http"
 
 
+@pytest.mark.parametrize("headers", [b"", b"Host: a\r\nHost: a\r\n", UPGRADE, b"Content-Length: 4\r\n"])
+def test_a_request_names_one_host(headers: bytes) -> None:
+    for overload in (None, Busy()):
+        connection = Connection(overload=overload)
+        connection.receive(b"POST /answer HTTP/1.1\r\n" + headers + b"\r\nbody")
+        head, _, text = connection.transport.sent.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n") and connection.transport.closed
+        message = f"a request must have one Host header, got {headers.count(b'Host: ')}"
+        fields = {"message": message, "type": "invalid_request_error", "param": None, "code": "malformed_http"}
+        assert json.loads(text) == {"error": fields}
+
+
+@pytest.mark.parametrize("received", [b"GET / HTTP/1.0\r\n\r\n", b"GET / HTTP/1.1\r\nHost:\r\n\r\n"])
+def test_a_host_may_be_empty_and_before_http_1_1_absent(received: bytes) -> None:
+    connection = Connection()
+    connection.receive(received)
+    assert connection.transport.sent.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
 def test_what_is_not_http_ends_no_answer_with_another() -> None:
     connection = Connection(begin)
     connection.receive(LIVE + b"\r\nnonsense\r\n\r\n")
     assert connection.transport.sent.endswith(b"ok") and connection.transport.closed
 
 
-UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
-"""What Java's HttpClient adds to its first request."""
 FRAMINGS = {
     b"Content-Length": lambda text: b"Content-Length: %d\r\n\r\n%s" % (len(text), text),
     b"Transfer-Encoding": lambda text: (
