@@ -235,8 +235,8 @@ class AgentRuns:
 
     def _checked_runner(self, mode: str) -> AgentRunner:
         if self._runner is None:
-            needs = "a chat model, and the service's generator.base_url and generator.model are not set"
-            message = f"mode {mode[:40]!r} needs {needs}"
+            message = f"mode must be retrieve here, got {mode[:40]!r}: agents need a chat model, and the service's "
+            message += "generator.base_url and generator.model are not set"
             raise ApiError(422, "mode_not_available", message, param="mode")
         if mode not in self._runner.modes:
             message = f"mode must be one of retrieve, {', '.join(self._runner.modes)}; got {mode[:40]!r}"
