@@ -178,6 +178,9 @@ async def _article(row: Any, uploaded: bytes | None, settings: ServingSettings, 
         raise ApiError(422, "id_mismatch", f"id: {str(row['id'])[:40]!r} is not the id in the path", param="id")
     if row.get("title") is None:
         raise ApiError(422, "bad_article", "title is missing", param="title")
+    for name in ("title", "url"):  # a file of articles may have a number there
+        if not isinstance(row.get(name), str | None):
+            raise ApiError(422, "bad_article", f"{name} must be a string", param=name)
     given = row.get("image") or ""
     if uploaded is None and isinstance(given, str) and given and "://" not in given[:20]:
         uploaded = await image_bytes(given, settings)
