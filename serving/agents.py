@@ -33,8 +33,8 @@ Watch = Callable[[str, Mapping[str, Any]], None]
 _PING_S = 10.0  # of silence, after which a stream shows that it is alive
 _REMEMBERED = 15  # runs that Retry-After is estimated from
 
-Region = tuple[int, int, int, int]
-"""A part of an image: left, top, right, bottom."""
+Box = tuple[int, int, int, int]
+"""A region of an image in pixels: left, top, right, bottom."""
 
 
 class Searcher(Protocol):
@@ -53,13 +53,13 @@ class Searcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest:
-    """What an agent is asked; `budget` is within the service's limits, `regions` are in the pixels of `image`."""
+    """What an agent is asked; `budget` is within the service's limits, `boxes` are in the pixels of `image`."""
 
     mode: str
     question: str
     image: Image.Image
     budget: AgentBudget
-    regions: Sequence[Region] = ()
+    boxes: Sequence[Box] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ class AgentRunner(Protocol):
     def runs(self) -> int:
         """The most runs at once."""
 
-    def regions(self, corners: Sequence[Sequence[float]], image: Image.Image) -> Sequence[Region]:
-        """Returns the regions of an image with corners in the pixels that it had before it was shrunk.
+    def boxes(self, corners: Sequence[Sequence[float]], image: Image.Image) -> Sequence[Box]:
+        """Returns the boxes in an image of corners in the pixels that it had before it was shrunk.
 
         Raises:
             ValueError: One is not four numbers, or outside of the image.
@@ -155,10 +155,10 @@ class AgentRuns:
         if refusal := self._refusal(runner):
             raise refusal
         try:
-            regions = runner.regions(checked.boxes, image)
+            boxes = runner.boxes(checked.boxes, image)
         except ValueError as error:
             raise ApiError(422, "out_of_range", str(error), param="boxes") from error
-        request = AgentRequest(checked.mode or "", checked.question, image, budget, regions)
+        request = AgentRequest(checked.mode or "", checked.question, image, budget, boxes)
         return PendingRun(request, request_id, seconds * 1000, checked.on_generator_error)
 
     async def answer(self, pending: PendingRun, watch: Watch | None = None) -> AnswerOut:
