@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omgm.commands.common import add_json, add_profile, existing, print_json, profile_of
+from omgm.commands.common import add_index, add_json, add_profile, existing, print_json, profile_of
 from omgm.commands.web import add_web, agent_settings
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _MAX_DOWNLOAD = 50_000_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="what build-index wrote")
+    add_index(parser)
     parser.add_argument("image", metavar="IMAGE", help="the image: a file or an http(s) URL")
     parser.add_argument("question", metavar="QUESTION", help="the question about it")
     agent = parser.add_argument_group("agents", "a chat model plans and calls tools; docs/agents.md")

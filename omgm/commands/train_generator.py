@@ -9,7 +9,16 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omgm.commands.common import add_profile, add_questions, finder, load_questions, positive, profile_of, seed
+from omgm.commands.common import (
+    add_index,
+    add_profile,
+    add_questions,
+    finder,
+    load_questions,
+    positive,
+    profile_of,
+    seed,
+)
 
 if TYPE_CHECKING:
     from omgm.settings import Profile
@@ -25,7 +34,7 @@ PORT = 8001
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the index that build-index wrote")
+    add_index(parser)
     add_questions(parser)
     parser.add_argument(
         "--base", required=True, metavar="MODEL", help="the chat model: a folder, org/name or org/name@revision"
