@@ -160,7 +160,7 @@ async def _read_article(request: Request, settings: ServingSettings, entity_id: 
             if isinstance(image, UploadFile):
                 uploaded = await image.read()
             elif image:
-                raise ApiError(422, "wrong_type", "image must be a file; a URL belongs into article", param="image")
+                raise ApiError(422, "wrong_type", "image must be a file; a URL belongs in article", param="image")
     else:
         message = f"the content type must be multipart/form-data or application/json, got {kind or 'none'}"
         raise ApiError(415, "unsupported_media_type", message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from evaluation.datasets.question import Question
 from evaluation.journal import fill, read_rows, warn_of_failures
 from evaluation.judge import judge
-from evaluation.run import claim
+from evaluation.run import check_ids, claim
 from evaluation.search.figures import Record, main_scores, search_metrics
 from evaluation.search.report import write_report
 from evaluation.search.rows import RowImages
@@ -82,7 +82,9 @@ def evaluate_search(run: SearchRun, out: Path, *, progress: bool = True) -> dict
         ValueError: There are no tasks, two share an id, a row is invalid, or `out` holds another run.
     """
     tasks = list(run.read(False))
-    _check([task.question.id for task in tasks], run.concurrency)
+    check_ids([task.question.id for task in tasks])
+    if run.concurrency < 1:
+        raise ValueError(f"concurrency must be at least 1, got {run.concurrency}")
     out.mkdir(parents=True, exist_ok=True)
     header = {"dataset": run.dataset, "mode": run.mode, **run.header}
     claim(out, header | {"steps": sorted(run.steps), "judged": run.verdict is not None}, [t.question for t in tasks])
@@ -202,12 +204,3 @@ def requery_of(trail: Trail) -> str:
 
 def _missing(images: RowImages) -> str:
     return f"its image {images.missing[0]} was not found" if images.missing else ""
-
-
-def _check(ids: Sequence[str], concurrency: int) -> None:
-    if not ids:
-        raise ValueError("there are no questions: the question file has no usable one")
-    if len(set(ids)) != len(ids):
-        raise ValueError("two questions share an id; give every question its own")
-    if concurrency < 1:
-        raise ValueError(f"concurrency must be at least 1, got {concurrency}")

@@ -121,7 +121,7 @@ def test_a_poisoned_query_fails_alone() -> None:
 def test_a_missing_result_is_an_error() -> None:
     async def test() -> None:
         async with running(lambda queries: []) as batcher:
-            with pytest.raises(RuntimeError, match="the retriever returned 0 results for 1 queries"):
+            with pytest.raises(RuntimeError, match="the retriever returned 0 results for 1 query"):
                 await batcher.submit(query("q"))
 
     run(test)
