@@ -76,10 +76,13 @@ def run(args: argparse.Namespace) -> None:
 def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) -> None:
     from agents.corpus import Corpus
     from agents.model import ChatPlanner
+    from agents.policies import POLICIES
     from omgm.agent import Agent, access_of, budget_of
     from omgm.api import OMGM
     from omgm.parts import build_encoder, build_planner, build_proposer
 
+    if args.mode not in POLICIES:
+        raise ValueError(f"--mode must be one of {', '.join(POLICIES)}; got {args.mode!r}")
     if args.trail is not None and args.trail.suffix not in (".json", ".svg"):
         raise ValueError(f"--trail: {args.trail} must end in .json or .svg")
     if args.record and args.corpus is None:
