@@ -20,13 +20,13 @@ from indexes.live.editor import Article, Editor
 from indexes.stages import MainImage
 from llm.chat import ChatError
 from serving import intake
-from serving.access import REFUSALS
 from serving.body import content_type_of, parse_json, read_json
 from serving.errors import ApiError
 from serving.fields import unknown_field
 from serving.images import decode_image, too_many_bytes
+from serving.openapi import errors
 from serving.requests import image_bytes, open_form
-from serving.schemas import ArticleFields, ArticleOut, ArticleSectionOut, ChangeOut, ErrorOut
+from serving.schemas import ArticleFields, ArticleOut, ArticleSectionOut, ChangeOut
 from serving.service import Service
 from serving.settings import ServingSettings
 
@@ -52,26 +52,19 @@ _BODY = {
         },
     }
 }
-_GET_ERRORS: dict[int | str, dict[str, Any]] = {
-    **REFUSALS,
-    404: {"model": ErrorOut, "description": "There is no such entity."},
-    422: {"model": ErrorOut, "description": "The id is not text."},
+_FINDING = {404: "There is no such entity.", 422: "The id is not text."}
+_CHANGING = {
+    409: "The index cannot be changed by this service.",
+    503: "The service is not ready, or the change could not be written.",
+    507: "The disk is full; the change is not made.",
 }
-_DELETE_ERRORS: dict[int | str, dict[str, Any]] = _GET_ERRORS | {
-    409: {"model": ErrorOut, "description": "The index cannot be changed by this service."},
-    429: {"model": ErrorOut, "description": "The queue is full or a limit is reached; see the header Retry-After."},
-    503: {"model": ErrorOut, "description": "The service is not ready, or the change could not be written."},
-    507: {"model": ErrorOut, "description": "The disk is full; the change is not made."},
+_READING = {
+    422: "A field is missing, unknown or of the wrong type.",
+    424: "The model that writes the summary failed.",
 }
-_PUT_ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorOut, "description": "The body is malformed or the image is broken."},
-    **{status: error for status, error in _DELETE_ERRORS.items() if status != 404},
-    408: {"model": ErrorOut, "description": "The upload took too long."},
-    413: {"model": ErrorOut, "description": "The image has too many bytes or pixels."},
-    415: {"model": ErrorOut, "description": "The image or the body has an unsupported format."},
-    422: {"model": ErrorOut, "description": "A field is missing, unknown or of the wrong type."},
-    424: {"model": ErrorOut, "description": "The model that writes the summary failed."},
-}
+_GET_ERRORS = errors(own=_FINDING)
+_DELETE_ERRORS = errors(429, own=_FINDING | _CHANGING)
+_PUT_ERRORS = errors(400, 408, 413, 415, 429, own=_READING | _CHANGING)
 _FETCHED = 16
 """Further images that are fetched for an article at most."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
