@@ -190,7 +190,7 @@ class AgentRuns:
                 "total": round(pending.decode_ms + seconds * 1000, 2),
             },
             request_id=pending.request_id,
-            index=self._service.about(),
+            index=self._service.view.about(),
             answer=outcome.answer,
             confidence=None,
             abstained=outcome.answer is None and failure is None,

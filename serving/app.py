@@ -192,7 +192,7 @@ def create_app(
         if problem:
             raise ApiError(503, "not_ready", problem)
         waiting = service.batcher.waiting
-        return ReadyOut(status="ready", index=service.about(), generator=generator.name, waiting=waiting)
+        return ReadyOut(status="ready", index=service.view.about(), generator=generator.name, waiting=waiting)
 
     @app.get("/info", responses=errors())
     async def info() -> InfoOut:
@@ -200,7 +200,7 @@ def create_app(
         limits = LimitsOut(**{name: getattr(settings, name) for name in LimitsOut.model_fields})
         return InfoOut(
             version=version("omgm"),
-            index=service.about(),
+            index=service.view.about(),
             generator=generator.name,
             limits=limits,
             modes=["retrieve", *runs.modes],

@@ -26,7 +26,7 @@ from serving.fields import unknown_field
 from serving.images import decode_image, too_many_bytes
 from serving.openapi import errors
 from serving.requests import image_bytes, open_form
-from serving.schemas import ArticleFields, ArticleOut, ArticleSectionOut, ChangeOut
+from serving.schemas import ArticleFields, ArticleOut, ChangeOut
 from serving.service import Service
 from serving.settings import ServingSettings
 
@@ -99,18 +99,10 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
     @app.get("/entities/{entity_id:path}", response_model=ArticleOut, responses=_GET_ERRORS)
     async def get_entity(entity_id: str) -> ArticleOut:
         """Sends an article of the index."""
-        index = service.index
-        row = index.row_of(entity_id)
+        row = service.index.row_of(entity_id)
         if row is None:
             raise _no_entity(entity_id)
-        entity = index.entity(row)
-        return ArticleOut(
-            id=entity.id,
-            title=entity.title,
-            url=entity.url,
-            image=f"/entities/{row}/image" if index.image_path(row) else None,
-            sections=[ArticleSectionOut(title=one.title, text=one.text, index=one.index) for one in entity.sections],
-        )
+        return service.view.article(row)
 
     @app.put("/entities/{entity_id:path}", response_model=ChangeOut, responses=_PUT_ERRORS, openapi_extra=_BODY)
     async def put_entity(request: Request, entity_id: str) -> ChangeOut:
@@ -123,7 +115,7 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
         article = await intake.receive(service, request, read)
         created = service.index.row_of(entity_id) is None
         await changed(lambda found: found.put([article]))
-        return ChangeOut(id=entity_id, created=created, index=service.about())
+        return ChangeOut(id=entity_id, created=created, index=service.view.about())
 
     @app.delete("/entities/{entity_id:path}", response_model=ChangeOut, responses=_DELETE_ERRORS)
     async def delete_entity(entity_id: str) -> ChangeOut:
@@ -132,7 +124,7 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
             await changed(lambda found: found.remove([entity_id]))
         except KeyError as error:
             raise _no_entity(entity_id) from error
-        return ChangeOut(id=entity_id, index=service.about())
+        return ChangeOut(id=entity_id, index=service.view.about())
 
 
 async def _read_article(request: Request, settings: ServingSettings, entity_id: str) -> Article:
