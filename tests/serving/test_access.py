@@ -20,13 +20,14 @@ from omgm.commands.serve import warn_if_open
 from omgm.local_servers import local_server_findings
 from omgm.profile import load_profile
 from serving.keys import digest_of, new_key
-from serving.rates import MAX_CALLERS, RateLimiter, caller_of
 from serving.settings import ServingSettings
 from tests.browser import Browser, by_id, wait
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.service import World, served
 
 READ, WRITE = "omgm-reader", "omgm-writer"
+
+
 WHEN = "When was the treaty?"
 LOCKED = ServingSettings(read_keys=(digest_of("another"), digest_of(READ)), write_keys=(digest_of(WRITE),))
 
@@ -167,33 +168,6 @@ def test_logs_hold_no_keys_and_no_images(client: httpx.Client, caplog: pytest.Lo
     assert "secret internals" in caplog.text  # something was logged
     for secret in (READ, "wrong-key", digest_of(READ), uri[30:60], repr(image_bytes("red"))[2:20]):
         assert secret not in caplog.text
-
-
-def test_a_bucket() -> None:
-    now = [0.0]
-    limiter = RateLimiter(30, lambda: now[0])  # one token every 2 s
-    assert [limiter.take("a") for _ in range(31)] == [0.0] * 30 + [2.0]
-    assert limiter.take("b") == 0
-    now[0] = 1.5
-    assert limiter.take("a") == 0.5
-    now[0] = 2.0
-    assert [limiter.take("a"), limiter.take("a")] == [0, 2]
-    now[0] = 1000.0
-    assert [limiter.take("a") for _ in range(31)] == [0.0] * 30 + [2.0]  # no more than a minute's worth is saved
-
-
-def test_memory_is_bounded() -> None:
-    limiter = RateLimiter(1, lambda: 0.0)
-    for number in range(MAX_CALLERS + 5):
-        assert limiter.take(str(number)) == 0
-    assert len(limiter) == MAX_CALLERS
-    assert (limiter.take(str(MAX_CALLERS + 4)), limiter.take("0")) == (60, 0)
-
-
-def test_what_an_address_counts_as() -> None:
-    assert caller_of("10.0.0.1") == "10.0.0.1"
-    assert caller_of("2001:db8::1") == caller_of("2001:db8:0:0:ffff::2") == "2001:db8::/64"
-    assert caller_of("") == ""
 
 
 def test_a_limit_for_each_key(tmp_path: Path) -> None:
