@@ -51,11 +51,11 @@ GOALS = {
 START_SECONDS = 600.0
 """How long a service may take to start on a busy machine."""
 Address = tuple[str, int]
-Asked = list[tuple[bytes, str]]
+Pairs = list[tuple[bytes, str]]
 """Images and questions."""
 
 
-def read_questions(args: argparse.Namespace) -> Asked:
+def read_questions(args: argparse.Namespace) -> Pairs:
     """Returns the images, as bytes, and their questions; each image once."""
     paths: dict[Path, str] = {}
     for question in load(args.dataset, args.queries):
@@ -81,7 +81,7 @@ def answer_turns(args: argparse.Namespace) -> None:
     profile = load_profile(args.profile, args.overrides)
     retriever, generator, asked = open_retriever(profile, args.index), build_generator(profile), read_questions(args)
 
-    async def answer(part: Asked) -> None:
+    async def answer(part: Pairs) -> None:
         queries = [Query(decode_image(image, profile.serving), question) for image, question in part]
         for query, result in zip(queries, retriever.retrieve(queries), strict=True):
             evidence = best_evidence(retriever.index, result.candidates)
