@@ -25,6 +25,7 @@ from serving.agent_schemas import CallStep, RequestStep, RoundStep
 from serving.agents import Searcher
 from serving.keys import digest_of
 from serving.settings import ServingSettings
+from tests.fakes.asking import WHEN
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.local_chat_servers import CannedReply, LocalChatServer, as_json
 from tests.fakes.planner import ScriptedPlanner, calling
@@ -32,7 +33,6 @@ from tests.fakes.service import World, served
 from tests.paths import ROOT
 
 KEY = "omgm-reader"
-WHEN = "When was the treaty?"
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from serving.agents import Searcher
 from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.browser import Browser, by_id, screenshot, wait
+from tests.fakes.asking import WHEN
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import image_bytes
 from tests.fakes.planner import ScriptedPlanner, calling
@@ -31,7 +32,6 @@ from tests.fakes.service import World, listening, served
 
 pytestmark = pytest.mark.browser
 
-WHEN = "When was the treaty?"
 GATE = threading.Event()
 """Holds the planner while it is cleared."""
 
