@@ -74,8 +74,8 @@ def answer_turns(args: argparse.Namespace) -> None:
     """For each line of standard input, a batch size and seconds, writes answers per second and ms per batch."""
     from omgm.parts import build_generator, open_retriever
     from omgm.server import freeze_objects
-    from retriever.evidence import best_evidence
-    from retriever.types import GenerationRequest, Query
+    from retriever.evidence import generation_request
+    from retriever.types import Query
     from serving.images import decode_image
 
     profile = load_profile(args.profile, args.overrides)
@@ -84,8 +84,7 @@ def answer_turns(args: argparse.Namespace) -> None:
     async def answer(part: Pairs) -> None:
         queries = [Query(decode_image(image, profile.serving), question) for image, question in part]
         for query, result in zip(queries, retriever.retrieve(queries), strict=True):
-            evidence = best_evidence(retriever.index, result.candidates)
-            await generator.generate([GenerationRequest(query.question, query.image, evidence, result.recognized)])
+            await generator.generate([generation_request(retriever.index, query, result)])
 
     asyncio.run(answer(asked[:16]))
     freeze_objects()  # as the service does

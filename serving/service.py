@@ -14,10 +14,10 @@ import anyio.to_thread
 from PIL import Image
 
 from llm.chat import ChatError
-from retriever.evidence import answer_span, best_evidence
+from retriever.evidence import answer_span, generation_request
 from retriever.image_cache import CONTENT, ImageCache
 from retriever.protocols import Generator, QueryRetriever
-from retriever.types import Evidence, Generation, GenerationRequest, Query, RetrievalResult
+from retriever.types import Generation, GenerationRequest, Query, RetrievalResult
 from serving.admission import Admission
 from serving.batcher import Batcher
 from serving.errors import ApiError, as_api_error
@@ -42,15 +42,9 @@ log = logging.getLogger(__name__)
 class PendingAnswer:
     """A request between retrieval and generation: the generator's input, and the response so far."""
 
-    question: str
-    image: Image.Image
-    evidence: Evidence | None
+    request: GenerationRequest
     response: RetrieveOut
     started: float
-
-    def request(self) -> GenerationRequest:
-        """Returns the generator's input."""
-        return GenerationRequest(self.question, self.image, self.evidence, self.response.recognized)
 
 
 class Service:
@@ -92,7 +86,8 @@ class Service:
         started, deadline = time.perf_counter(), time.monotonic() + self.settings.timeout_s
         image, _ = await self.decode(checked)
         decoded = time.perf_counter()
-        result = await self.batcher.submit(Query(image, checked.question, request_id, checked.options), deadline)
+        query = Query(image, checked.question, request_id, checked.options)
+        result = await self.batcher.submit(query, deadline)
         waited = _ms(decoded) - sum(result.timings_ms.values())
         timings = {"decode": (decoded - started) * 1000, "queue": max(waited, 0.0), **result.timings_ms}
         self.traces.stages(timings, time.perf_counter())
@@ -106,8 +101,7 @@ class Service:
             request_id=request_id,
             index=self.view.about(),
         )
-        evidence = best_evidence(self.index, result.candidates)
-        return PendingAnswer(checked.question, image, evidence, response, started)
+        return PendingAnswer(generation_request(self.index, query, result), response, started)
 
     async def decode(self, checked: CheckedRequest) -> tuple[Image.Image, float]:
         """Decodes the image of a request; returns how long that took, too, in seconds.
@@ -140,8 +134,7 @@ class Service:
             ValueError: The worker or the generator failed.
         """
         result = await self.retrieve_query(query)
-        evidence = best_evidence(self.index, result.candidates)
-        request = GenerationRequest(query.question, query.image, evidence, result.recognized)
+        request = generation_request(self.index, query, result)
         try:
             async with asyncio.timeout(self.settings.timeout_s):
                 [generation] = await self.generator.generate([request])
@@ -174,7 +167,7 @@ class Service:
         try:
             with self.admission.answering():
                 async with asyncio.timeout(self.time_left(pending)):
-                    [generation] = await self.generator.generate([pending.request()])
+                    [generation] = await self.generator.generate([pending.request])
         except Exception as error:
             failure = self.generator_failure(error, pending.response.request_id)
             if on_error == "fail":
@@ -191,7 +184,7 @@ class Service:
         "fail", the error: it is too late for another status.
         """
         started, generation, failure = time.perf_counter(), Generation(None), None
-        pieces = aiter(self.generator.stream(pending.request()))
+        pieces = aiter(self.generator.stream(pending.request))
         try:
             with self.admission.answering():
                 while True:
