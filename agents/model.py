@@ -111,7 +111,7 @@ class ChatPlanner:
                 else:
                     raise
         if new := sorted(refused - self._refused):
-            logger.warning("%s takes no %s and is asked without from now on", self.name, ", ".join(new))
+            logger.warning("%s takes no %s and is asked without them from now on", self.name, ", ".join(new))
         self._refused |= refused
         return reply
 

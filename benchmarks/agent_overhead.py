@@ -27,9 +27,9 @@ from pydantic import BaseModel
 from agents.budget import Budget
 from agents.engine import Engine
 from agents.policies.mmsearch_plus import MMSearchPlus
-from agents.scripted import ScriptedPlanner
 from agents.state import AgentRun, Observation, Source
 from agents.tool import Tool
+from benchmarks.scripted import ScriptedPlanner
 from llm.messages import Message
 from llm.replies import ChatReply, ToolCall
 

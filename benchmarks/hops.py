@@ -25,7 +25,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from agents.budget import Budget
-from agents.scripted import ScriptedPlanner
+from benchmarks.scripted import ScriptedPlanner
 from llm.messages import Message
 from llm.replies import ChatReply, ToolCall
 from omgm.agent import Agent

@@ -33,7 +33,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.hostile_requests import HostileRequest, good_request, hostile_requests
-from benchmarks.load import Address, folders_of, service
+from benchmarks.load import Address, service
+from benchmarks.processes import folders_of
 from retriever.files import write_whole
 
 TIMEOUT_S = 60.0

@@ -280,7 +280,7 @@ def _raw(first: str, *headers: str, body: bytes = b"") -> bytes:
     return "\r\n".join([first, *headers, "", ""]).encode("latin-1") + body
 
 
-_POST, _CHUNKED = "POST /answer HTTP/1.1", "Transfer-Encoding: chunked"
+_POST, _CHUNKED = "POST /answer HTTP/1.1\r\nHost: a", "Transfer-Encoding: chunked"
 _RAW = (
     b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(500),  # TLS
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -290,15 +290,16 @@ _RAW = (
     _raw("GET /"),
     _raw("GET / HTTP/9.9"),
     _raw("GET / HTTP/1.1", "Host: a", "Host: b"),
-    _raw("GET / HTTP/1.1", ": x"),
-    _raw("GET / HTTP/1.1", *["X: y"] * 2000),
-    _raw("GET / HTTP/1.1", "X: " + "y" * 200_000),
+    _raw("GET / HTTP/1.1"),
+    _raw("GET / HTTP/1.1", "Host: a", ": x"),
+    _raw("GET / HTTP/1.1", "Host: a", *["X: y"] * 2000),
+    _raw("GET / HTTP/1.1", "Host: a", "X: " + "y" * 200_000),
     _raw("GET / HTTP/1.1", "Host: a", "Authorization: Bearer \xff\0", "X-Request-Id: \xff"),
     _raw("GET /answer HTTP/1.1", "Host: a", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"),
     _raw("GET /health/live HTTP/1.1", "Host: a") * 50,
-    _raw(_POST, "Host: a", "Upgrade: h2c", "Connection: Upgrade", "Content-Length: 4", body=b"GET ") * 50,
+    _raw(_POST, "Upgrade: h2c", "Connection: Upgrade", "Content-Length: 4", body=b"GET ") * 50,
     _raw(_POST, "Upgrade: h2c", "Connection: close, Upgrade", _CHUNKED, body=b"zz\r\nabc\r\n0\r\n\r\n"),
-    _raw(_POST, "Host: a", "Content-Length: -1"),
+    _raw(_POST, "Content-Length: -1"),
     _raw(_POST, "Content-Length: 5", "Content-Length: 6", body=b"abcdef"),
     _raw(_POST, "Content-Length: 99999999999999999999", body=b"abc"),
     _raw(_POST, "Content-Length: 3", _CHUNKED, body=b"0\r\n\r\nGET /x HTTP/1.1\r\n\r\n"),

@@ -33,6 +33,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.open_loop import arrival_times, closed_loop, figures_of, open_loop, request_bytes
+from benchmarks.processes import cores_between, cpu_seconds, peak_memory
 from evaluation.datasets import find_query_image, load
 from omgm.commands.demo import omgm, wait_until_ready
 from omgm.commands.serve import limit_threads
@@ -50,11 +51,11 @@ GOALS = {
 START_SECONDS = 600.0
 """How long a service may take to start on a busy machine."""
 Address = tuple[str, int]
-Asked = list[tuple[bytes, str]]
+Pairs = list[tuple[bytes, str]]
 """Images and questions."""
 
 
-def read_questions(args: argparse.Namespace) -> Asked:
+def read_questions(args: argparse.Namespace) -> Pairs:
     """Returns the images, as bytes, and their questions; each image once."""
     paths: dict[Path, str] = {}
     for question in load(args.dataset, args.queries):
@@ -73,18 +74,17 @@ def answer_turns(args: argparse.Namespace) -> None:
     """For each line of standard input, a batch size and seconds, writes answers per second and ms per batch."""
     from omgm.parts import build_generator, open_retriever
     from omgm.server import freeze_objects
-    from retriever.evidence import best_evidence
-    from retriever.types import GenerationRequest, Query
+    from retriever.evidence import generation_request
+    from retriever.types import Query
     from serving.images import decode_image
 
     profile = load_profile(args.profile, args.overrides)
     retriever, generator, asked = open_retriever(profile, args.index), build_generator(profile), read_questions(args)
 
-    async def answer(part: Asked) -> None:
+    async def answer(part: Pairs) -> None:
         queries = [Query(decode_image(image, profile.serving), question) for image, question in part]
         for query, result in zip(queries, retriever.retrieve(queries), strict=True):
-            evidence = best_evidence(retriever.index, result.candidates)
-            await generator.generate([GenerationRequest(query.question, query.image, evidence, result.recognized)])
+            await generator.generate([generation_request(retriever.index, query, result)])
 
     asyncio.run(answer(asked[:16]))
     freeze_objects()  # as the service does
@@ -154,56 +154,6 @@ def service(args: argparse.Namespace, *overrides: str) -> Iterator[tuple[subproc
     finally:
         process.terminate()
         process.wait(timeout=60)
-
-
-def folders_of(process: subprocess.Popen[bytes]) -> list[Path]:
-    """Returns the folders in Linux's /proc of a process and of those that it started, such as the reader's."""
-    folder = Path(f"/proc/{process.pid}")
-    started = [path.read_text().split() for path in folder.glob("task/*/children")]
-    return [folder, *(Path(f"/proc/{pid}") for pids in started for pid in pids)]
-
-
-def peak_memory(process: subprocess.Popen[bytes], reset: bool = False) -> float | None:
-    """Returns the most memory in MiB that a process had since the last reset, and those that it started.
-
-    Pages that several share count several times. `None` where Linux's /proc is missing.
-    """
-    if not Path(f"/proc/{process.pid}/status").is_file():
-        return None
-    total = 0
-    for folder in folders_of(process):
-        if reset:
-            (folder / "clear_refs").write_text("5")
-        lines = (folder / "status").read_text().splitlines()
-        total += int(next(line for line in lines if line.startswith("VmHWM:")).split()[1])
-    return round(total / 1024, 1)
-
-
-def cpu_seconds(process: subprocess.Popen[bytes]) -> dict[str, float] | None:
-    """Returns the time, and processor times of this client, a process with those that it started, and all.
-
-    `None` without Linux's /proc.
-    """
-    if not Path("/proc/stat").is_file():
-        return None
-    tick = os.sysconf("SC_CLK_TCK")
-    stats = [(folder / "stat").read_text().rpartition(")")[2].split() for folder in folders_of(process)]
-    user, nice, system, _, _, *interrupts = Path("/proc/stat").read_text().splitlines()[0].split()[1:8]
-    return {
-        "wall": time.perf_counter(),
-        "client": time.process_time(),
-        "server": sum(int(fields[11]) + int(fields[12]) for fields in stats) / tick,  # they begin with field 3
-        "all": sum(int(ticks) for ticks in (user, nice, system, *interrupts)) / tick,
-    }
-
-
-def cores_between(before: dict[str, float] | None, after: dict[str, float] | None) -> dict[str, float | None]:
-    """Returns the cores that the client, the service and others took between two readings of `cpu_seconds`."""
-    if before is None or after is None:
-        return dict.fromkeys(("client_cpu", "server_cpu", "foreign_cpu"))
-    wall, client, server, everybody = (after[name] - before[name] for name in ("wall", "client", "server", "all"))
-    cores = {"client_cpu": client, "server_cpu": server, "foreign_cpu": max(everybody - client - server, 0.0)}
-    return {name: round(seconds / wall, 3) for name, seconds in cores.items()}
 
 
 def compare(args: argparse.Namespace, services: dict[str, Address], bare: BarePipeline, requests: list[bytes]) -> Any:

@@ -40,7 +40,8 @@ import torch
 from PIL import Image
 
 from benchmarks.ingestion import FreeModels, write_knowledge_base
-from benchmarks.scale import STAGES, Meter
+from benchmarks.meter import Meter
+from benchmarks.scale import STAGES
 from benchmarks.updates import article, drawn
 from indexes import build as building
 from indexes.workers import LocalWorkers, ModelName, R, Work

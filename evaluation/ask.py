@@ -13,7 +13,7 @@ from evaluation.datasets import Question, find_query_image
 from evaluation.judge import judge_all
 from evaluation.recording import make_record
 from evaluation.records import QueryRecord
-from retriever.evidence import best_evidence
+from retriever.evidence import generation_request
 from retriever.images import load_image
 from retriever.protocols import QueryRetriever
 from retriever.types import Generation, GenerationRequest, Query
@@ -62,13 +62,10 @@ class Asker:
 
         generations: dict[str, Generation] = {}
         if self.generate is not None:
-            index = self.retriever.index
             requests = {
-                q.id: GenerationRequest(
-                    q.question, q.image, best_evidence(index, results[q.id].candidates), results[q.id].recognized
-                )
-                for q in queries
-                if q.id in results
+                query.id: generation_request(self.retriever.index, query, results[query.id])
+                for query in queries
+                if query.id in results
             }
             start = time.perf_counter()
             generations = _each(self.generate, list(requests.values()), list(requests), failures, "generator")

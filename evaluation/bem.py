@@ -113,17 +113,13 @@ def cut(parts: Sequence[list[int]], budget: int) -> list[list[int]]:
     return [part[:length] for part, length in zip(parts, lengths, strict=True)]
 
 
-def load_bem(folder: Path, device: str = "cpu") -> Bem:
+def load_bem(folder: Path) -> Bem:
     """Loads the judge from a folder with `vocab.txt` and `model.onnx`, or `config.json` and `model.safetensors`.
 
     A model with three token types sees candidate, reference and question as three segments, like the published one; for
     a model with two types (a pair classifier), reference and question share the second. ONNX models are assumed to have
     three unless a `config.json` beside them says otherwise (`type_vocab_size`). An ONNX model without a mask input gets
     rows padded to 512 tokens like in the published code, so that it sees the same input.
-
-    Args:
-        folder: The folder.
-        device: Where a safetensors model runs; ONNX runs on the CPU.
 
     Raises:
         ValueError: A file is missing, the model is not a suitable classifier, or onnxruntime is not installed.
@@ -156,11 +152,11 @@ def load_bem(folder: Path, device: str = "cpu") -> Bem:
         longest = min(longest, width or longest)
         return Bem(tokenize, logits, (start, end), segments, longest, width, _fingerprint(folder))
     if (folder / "model.safetensors").is_file() and config:
-        return Bem(tokenize, _bert(folder, device), (start, end), segments, longest, None, _fingerprint(folder))
+        return Bem(tokenize, _bert(folder), (start, end), segments, longest, None, _fingerprint(folder))
     raise ValueError(f"{folder}: neither model.onnx nor config.json with model.safetensors; see docs/metrics.md")
 
 
-def _bert(folder: Path, device: str) -> Logits:
+def _bert(folder: Path) -> Logits:
     import torch
     from transformers import BertForSequenceClassification
 
@@ -169,13 +165,13 @@ def _bert(folder: Path, device: str) -> Logits:
     if report["missing_keys"] or model.config.num_labels != 2:
         missing = ", ".join(sorted(report["missing_keys"])) or "a head with two classes"
         raise ValueError(f"{folder}: not a BERT classifier with two classes, it lacks {missing}")
-    model.to(device).eval()
+    model.eval()
 
     @torch.inference_mode()
     def logits(ids: Ids, segment_ids: Ids, mask: Ids) -> NDArray[np.float32]:
-        tensors = [torch.from_numpy(array).to(device) for array in (ids, segment_ids, mask)]
+        tensors = [torch.from_numpy(array) for array in (ids, segment_ids, mask)]
         output = model(input_ids=tensors[0], token_type_ids=tensors[1], attention_mask=tensors[2])
-        return np.asarray(output.logits.float().cpu().numpy())
+        return np.asarray(output.logits.numpy())
 
     return logits
 

@@ -169,14 +169,23 @@ def _metrics(
 
 
 def _check(questions: Sequence[Question], query_images: Path, batch_size: int) -> None:
-    if not questions:
-        raise ValueError("there are no questions: the question file has no usable one")
-    if len({question.id for question in questions}) != len(questions):
-        raise ValueError("two questions share an id; give every question its own")
+    check_ids([question.id for question in questions])
     if not query_images.is_dir():
         raise ValueError(f"{query_images}: no such folder of query images (--query-images)")
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+
+
+def check_ids(ids: Sequence[str]) -> None:
+    """Checks the ids of a run's questions.
+
+    Raises:
+        ValueError: There are none, or two are the same.
+    """
+    if not ids:
+        raise ValueError("there are no questions: the question file has no usable one")
+    if len(set(ids)) != len(ids):
+        raise ValueError("two questions share an id; give every question its own")
 
 
 def claim(out: Path, header: Mapping[str, Any], questions: Sequence[Question]) -> None:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 
 ENOUGH = 3  # an answer that this many people gave is fully right
-TOLERANCE = 0.05
 
 _PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'
 _COMMA_IN_NUMBER = re.compile(r"\d,\d")
@@ -47,8 +46,8 @@ def vqa_accuracy(answer: str, references: Sequence[str]) -> float:
     return (agreeing * with_them + (len(said) - agreeing) * without_them) / len(said) if said else 0.0
 
 
-def relaxed_match(answer: str, reference: str, tolerance: float = TOLERANCE) -> bool:
-    """Returns whether two numbers differ by at most `tolerance` of the reference, or two texts only in case.
+def relaxed_match(answer: str, reference: str) -> bool:
+    """Returns whether two numbers differ by at most 5 % of the reference, or two texts only in case.
 
     A percent sign divides by 100. A reference of zero is compared as text, since any share of it is zero.
 
@@ -58,7 +57,7 @@ def relaxed_match(answer: str, reference: str, tolerance: float = TOLERANCE) -> 
     """
     given, wanted = _number(answer), _number(reference)
     if given is not None and wanted:
-        return abs(given - wanted) / abs(wanted) <= tolerance
+        return abs(given - wanted) / abs(wanted) <= 0.05
     return answer.lower() == reference.lower()
 
 

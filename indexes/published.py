@@ -80,11 +80,11 @@ def save_index(source: Path, target: Path, manifest: Manifest, license: str | No
     """Copies an index with its card; the manifest comes last.
 
     Raises:
-        ValueError: `target` holds something else than an index.
+        ValueError: `target` holds something other than an index.
     """
     if target.resolve() != source.resolve():
         if target.exists() and any(target.iterdir()) and not (target / MANIFEST).is_file():
-            raise ValueError(f"{target}: holds something else than an index; name a new folder")
+            raise ValueError(f"{target}: holds something other than an index; name a new folder")
         target.mkdir(parents=True, exist_ok=True)
         (target / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(target / THUMBNAILS, ignore_errors=True)

@@ -133,7 +133,7 @@ def error_message(body: str) -> str:
     return shortened(value if isinstance(value, str) else body)
 
 
-def shortened(text: str, limit: int = 300) -> str:
-    """Returns a text on one line, cut to `limit` characters."""
+def shortened(text: str) -> str:
+    """Returns a text on one line, cut to 300 characters."""
     text = " ".join(text.split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return text if len(text) <= 300 else text[:299] + "…"

@@ -248,18 +248,18 @@ class Agent:
         budget: Budget | None,
         watch: Watch | None,
     ) -> Future[AgentAnswer]:
-        if not self._plans:
-            raise ValueError(NO_MODEL)
         if mode not in POLICIES:
             raise ValueError(f"mode must be one of {', '.join(POLICIES)}; got {mode!r}")
+        if not self._plans:
+            raise ValueError(NO_MODEL)
         if not question.strip():
             raise ValueError("the question is empty")
         loaded = load_image(image)
-        regions = boxes_of(boxes, loaded)
+        scaled = boxes_of(boxes, loaded)
 
         async def run() -> AgentAnswer:
             engine = self._engine.opened()
-            return await engine.run(POLICIES[mode](), question, loaded, boxes=regions, budget=budget, watch=watch)
+            return await engine.run(POLICIES[mode](), question, loaded, boxes=scaled, budget=budget, watch=watch)
 
         return self._loop.submit(run())
 

@@ -40,11 +40,11 @@ class ServedAgents:
         )
         self.runs = settings.runs
 
-    def regions(self, corners: Sequence[Sequence[float]], image: Image.Image) -> list[Box]:
-        """Returns the regions of an image that a request names.
+    def boxes(self, corners: Sequence[Sequence[float]], image: Image.Image) -> list[Box]:
+        """Returns the boxes that a request names.
 
         Raises:
-            ValueError: A box is not four numbers, or outside of the image.
+            ValueError: One is not four numbers, or outside of the image.
         """
         return boxes_of(corners, image)
 
@@ -53,7 +53,7 @@ class ServedAgents:
         budget = replace(self._budget, **request.budget.model_dump(exclude_none=True))
         policy = POLICIES[request.mode]()
         engine = self._engine.opened()
-        boxes = [Box(*region) for region in request.regions]
+        boxes = [Box(*box) for box in request.boxes]
         answer = await engine.run(policy, request.question, request.image, boxes=boxes, budget=budget, watch=watch)
         return AgentOutcome(answer.answer, answer.as_dict(), answer.failure)
 

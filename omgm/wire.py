@@ -67,7 +67,7 @@ class ServiceError(Exception):
         status: The HTTP status, `None` if there was no response.
         type: `invalid_request_error`, `rate_limit_error`, `server_error`, or `connection_error` without a response.
         param: The request field at fault, if it is one.
-        code: A stable name of the error; `None` if something else than the service answered.
+        code: A stable name of the error; `None` if something other than the service answered.
         request_id: What marks the request in the service's log, if the service answered.
     """
 
@@ -149,7 +149,7 @@ def parsed(model: type[Model], response: httpx.Response) -> Model:
     """Returns a response's body as a `model`.
 
     Raises:
-        ServiceError: It is none, so something else than the service answered, or another version of it.
+        ServiceError: It is none, so something other than the service answered, or another version of it.
     """
     try:
         return model.model_validate_json(response.content)

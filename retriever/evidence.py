@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from retriever.protocols import EntityIndex
-from retriever.types import Candidate, Evidence, Generation
+from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query, RetrievalResult
 
 
 def best_evidence(index: EntityIndex, candidates: Sequence[Candidate]) -> Evidence | None:
@@ -21,6 +21,12 @@ def best_evidence(index: EntityIndex, candidates: Sequence[Candidate]) -> Eviden
     entity = index.entity(candidates[0].row)
     section = entity.sections[candidates[0].sections[0].position]
     return Evidence(entity.id, entity.title, section.title, section.text, section.index)
+
+
+def generation_request(index: EntityIndex, query: Query, result: RetrievalResult) -> GenerationRequest:
+    """Returns the input of a generator for a query and its result."""
+    evidence = best_evidence(index, result.candidates)
+    return GenerationRequest(query.question, query.image, evidence, result.recognized)
 
 
 def answer_span(generation: Generation, text: str) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""Words as the lexical models see them: folded, stemmed, stop words marked."""
+"""Words as the lexical models see them: folded, stemmed, without stop words, and how rare they are."""
 
 from __future__ import annotations
 

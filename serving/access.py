@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from ipaddress import ip_address
-from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
@@ -16,7 +15,6 @@ from serving.errors import ApiError
 from serving.keys import ApiKeys
 from serving.pages import PAGES
 from serving.rates import RateLimiter, caller_of
-from serving.schemas import ErrorOut
 from serving.settings import ServingSettings
 
 _OPEN = {*PAGES, "/openapi.json", "/health/live", "/health/ready"}
@@ -24,15 +22,6 @@ _OPEN = {*PAGES, "/openapi.json", "/health/live", "/health/ready"}
 _LOOPBACK = ("127.0.0.1", "::1")
 _FREE = ("GET", "HEAD", "OPTIONS")
 """Methods that do not count: what they send is small and ready, and one answer on the page shows many images."""
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    401: {"model": ErrorOut, "description": "The service has keys, and none of them was sent."},
-    403: {
-        "model": ErrorOut,
-        "description": "The key that was sent is for writing where one for reading is needed, or vice versa.",
-    },
-    421: {"model": ErrorOut, "description": "A local service without keys was asked under the name of a site."},
-}
-"""How OpenAPI describes what `AccessMiddleware` refuses, besides 429."""
 
 
 def with_cors(app: ASGIApp, settings: ServingSettings) -> ASGIApp:

@@ -33,8 +33,8 @@ Watch = Callable[[str, Mapping[str, Any]], None]
 _PING_S = 10.0  # of silence, after which a stream shows that it is alive
 _REMEMBERED = 15  # runs that Retry-After is estimated from
 
-Region = tuple[int, int, int, int]
-"""A part of an image: left, top, right, bottom."""
+Box = tuple[int, int, int, int]
+"""A region of an image in pixels: left, top, right, bottom."""
 
 
 class Searcher(Protocol):
@@ -53,13 +53,13 @@ class Searcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest:
-    """What an agent is asked; `budget` is within the service's limits, `regions` are in the pixels of `image`."""
+    """What an agent is asked; `budget` is within the service's limits, `boxes` are in the pixels of `image`."""
 
     mode: str
     question: str
     image: Image.Image
     budget: AgentBudget
-    regions: Sequence[Region] = ()
+    boxes: Sequence[Box] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ class AgentRunner(Protocol):
     def runs(self) -> int:
         """The most runs at once."""
 
-    def regions(self, corners: Sequence[Sequence[float]], image: Image.Image) -> Sequence[Region]:
-        """Returns the regions of an image with corners in the pixels that it had before it was shrunk.
+    def boxes(self, corners: Sequence[Sequence[float]], image: Image.Image) -> Sequence[Box]:
+        """Returns the boxes in an image of corners in the pixels that it had before it was shrunk.
 
         Raises:
             ValueError: One is not four numbers, or outside of the image.
@@ -155,10 +155,10 @@ class AgentRuns:
         if refusal := self._refusal(runner):
             raise refusal
         try:
-            regions = runner.regions(checked.boxes, image)
+            boxes = runner.boxes(checked.boxes, image)
         except ValueError as error:
             raise ApiError(422, "out_of_range", str(error), param="boxes") from error
-        request = AgentRequest(checked.mode or "", checked.question, image, budget, regions)
+        request = AgentRequest(checked.mode or "", checked.question, image, budget, boxes)
         return PendingRun(request, request_id, seconds * 1000, checked.on_generator_error)
 
     async def answer(self, pending: PendingRun, watch: Watch | None = None) -> AnswerOut:
@@ -190,7 +190,7 @@ class AgentRuns:
                 "total": round(pending.decode_ms + seconds * 1000, 2),
             },
             request_id=pending.request_id,
-            index=self._service.about(),
+            index=self._service.view.about(),
             answer=outcome.answer,
             confidence=None,
             abstained=outcome.answer is None and failure is None,
@@ -235,8 +235,8 @@ class AgentRuns:
 
     def _checked_runner(self, mode: str) -> AgentRunner:
         if self._runner is None:
-            needs = "a chat model, and the service's generator.base_url and generator.model are not set"
-            message = f"mode {mode[:40]!r} needs {needs}"
+            message = f"mode must be retrieve here, got {mode[:40]!r}: agents need a chat model, and the service's "
+            message += "generator.base_url and generator.model are not set"
             raise ApiError(422, "mode_not_available", message, param="mode")
         if mode not in self._runner.modes:
             message = f"mode must be one of retrieve, {', '.join(self._runner.modes)}; got {mode[:40]!r}"
@@ -247,7 +247,7 @@ class AgentRuns:
         if self._running < runner.runs:
             return None
         after = max(1, math.ceil(statistics.median(self._seconds or [0]) / runner.runs))
-        message = f"{self._running} agents are running, and no more may; try again in {after} s"
+        message = f"{self._running} agents are running, as many as may; try again in {after} s"
         return ApiError(429, "agents_busy", message, headers={"Retry-After": str(after)})
 
     @contextmanager

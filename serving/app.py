@@ -18,7 +18,7 @@ from indexes.live.editor import Editor
 from retriever.image_cache import ImageCache
 from retriever.protocols import Generator, QueryRetriever
 from serving import intake
-from serving.access import REFUSALS, AccessMiddleware, with_cors
+from serving.access import AccessMiddleware, with_cors
 from serving.agents import AgentFactory, AgentRuns, PendingRun
 from serving.chat import add_chat_routes
 from serving.entities import add_entity_routes
@@ -27,12 +27,12 @@ from serving.events import EVENTS, agent_events, answer_events, event_stream, re
 from serving.examples import read_examples
 from serving.fields import CheckedRequest
 from serving.metrics import add_metrics
+from serving.openapi import Responses, errors
 from serving.overload import Overload, OverloadMiddleware
 from serving.pages import add_pages
 from serving.requests import read_request
 from serving.schemas import (
     AnswerOut,
-    ErrorOut,
     ExampleOut,
     InfoOut,
     LimitsOut,
@@ -77,25 +77,13 @@ _BODY = {
         },
     }
 }
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    200: EVENTS,
-    400: {"model": ErrorOut, "description": "The body is malformed or the image is broken."},
-    **REFUSALS,
-    408: {"model": ErrorOut, "description": "The upload took too long."},
-    413: {"model": ErrorOut, "description": "The image has too many bytes or pixels."},
-    415: {"model": ErrorOut, "description": "The image or the body has an unsupported format."},
-    422: {"model": ErrorOut, "description": "A field is missing, unknown, of the wrong type or out of range."},
-    424: {"model": ErrorOut, "description": "The generator failed and `on_generator_error` is `fail`."},
-    429: {"model": ErrorOut, "description": "The queue is full or a limit is reached; see the header Retry-After."},
-    503: {"model": ErrorOut, "description": "The service is not ready."},
-    504: {"model": ErrorOut, "description": "The answer took too long."},
-}
-_RETRIEVE_ERRORS = {status: error for status, error in _ERRORS.items() if status != 424}
-_IMAGE_RESPONSES: dict[int | str, dict[str, Any]] = {
+_BAD_FIELD = {422: "A field is missing, unknown, of the wrong type or out of range."}
+_RETRIEVE_RESPONSES: Responses = {200: EVENTS, **errors(400, 408, 413, 415, 429, 503, 504, own=_BAD_FIELD)}
+_GENERATOR_FAILED = errors(own={424: "The generator failed and `on_generator_error` is `fail`."})
+_ANSWER_RESPONSES = _RETRIEVE_RESPONSES | _GENERATOR_FAILED
+_IMAGE_RESPONSES: Responses = {
     200: {"content": {"image/*": {}}, "description": "The image file."},
-    **REFUSALS,
-    404: {"model": ErrorOut, "description": "There is no such image."},
-    422: {"model": ErrorOut, "description": "A path parameter has the wrong type."},
+    **errors(own={404: "There is no such image.", 422: "A path parameter has the wrong type."}),
 }
 
 
@@ -157,7 +145,7 @@ def create_app(
     add_pages(app)
     add_chat_routes(app, service)
 
-    @app.post("/answer", response_model=AnswerOut, responses=_ERRORS, openapi_extra=_BODY)
+    @app.post("/answer", response_model=AnswerOut, responses=_ANSWER_RESPONSES, openapi_extra=_BODY)
     async def answer(request: Request) -> AnswerOut | Response:
         """Answers a question about an image, with evidence, candidates, scores and timings.
 
@@ -180,7 +168,7 @@ def create_app(
             return event_stream(answer_events(service, pending, checked.on_generator_error))
         return await intake.while_connected(request, service.answer(pending, checked.on_generator_error))
 
-    @app.post("/retrieve", response_model=RetrieveOut, responses=_RETRIEVE_ERRORS, openapi_extra=_BODY)
+    @app.post("/retrieve", response_model=RetrieveOut, responses=_RETRIEVE_RESPONSES, openapi_extra=_BODY)
     async def retrieve(request: Request) -> RetrieveOut | Response:
         """Retrieves evidence and candidates like `/answer`, without asking the generator."""
 
@@ -197,22 +185,22 @@ def create_app(
         """Answers while the process runs."""
         return {"status": "live"}
 
-    @app.get("/health/ready", response_model=ReadyOut, responses={503: _ERRORS[503]})
+    @app.get("/health/ready", response_model=ReadyOut, responses=errors(503, access=False))
     async def ready() -> ReadyOut:
         """Answers 200 while the service accepts requests, else 503 with the reason."""
         problem = service.batcher.problem()
         if problem:
             raise ApiError(503, "not_ready", problem)
         waiting = service.batcher.waiting
-        return ReadyOut(status="ready", index=service.about(), generator=generator.name, waiting=waiting)
+        return ReadyOut(status="ready", index=service.view.about(), generator=generator.name, waiting=waiting)
 
-    @app.get("/info", responses=REFUSALS)
+    @app.get("/info", responses=errors())
     async def info() -> InfoOut:
         """Says what runs here: the version, the index, the generator, and the limits of a request."""
         limits = LimitsOut(**{name: getattr(settings, name) for name in LimitsOut.model_fields})
         return InfoOut(
             version=version("omgm"),
-            index=service.about(),
+            index=service.view.about(),
             generator=generator.name,
             limits=limits,
             modes=["retrieve", *runs.modes],
@@ -229,7 +217,7 @@ def create_app(
 
     add_entity_routes(app, service, editor)  # after the image: an id may contain slashes
 
-    @app.get("/examples", responses=REFUSALS)
+    @app.get("/examples", responses=errors())
     async def list_examples() -> list[ExampleOut]:
         """Lists example images with a question each."""
         return [ExampleOut(image=f"/examples/{name}", question=example.question) for name, example in examples.items()]

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from retriever.types import Query, RetrievalResult
+from retriever.wording import counted
 from serving.admission import Admission
 from serving.errors import ApiError, out_of_time
 from serving.metrics import Metrics
@@ -165,7 +166,8 @@ class Batcher:
         try:
             results = list(self._retrieve(queries))
             if len(results) != len(queries):
-                raise RuntimeError(f"the retriever returned {len(results)} results for {len(queries)} queries")
+                asked = counted(len(queries), "query")
+                raise RuntimeError(f"the retriever returned {counted(len(results), 'result')} for {asked}")
             return [*results]
         except Exception as error:
             if len(queries) == 1:

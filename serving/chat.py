@@ -10,7 +10,6 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from serving import intake
-from serving.access import REFUSALS
 from serving.chat_request import openai_errors, read_chat
 from serving.chat_schemas import (
     MODEL,
@@ -24,31 +23,27 @@ from serving.chat_schemas import (
 )
 from serving.errors import ApiError
 from serving.events import EVENTS, event, event_stream
-from serving.schemas import AnswerOut, ErrorOut, OnGeneratorError
+from serving.openapi import Responses, errors
+from serving.schemas import AnswerOut, OnGeneratorError
 from serving.service import PendingAnswer, Service
 
 _FIELDS = ChatFields.model_json_schema()
 _FIELDS["properties"]["omgm"] = ChatOptions.model_json_schema()  # in place: OpenAPI has no `$defs` to refer to
 del _FIELDS["$defs"]
 _BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _FIELDS}}}}
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    200: EVENTS,
-    400: {"model": ErrorOut, "description": "A message, its image or a parameter is at fault."},
-    **REFUSALS,
-    404: {"model": ErrorOut, "description": "There is no such model."},
-    408: {"model": ErrorOut, "description": "The upload took too long."},
-    424: {"model": ErrorOut, "description": "The generator failed."},
-    429: {"model": ErrorOut, "description": "The queue is full or a limit is reached; see the header Retry-After."},
-    503: {"model": ErrorOut, "description": "The service is not ready."},
-    504: {"model": ErrorOut, "description": "The answer took too long."},
+_OWN_ERRORS = {
+    400: "A message, its image or a parameter is at fault.",
+    404: "There is no such model.",
+    424: "The generator failed.",
 }
+_RESPONSES: Responses = {200: EVENTS, **errors(408, 429, 503, 504, own=_OWN_ERRORS)}
 
 
 def add_chat_routes(app: FastAPI, service: Service) -> None:
     """Adds the routes to `app`."""
     model = ModelOut(created=int(time.time()))
 
-    @app.post("/v1/chat/completions", response_model=ChatCompletionOut, responses=_ERRORS, openapi_extra=_BODY)
+    @app.post("/v1/chat/completions", response_model=ChatCompletionOut, responses=_RESPONSES, openapi_extra=_BODY)
     async def complete_chat(request: Request) -> ChatCompletionOut | Response:
         """Answers the last question of a conversation about its latest image, in the shape of OpenAI's API.
 
@@ -67,12 +62,12 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
             omgm=answer,
         )
 
-    @app.get("/v1/models", responses=REFUSALS)
+    @app.get("/v1/models", responses=errors())
     async def list_models() -> ModelsOut:
         """Lists the one model of this service, in the shape of OpenAI's API."""
         return ModelsOut(data=[model])
 
-    @app.get("/v1/models/{name}", responses={**REFUSALS, 404: _ERRORS[404], 422: {"model": ErrorOut}})
+    @app.get("/v1/models/{name}", responses=errors(own={404: "There is no such model.", 422: "The name is not text."}))
     async def get_model(name: str) -> ModelOut:
         """Describes the one model of this service, in the shape of OpenAI's API."""
         if name != MODEL:

@@ -20,13 +20,13 @@ from indexes.live.editor import Article, Editor
 from indexes.stages import MainImage
 from llm.chat import ChatError
 from serving import intake
-from serving.access import REFUSALS
 from serving.body import content_type_of, parse_json, read_json
 from serving.errors import ApiError
 from serving.fields import unknown_field
 from serving.images import decode_image, too_many_bytes
+from serving.openapi import errors
 from serving.requests import image_bytes, open_form
-from serving.schemas import ArticleFields, ArticleOut, ArticleSectionOut, ChangeOut, ErrorOut
+from serving.schemas import ArticleFields, ArticleOut, ChangeOut
 from serving.service import Service
 from serving.settings import ServingSettings
 
@@ -52,26 +52,19 @@ _BODY = {
         },
     }
 }
-_GET_ERRORS: dict[int | str, dict[str, Any]] = {
-    **REFUSALS,
-    404: {"model": ErrorOut, "description": "There is no such entity."},
-    422: {"model": ErrorOut, "description": "The id is not text."},
+_FINDING = {404: "There is no such entity.", 422: "The id is not text."}
+_CHANGING = {
+    409: "The index cannot be changed by this service.",
+    503: "The service is not ready, or the change could not be written.",
+    507: "The disk is full; the change is not made.",
 }
-_DELETE_ERRORS: dict[int | str, dict[str, Any]] = _GET_ERRORS | {
-    409: {"model": ErrorOut, "description": "The index cannot be changed by this service."},
-    429: {"model": ErrorOut, "description": "The queue is full or a limit is reached; see the header Retry-After."},
-    503: {"model": ErrorOut, "description": "The service is not ready, or the change could not be written."},
-    507: {"model": ErrorOut, "description": "The disk is full; the change is not made."},
+_READING = {
+    422: "A field is missing, unknown or of the wrong type.",
+    424: "The model that writes the summary failed.",
 }
-_PUT_ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"model": ErrorOut, "description": "The body is malformed or the image is broken."},
-    **{status: error for status, error in _DELETE_ERRORS.items() if status != 404},
-    408: {"model": ErrorOut, "description": "The upload took too long."},
-    413: {"model": ErrorOut, "description": "The image has too many bytes or pixels."},
-    415: {"model": ErrorOut, "description": "The image or the body has an unsupported format."},
-    422: {"model": ErrorOut, "description": "A field is missing, unknown or of the wrong type."},
-    424: {"model": ErrorOut, "description": "The model that writes the summary failed."},
-}
+_GET_ERRORS = errors(own=_FINDING)
+_DELETE_ERRORS = errors(429, own=_FINDING | _CHANGING)
+_PUT_ERRORS = errors(400, 408, 413, 415, 429, own=_READING | _CHANGING)
 _FETCHED = 16
 """Further images that are fetched for an article at most."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -106,18 +99,10 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
     @app.get("/entities/{entity_id:path}", response_model=ArticleOut, responses=_GET_ERRORS)
     async def get_entity(entity_id: str) -> ArticleOut:
         """Sends an article of the index."""
-        index = service.index
-        row = index.row_of(entity_id)
+        row = service.index.row_of(entity_id)
         if row is None:
             raise _no_entity(entity_id)
-        entity = index.entity(row)
-        return ArticleOut(
-            id=entity.id,
-            title=entity.title,
-            url=entity.url,
-            image=f"/entities/{row}/image" if index.image_path(row) else None,
-            sections=[ArticleSectionOut(title=one.title, text=one.text, index=one.index) for one in entity.sections],
-        )
+        return service.view.article(row)
 
     @app.put("/entities/{entity_id:path}", response_model=ChangeOut, responses=_PUT_ERRORS, openapi_extra=_BODY)
     async def put_entity(request: Request, entity_id: str) -> ChangeOut:
@@ -130,7 +115,7 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
         article = await intake.receive(service, request, read)
         created = service.index.row_of(entity_id) is None
         await changed(lambda found: found.put([article]))
-        return ChangeOut(id=entity_id, created=created, index=service.about())
+        return ChangeOut(id=entity_id, created=created, index=service.view.about())
 
     @app.delete("/entities/{entity_id:path}", response_model=ChangeOut, responses=_DELETE_ERRORS)
     async def delete_entity(entity_id: str) -> ChangeOut:
@@ -139,7 +124,7 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
             await changed(lambda found: found.remove([entity_id]))
         except KeyError as error:
             raise _no_entity(entity_id) from error
-        return ChangeOut(id=entity_id, index=service.about())
+        return ChangeOut(id=entity_id, index=service.view.about())
 
 
 async def _read_article(request: Request, settings: ServingSettings, entity_id: str) -> Article:
@@ -160,7 +145,7 @@ async def _read_article(request: Request, settings: ServingSettings, entity_id: 
             if isinstance(image, UploadFile):
                 uploaded = await image.read()
             elif image:
-                raise ApiError(422, "wrong_type", "image must be a file; a URL belongs into article", param="image")
+                raise ApiError(422, "wrong_type", "image must be a file; a URL belongs in article", param="image")
     else:
         message = f"the content type must be multipart/form-data or application/json, got {kind or 'none'}"
         raise ApiError(415, "unsupported_media_type", message)
@@ -178,6 +163,9 @@ async def _article(row: Any, uploaded: bytes | None, settings: ServingSettings, 
         raise ApiError(422, "id_mismatch", f"id: {str(row['id'])[:40]!r} is not the id in the path", param="id")
     if row.get("title") is None:
         raise ApiError(422, "bad_article", "title is missing", param="title")
+    for name in ("title", "url"):  # a file of articles may have a number there
+        if not isinstance(row.get(name), str | None):
+            raise ApiError(422, "bad_article", f"{name} must be a string", param=name)
     given = row.get("image") or ""
     if uploaded is None and isinstance(given, str) and given and "://" not in given[:20]:
         uploaded = await image_bytes(given, settings)

@@ -6,7 +6,7 @@ import csv
 from dataclasses import dataclass
 from pathlib import Path
 
-SHOWN = 12
+_SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,8 @@ class ExampleQuestion:
     question: str
 
 
-def read_examples(folder: Path | None, shown: int = SHOWN) -> dict[str, ExampleQuestion]:
-    """Returns up to `shown` examples by name, spread evenly over `test.csv`, each image once.
+def read_examples(folder: Path | None) -> dict[str, ExampleQuestion]:
+    """Returns up to 12 examples by name, spread evenly over `test.csv`, each image once.
 
     Raises:
         ValueError: `test.csv` is missing or lacks a column.
@@ -38,11 +38,6 @@ def read_examples(folder: Path | None, shown: int = SHOWN) -> dict[str, ExampleQ
             name = row["dataset_image_ids"].split("|")[0].removesuffix(".jpg")
             if name in images and name not in found:
                 found[name] = ExampleQuestion(images[name], row["question"])
-    return _spread(found, shown)
-
-
-def _spread(found: dict[str, ExampleQuestion], shown: int) -> dict[str, ExampleQuestion]:
     names = list(found)
-    step = max(len(names) / shown, 1)
-    picked = [names[int(i * step)] for i in range(min(shown, len(names)))]
-    return {name: found[name] for name in picked}
+    step = max(len(names) / _SHOWN, 1)
+    return {name: found[name] for name in (names[int(i * step)] for i in range(min(_SHOWN, len(names))))}

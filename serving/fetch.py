@@ -8,6 +8,8 @@ from serving.errors import ApiError
 from serving.images import too_many_bytes
 from serving.settings import ServingSettings
 
+_PORTS = {"http": 80, "https": 443}
+
 
 async def fetch_image(url: str, settings: ServingSettings) -> bytes:
     """Fetches the bytes at `url`, up to the byte limit, without following redirects.
@@ -39,10 +41,11 @@ def _allowed(url: str, settings: ServingSettings) -> httpx.URL:
         named = bool(target.host)  # decodes the name, which may fail
     except (httpx.InvalidURL, ValueError) as error:
         raise ApiError(422, "bad_image_url", "image is a malformed URL", param="image") from error
-    if target.scheme not in ("http", "https") or not named or target.userinfo:
+    if target.scheme not in _PORTS or not named or target.userinfo:
         raise ApiError(422, "bad_image_url", "image must be an http(s) URL without user name", param="image")
     place = target.netloc.decode("ascii")
-    if place not in {host.lower() for host in settings.image_hosts}:
+    full = place if target.port else f"{place}:{_PORTS[target.scheme]}"  # httpx leaves the scheme's own port out
+    if {place, full}.isdisjoint(host.lower() for host in settings.image_hosts):
         raise ApiError(
             422,
             "host_not_allowed",

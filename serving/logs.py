@@ -34,10 +34,10 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def log_json(level: int = logging.INFO) -> None:
+def log_json() -> None:
     """Makes all loggers of this process write JSON to standard error; uvicorn's need `log_config=None`, too."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
-    logging.basicConfig(handlers=[handler], level=level, force=True)
+    logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # logs the addresses of images and generators
     logging.getLogger("faiss").setLevel(logging.WARNING)  # logs how it is loaded

@@ -16,9 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from retriever.image_cache import ImageCache
 from retriever.types import Generation
-from serving.access import REFUSALS
 from serving.admission import Admission
 from serving.errors import error_code, note_failure, route_of
+from serving.openapi import errors
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -189,7 +189,7 @@ def add_metrics(app: FastAPI, metrics: Metrics) -> None:
     """Adds `GET /metrics`, and the counting in front of `app`: whatever is added later is outside of it."""
     app.add_middleware(MetricsMiddleware, metrics=metrics)
 
-    @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}, **REFUSALS})
+    @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}, **errors()})
     async def show_metrics() -> Response:
         """Shows the service's metrics in Prometheus's text format."""
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)

@@ -70,6 +70,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         """Stops the clock, since all headers are there; the application sees the request unless it is refused."""
         if self.parser.should_upgrade():
             return
+        self._check_host()
         self._begun = False
         self._unlimit()
         if self.overload is None or not self._idle():
@@ -127,13 +128,24 @@ class _LimitedProtocol(HttpToolsProtocol):
                     return
                 except httptools.HttpParserUpgrade as upgrade:
                     data, head = data[upgrade.args[0] :], self._head_without_upgrade()
-                    self.parser = httptools.HttpRequestParser(self)
-                    self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
-                    self.parser.feed_data(head)
-        except httptools.HttpParserError:
-            message = "Invalid HTTP request received."
+                self.parser = httptools.HttpRequestParser(self)
+                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+                self.parser.feed_data(head)
+        except httptools.HttpParserError as error:
+            cause = error.__context__  # what a callback raised
+            message = cause.message if isinstance(cause, ApiError) else "Invalid HTTP request received."
             self.logger.warning(message)
             self.send_400_response(message)
+
+    def _check_host(self) -> None:
+        """Checks that the request names one host, as RFC 9112 (section 3.2) asks of a server.
+
+        Raises:
+            ApiError: 400 if it names several, or none in HTTP/1.1.
+        """
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
+            raise ApiError(400, "malformed_http", f"a request must have one Host header, got {hosts}")
 
     def _head_without_upgrade(self) -> bytes:
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()

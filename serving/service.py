@@ -8,34 +8,29 @@ import logging
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 import anyio
 import anyio.to_thread
 from PIL import Image
 
 from llm.chat import ChatError
-from retriever.evidence import answer_span, best_evidence
+from retriever.evidence import answer_span, generation_request
 from retriever.image_cache import CONTENT, ImageCache
 from retriever.protocols import Generator, QueryRetriever
-from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query, RetrievalResult
+from retriever.types import Generation, GenerationRequest, Query, RetrievalResult
 from serving.admission import Admission
 from serving.batcher import Batcher
 from serving.errors import ApiError, as_api_error
 from serving.fields import CheckedRequest
 from serving.images import decode_image
+from serving.index_view import IndexView
 from serving.metrics import Metrics
 from serving.requests import image_bytes
 from serving.schemas import (
     AnswerOut,
-    CandidateOut,
-    EntityOut,
     ErrorDetail,
-    EvidenceOut,
-    IndexOut,
     OnGeneratorError,
     RetrieveOut,
-    SectionScores,
 )
 from serving.settings import ServingSettings
 from serving.tracing import Traces
@@ -47,15 +42,9 @@ log = logging.getLogger(__name__)
 class PendingAnswer:
     """A request between retrieval and generation: the generator's input, and the response so far."""
 
-    question: str
-    image: Image.Image
-    evidence: Evidence | None
+    request: GenerationRequest
     response: RetrieveOut
     started: float
-
-    def request(self) -> GenerationRequest:
-        """Returns the generator's input."""
-        return GenerationRequest(self.question, self.image, self.evidence, self.response.recognized)
 
 
 class Service:
@@ -78,6 +67,7 @@ class Service:
         traces: Traces,
     ) -> None:
         self.index = retriever.index
+        self.view = IndexView(self.index)
         self.generator = generator
         self.settings = settings
         self.admission = Admission(settings)
@@ -85,13 +75,7 @@ class Service:
         self.traces = traces
         self.metrics = Metrics(self.admission, cache)
         self.batcher = Batcher(retriever.retrieve, settings, self.admission, self.metrics)
-        # A row keeps its image for as long as the process runs, and a response names some twenty of them.
-        self._has_image = lru_cache(maxsize=100_000)(lambda row: self.index.image_path(row) is not None)
         self._decoders = anyio.CapacityLimiter(settings.decode_threads)
-
-    def about(self) -> IndexOut:
-        """Returns the name and size of the index."""
-        return IndexOut(name=self.index.name, entities=len(self.index))
 
     async def retrieve(self, checked: CheckedRequest, request_id: str) -> PendingAnswer:
         """Decodes the image and retrieves for it.
@@ -102,24 +86,22 @@ class Service:
         started, deadline = time.perf_counter(), time.monotonic() + self.settings.timeout_s
         image, _ = await self.decode(checked)
         decoded = time.perf_counter()
-        result = await self.batcher.submit(Query(image, checked.question, request_id, checked.options), deadline)
+        query = Query(image, checked.question, request_id, checked.options)
+        result = await self.batcher.submit(query, deadline)
         waited = _ms(decoded) - sum(result.timings_ms.values())
         timings = {"decode": (decoded - started) * 1000, "queue": max(waited, 0.0), **result.timings_ms}
         self.traces.stages(timings, time.perf_counter())
-        candidates = [self._candidate(candidate) for candidate in result.candidates]
-        entity = self._entity(result.candidates[0].row) if result.candidates else None
-        sections = self._evidence(result.candidates[0], entity) if entity else []
+        best = result.candidates[0] if result.candidates else None
         response = RetrieveOut(
-            entity=entity,
-            evidence=sections,
-            candidates=candidates,
+            entity=None if best is None else self.view.entity(best.row),
+            evidence=[] if best is None else self.view.evidence(best, self.settings.evidence_sections),
+            candidates=self.view.candidates(result.candidates),
             recognized=result.recognized,
             timings_ms=_rounded({**timings, "total": _ms(started)}),
             request_id=request_id,
-            index=self.about(),
+            index=self.view.about(),
         )
-        evidence = best_evidence(self.index, result.candidates)
-        return PendingAnswer(checked.question, image, evidence, response, started)
+        return PendingAnswer(generation_request(self.index, query, result), response, started)
 
     async def decode(self, checked: CheckedRequest) -> tuple[Image.Image, float]:
         """Decodes the image of a request; returns how long that took, too, in seconds.
@@ -152,8 +134,7 @@ class Service:
             ValueError: The worker or the generator failed.
         """
         result = await self.retrieve_query(query)
-        evidence = best_evidence(self.index, result.candidates)
-        request = GenerationRequest(query.question, query.image, evidence, result.recognized)
+        request = generation_request(self.index, query, result)
         try:
             async with asyncio.timeout(self.settings.timeout_s):
                 [generation] = await self.generator.generate([request])
@@ -186,7 +167,7 @@ class Service:
         try:
             with self.admission.answering():
                 async with asyncio.timeout(self.time_left(pending)):
-                    [generation] = await self.generator.generate([pending.request()])
+                    [generation] = await self.generator.generate([pending.request])
         except Exception as error:
             failure = self.generator_failure(error, pending.response.request_id)
             if on_error == "fail":
@@ -203,7 +184,7 @@ class Service:
         "fail", the error: it is too late for another status.
         """
         started, generation, failure = time.perf_counter(), Generation(None), None
-        pieces = aiter(self.generator.stream(pending.request()))
+        pieces = aiter(self.generator.stream(pending.request))
         try:
             with self.admission.answering():
                 while True:
@@ -266,37 +247,6 @@ class Service:
             context_truncated=generation.truncated,
             generator=self.generator.name,
             generator_error=ErrorDetail.model_validate(failure.body()["error"]) if failure else None,
-        )
-
-    def _image(self, row: int) -> str | None:
-        return f"/entities/{row}/image" if self._has_image(row) else None
-
-    def _entity(self, row: int) -> EntityOut:
-        entity = self.index.entity(row)
-        return EntityOut(id=entity.id, title=entity.title, url=entity.url, image=self._image(row))
-
-    def _evidence(self, best: Candidate, entity: EntityOut) -> list[EvidenceOut]:
-        sections = self.index.entity(best.row).sections
-        return [
-            EvidenceOut(
-                entity=entity,
-                section=sections[scored.position].title,
-                section_index=sections[scored.position].index,
-                text=sections[scored.position].text,
-                scores=SectionScores(sim_m=scored.sim_m, sim_t=scored.sim_t, score=scored.score),
-            )
-            for scored in best.sections[: self.settings.evidence_sections]
-        ]
-
-    def _candidate(self, candidate: Candidate) -> CandidateOut:
-        entity = self.index.entity(candidate.row)
-        return CandidateOut(
-            entity_id=entity.id,
-            title=entity.title,
-            sim_c=candidate.sim_c,
-            sim_m=candidate.sim_m,
-            fused=candidate.score,
-            image=self._image(candidate.row),
         )
 
 

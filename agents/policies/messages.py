@@ -43,11 +43,10 @@ def _encoded(run: AgentRun, images: Sequence[Image.Image]) -> list[Message]:
     return [image_part(one) for one in (first, *([overlay(first, run.boxes)] if run.boxes else []), *others)]
 
 
-def results_message(run: AgentRun, one: Round, problem: str = "") -> Message:
-    """Returns the results of a round, new images included, and what was wrong with the reply."""
+def results_message(run: AgentRun, one: Round) -> Message:
+    """Returns the results of a round, new images included."""
     images = [image for record in one.calls for image in record.observation.images.values()]
-    texts = [text for text in (run.results(one.calls), problem) if text]
-    return user("\n\n".join(texts) or "nothing found", images)
+    return user(run.results(one.calls) or "nothing found", images)
 
 
 def followed_by(messages: Sequence[Message], text: str) -> list[Message]:

@@ -24,7 +24,7 @@ from agents.tools.page import Screenshot
 from agents.tools.web import MAX_BYTES, Fetch
 
 T = TypeVar("T")
-Made = TypeVar("Made", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 async def frozen(
@@ -171,14 +171,14 @@ async def record_web(
     return {**{kind: counts[kind] for kind in kinds}, "failed": dict(sorted(failed.items()))}
 
 
-def _needed(made: Made | None, corpus: Corpus, kind: str) -> Made:
+def _needed(made: Function | None, corpus: Corpus, kind: str) -> Function:
     """Returns the function that records, or one that says that there is none."""
     if made is None:
 
         async def lacking(*arguments: object) -> Any:
             raise corpus.lacks(kind)
 
-        return cast(Made, lacking)
+        return cast(Function, lacking)
     return made
 
 

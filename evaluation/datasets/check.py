@@ -101,8 +101,8 @@ def report(findings: Findings, known: Sections | None = None) -> dict[str, Any]:
         "answers_mean": round(answers_sum / n, 3) if n else None,
         "with_several_answers": sum(count for k, count in findings.answers.items() if k > 1),
         **{f"by_{name}": _counts(findings.groups, name) for name in ("question_type", "split", "category")},
-        "pictures": dict(sorted(Counter(findings.images.values()).items())),
-        "pictures_by_category": _by_category(findings.groups) if findings.images else {},
+        "images": dict(sorted(Counter(findings.images.values()).items())),
+        "images_by_category": _by_category(findings.groups) if findings.images else {},
         "first_missing": findings.missing[:EXAMPLES],
         "coverage": None if known is None else coverage(findings.groups, known),
     }
@@ -127,12 +127,12 @@ def _lines(result: Mapping[str, Any]) -> Iterator[str]:
     for name in ("question_type", "split", "category"):
         if result[f"by_{name}"]:
             yield f"  {name.replace('question_', ''):14} {_pairs(result[f'by_{name}'])}"
-    if result["pictures"]:
-        yield f"  images         {_pairs(result['pictures'])}"
-        if len(result["pictures_by_category"]) > 1:
-            for category, counts in result["pictures_by_category"].items():
+    if result["images"]:
+        yield f"  images         {_pairs(result['images'])}"
+        if len(result["images_by_category"]) > 1:
+            for category, counts in result["images_by_category"].items():
                 yield f"    {category or '(none)':12} {_pairs(counts)} (by question)"
-    yield from _examples("missing images", result["first_missing"], result["pictures"].get(MISSING, 0))
+    yield from _examples("missing images", result["first_missing"], result["images"].get(MISSING, 0))
     if result["coverage"]:
         yield ""
         yield from _coverage_lines(result["coverage"])

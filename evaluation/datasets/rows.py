@@ -145,7 +145,7 @@ def texts(values: object, field: str, where: str) -> tuple[str, ...]:
     """Returns a list of texts and numbers as texts; a single value counts as a list of one.
 
     Raises:
-        ValueError: It is empty, has an empty text, or something else than texts and numbers.
+        ValueError: It is empty, has an empty text, or something other than texts and numbers.
     """
     listed = values if isinstance(values, list) else [values]
     good = [str(v).strip() for v in listed if isinstance(v, str | int | float) and not isinstance(v, bool)]

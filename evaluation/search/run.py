@@ -1,10 +1,9 @@
-"""One evaluation of a search agent, from tasks to figures (`omgm evaluate --mode`)."""
+"""One evaluation of a search agent, from tasks to its files (`omgm evaluate --mode`)."""
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,20 +12,18 @@ from typing import Any, TypeVar
 
 from evaluation.datasets.question import Question
 from evaluation.journal import fill, read_rows, warn_of_failures
-from evaluation.judge import NOTES, judge
-from evaluation.metrics import percentile
-from evaluation.run import claim, commit
+from evaluation.judge import judge
+from evaluation.run import check_ids, claim
+from evaluation.search.figures import Record, main_scores, search_metrics
 from evaluation.search.report import write_report
 from evaluation.search.rows import RowImages
-from evaluation.search.scores import answer_f1, can_score_requeries, final_score, requery_score, rerank_score
+from evaluation.search.scores import answer_f1, rerank_score
 from evaluation.search.steps import StepTask
 from evaluation.search.tasks import SearchTask, TaskReader
-from evaluation.search.trajectories import Trail, trajectory_figures
-from evaluation.search.verdicts import agreement, string_match
+from evaluation.search.trajectories import Trail
 from retriever.files import write_whole
 
 T = TypeVar("T")
-Record = dict[str, Any]
 Ask = Callable[[SearchTask], Trail]
 """Lets the agent answer a task; returns its trail. Raises `ValueError` if the task's image is unreadable."""
 AskStep = Callable[[StepTask], tuple[str, int | None]]
@@ -85,7 +82,9 @@ def evaluate_search(run: SearchRun, out: Path, *, progress: bool = True) -> dict
         ValueError: There are no tasks, two share an id, a row is invalid, or `out` holds another run.
     """
     tasks = list(run.read(False))
-    _check([task.question.id for task in tasks], run.concurrency)
+    check_ids([task.question.id for task in tasks])
+    if run.concurrency < 1:
+        raise ValueError(f"concurrency must be at least 1, got {run.concurrency}")
     out.mkdir(parents=True, exist_ok=True)
     header = {"dataset": run.dataset, "mode": run.mode, **run.header}
     claim(out, header | {"steps": sorted(run.steps), "judged": run.verdict is not None}, [t.question for t in tasks])
@@ -110,10 +109,10 @@ def evaluate_search(run: SearchRun, out: Path, *, progress: bool = True) -> dict
             lambda place, verdict: verdict.get("answer") != records[place]["answer"],
             progress,
         )
-    metrics = _metrics(run, header, records, steps, verdicts)
+    metrics = search_metrics(header, records, steps, verdicts)
     warn_of_failures(out, (record["failed"] for record in records))
     write_whole(out / "metrics.json", json.dumps(metrics, indent=2, ensure_ascii=False, default=str).encode() + b"\n")
-    write_report(out, metrics, records, _main_scores(records, verdicts))
+    write_report(out, metrics, records, main_scores(records, verdicts))
     return metrics
 
 
@@ -203,110 +202,5 @@ def requery_of(trail: Trail) -> str:
     return ""
 
 
-def _metrics(
-    run: SearchRun,
-    header: Mapping[str, Any],
-    records: Sequence[Record],
-    steps: Mapping[str, Mapping[str, float]],
-    verdicts: Sequence[Record] | None,
-) -> dict[str, Any]:
-    trails = [record["trail"] for record in records if record["trail"] is not None]
-    scores = _main_scores(records, verdicts)
-    times = [trail["spent"]["ms"] for trail in trails]
-    metrics: dict[str, Any] = {
-        **{name: header[name] for name in ("dataset", "mode", "profile") if name in header},
-        "n_queries": len(records),
-        "n_failed": sum(record["failed"] is not None for record in records),
-        "n_unanswered": sum(record["answer"] is None for record in records),
-        "answer": _answers(records, scores, verdicts),
-    }
-    if verdicts is not None:
-        metrics["judge"] = _judge_figures(records, verdicts)
-    if run.dataset == "mmsearch":
-        metrics["mmsearch"] = mmsearch_figures(run.mode, records, steps)
-    for name in sorted({name for record in records for name in record["groups"]}):
-        groups = defaultdict(list)
-        for record, score in zip(records, scores, strict=True):
-            groups[record["groups"].get(name, "")].append((record, score))
-        metrics[f"by_{name}"] = {
-            group: {"n": len(members), "accuracy": _mean([score for _, score in members])}
-            | (mmsearch_figures(run.mode, [one for one, _ in members], steps) if run.dataset == "mmsearch" else {})
-            for group, members in sorted(groups.items())
-            if group
-        }
-    asked = [score for record, score in zip(records, scores, strict=True) if record["trail"] is not None]
-    return metrics | {
-        "trajectories": trajectory_figures(trails, asked),
-        "latency_ms": {"answer_p50": percentile(times, 50), "answer_p95": percentile(times, 95), "n": len(times)},
-        "failed": [{"id": record["id"], "reason": record["failed"]} for record in records if record["failed"]],
-        "unanswered": [record["id"] for record in records if record["answer"] is None],
-        **{key: header[key] for key in ("settings", "index", "models") if key in header},
-        "commit": commit(),
-    }
-
-
-def _main_scores(records: Sequence[Record], verdicts: Sequence[Record] | None) -> list[float]:
-    if verdicts is not None:
-        return [float(verdict["verdict"] is True) for verdict in verdicts]
-    return [float(next(iter(record["scores"].values()))) for record in records]
-
-
-def _answers(
-    records: Sequence[Record], scores: Sequence[float], verdicts: Sequence[Record] | None
-) -> dict[str, float | str | None]:
-    names = list(records[0]["scores"])
-    main = "llm_judge" if verdicts is not None else names[0]
-    figures: dict[str, float | str | None] = {"metric": main, "accuracy": _mean(scores)}
-    figures |= {name: _mean([record["scores"][name] for record in records]) for name in names if name != main}
-    return figures | ({"note": NOTES[main]} if main in NOTES else {})
-
-
-def _judge_figures(records: Sequence[Record], verdicts: Sequence[Record]) -> dict[str, Any]:
-    """Compares the judge's readable verdicts with string matching."""
-    pairs = [
-        (verdict["verdict"], string_match(record["answer"], record["answers"]))
-        for record, verdict in zip(records, verdicts, strict=True)
-        if record["answer"] and verdict["verdict"] is not None
-    ]
-    return {
-        "unreadable": sum(verdict["verdict"] is None for verdict in verdicts),
-        **agreement([judged for judged, _ in pairs], [matched for _, matched in pairs]),
-    }
-
-
-def mmsearch_figures(
-    mode: str, records: Sequence[Record], steps: Mapping[str, Mapping[str, float]]
-) -> dict[str, float | None]:
-    """Returns MMSearch's four scores and the final one, 0 to 1; a question that a step's file lacks scores 0 there.
-
-    Scores of single steps belong to the pipeline of the paper; for other policies than `mmsearch` they are `None`, and
-    so is the final score.
-    """
-    scores: dict[str, float | None] = {
-        "end_to_end": _mean([record["scores"]["mmsearch_f1"] for record in records]),
-        "requery": None,
-        **{name: None for name in ("rerank", "summarization")},
-    }
-    if mode == "mmsearch" and can_score_requeries():
-        pairs = [(record["requery"] or "", record["reference_requery"]) for record in records]
-        scores["requery"] = _mean([requery_score(*pair) for pair in pairs])
-    for name, done in steps.items():
-        scores[name] = _mean([done.get(record["id"], 0.0) for record in records])
-    return {**scores, "final": final_score(scores)}
-
-
 def _missing(images: RowImages) -> str:
     return f"its image {images.missing[0]} was not found" if images.missing else ""
-
-
-def _check(ids: Sequence[str], concurrency: int) -> None:
-    if not ids:
-        raise ValueError("there are no questions: the question file has no usable one")
-    if len(set(ids)) != len(ids):
-        raise ValueError("two questions share an id; give every question its own")
-    if concurrency < 1:
-        raise ValueError(f"concurrency must be at least 1, got {concurrency}")
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omgm.commands.common import add_json, add_profile, existing, print_json, profile_of
+from omgm.commands.common import add_index, add_json, add_profile, existing, print_json, profile_of
 from omgm.commands.web import add_web, agent_settings
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _MAX_DOWNLOAD = 50_000_000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="what build-index wrote")
+    add_index(parser)
     parser.add_argument("image", metavar="IMAGE", help="the image: a file or an http(s) URL")
     parser.add_argument("question", metavar="QUESTION", help="the question about it")
     agent = parser.add_argument_group("agents", "a chat model plans and calls tools; docs/agents.md")
@@ -76,10 +76,13 @@ def run(args: argparse.Namespace) -> None:
 def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) -> None:
     from agents.corpus import Corpus
     from agents.model import ChatPlanner
+    from agents.policies import POLICIES
     from omgm.agent import Agent, access_of, budget_of
     from omgm.api import OMGM
     from omgm.parts import build_encoder, build_planner, build_proposer
 
+    if args.mode not in POLICIES:
+        raise ValueError(f"--mode must be one of {', '.join(POLICIES)}; got {args.mode!r}")
     if args.trail is not None and args.trail.suffix not in (".json", ".svg"):
         raise ValueError(f"--trail: {args.trail} must end in .json or .svg")
     if args.record and args.corpus is None:

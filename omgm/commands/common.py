@@ -20,6 +20,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+def add_action(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, about: str
+) -> argparse.ArgumentParser:
+    """Adds an action of a command, such as `check` of `dataset`, with `--verbose`; returns its parser."""
+    action = actions.add_parser(name, help=about.rstrip("."), description=about)
+    action.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help="log what happens")
+    return action
+
+
+def add_index(parser: argparse.ArgumentParser) -> None:
+    """Adds `--index`."""
+    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the index that build-index wrote")
+
+
 def add_profile(parser: argparse.ArgumentParser) -> None:
     """Adds `--profile` and `--set`."""
     parser.add_argument(

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omgm.commands.common import add_json, add_reading, existing, print_json, reading_of
+from omgm.commands.common import add_action, add_json, add_reading, existing, print_json, reading_of
 from retriever.wording import counted
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds `check` and `export` with their arguments."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     about = "Say whether questions and images can be used, and what a knowledge base covers; exit status 1 if not."
-    check = actions.add_parser("check", help=about.rstrip("."), description=about)
+    check = add_action(actions, "check", about)
     check.add_argument("--dataset", required=True, metavar="NAME", help="evqa, infoseek, okvqa, dynvqa or plain")
     check.add_argument("--queries", type=Path, required=True, metavar="FILE", help="its question file")
     check.add_argument("--query-images", type=Path, metavar="DIR", help="the images of the questions; else not checked")
@@ -28,12 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--missing", type=Path, metavar="FILE", help="write the ids of missing images, one per line")
     add_json(check)
     about = "Write a dataset from save_to_disk as a question file and a folder of images (--dataset plain)."
-    export = actions.add_parser("export", help=about.rstrip("."), description=about)
+    export = add_action(actions, "export", about)
     export.add_argument("--from", type=Path, required=True, dest="source", metavar="DIR", help="the dataset's folder")
     export.add_argument("--split", metavar="NAME", help="one of its splits, if it has several")
     export.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the file and the folder go")
-    for action in (check, export):
-        action.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help="log more")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from omgm.commands import evaluate_agent
 from omgm.commands.common import (
+    add_index,
     add_json,
     add_profile,
     add_questions,
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_inputs(parser: argparse.ArgumentParser, *, images: bool = True) -> None:
     """Adds the arguments that `evaluate` and `sweep` share; `images` says whether `--query-images` is required."""
     add_profile(parser)
-    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the index that build-index wrote")
+    add_index(parser)
     add_questions(parser, images=images)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where figures and records go")
     parser.add_argument("--only-split", metavar="NAME", help="only the questions of this split of the file")

@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _lines(report: dict[str, Any], images: Path) -> list[str]:
-    counts, entities, now = report["pictures"], report["entities"], report["this_run"]
+    counts, entities, now = report["images"], report["entities"], report["this_run"]
     lines = [
         f"{images}: {counts['there']} of {counts['named']} images are there, {now['fetched']} fetched now "
         f"({now['bytes'] / 1e6:.1f} MB in {now['seconds']} s), {counted(counts['duplicates'], 'duplicate')}",
@@ -96,7 +96,7 @@ def _lines(report: dict[str, Any], images: Path) -> list[str]:
     for name, reason in report["missing"].items():
         hosts = ", ".join(f"{host or 'no host'} {count}" for host, count in list(reason["hosts"].items())[:3])
         again = "; the next run retries" if reason["asked_again_by_next_run"] else ""
-        lines.append(f"missing, {name}: {reason['pictures']} ({hosts}): {reason['meaning']}{again}")
+        lines.append(f"missing, {name}: {reason['images']} ({hosts}): {reason['meaning']}{again}")
     if counts["missing"]:
         lines.append(f"every missing image: {images / '.omgm' / 'missing.jsonl'}")
     return lines

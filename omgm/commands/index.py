@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from omgm.commands.common import (
+    add_action,
+    add_index,
     add_json,
     add_profile,
     add_reading,
@@ -36,10 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the actions with their arguments."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, about in _ACTIONS.items():
-        action = actions.add_parser(name, help=about.rstrip("."), description=about)
-        action.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the index's folder")
+        action = add_action(actions, name, about)
+        add_index(action)
         add_json(action)
-        action.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help="log more")
         if name == "add":
             add_profile(action)
             action.add_argument("kb", type=Path, metavar="FILE", help="the articles, in any format of build-index")

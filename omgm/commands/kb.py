@@ -5,14 +5,24 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from omgm.commands.common import add_json, add_reading, existing, images_of, positive, print_json, reading_of, seed
+from omgm.commands.common import (
+    add_action,
+    add_json,
+    add_reading,
+    existing,
+    images_of,
+    positive,
+    print_json,
+    reading_of,
+    seed,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds `inspect` with its arguments."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     about = "Show some entities of a knowledge base as they are read, with counts and problems; nothing is built."
-    inspect = actions.add_parser("inspect", help=about.rstrip("."), description=about)
+    inspect = add_action(actions, "inspect", about)
     inspect.add_argument("kb", type=Path, metavar="FILE", help="the knowledge base, a file or a folder")
     inspect.add_argument("--images", type=Path, metavar="DIR", help="its images; by default in it or beside it")
     add_reading(inspect)
@@ -20,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     inspect.add_argument("--seed", type=seed, default=0, metavar="N", help="of their choice (%(default)s)")
     inspect.add_argument("--html", type=Path, metavar="FILE", help="write a page with their images too")
     add_json(inspect)
-    inspect.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help="log more")
 
 
 def run(args: argparse.Namespace) -> None:

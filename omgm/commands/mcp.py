@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from functools import partial
-from pathlib import Path
 
-from omgm.commands.common import add_profile, existing, port, profile_of
+from omgm.commands.common import add_index, add_profile, existing, port, profile_of
 from omgm.commands.serve import limit_threads, warn_if_open
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the folder that build-index wrote")
+    add_index(parser)
     parser.add_argument("--http", action="store_true", help="serve streamable HTTP at /mcp, not stdio")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on with --http (%(default)s)")
     parser.add_argument("--port", type=port, default=8765, help="the port to listen on with --http (%(default)s)")

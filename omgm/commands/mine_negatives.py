@@ -5,14 +5,23 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from omgm.commands.common import add_profile, add_questions, finder, images_of, load_questions, positive, profile_of
+from omgm.commands.common import (
+    add_index,
+    add_profile,
+    add_questions,
+    finder,
+    images_of,
+    load_questions,
+    positive,
+    profile_of,
+)
 from retriever.wording import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the index folder")
+    add_index(parser)
     add_questions(parser)
     parser.add_argument("--k", type=positive, default=20, metavar="N", help="candidates per question (%(default)s)")
     parser.add_argument(

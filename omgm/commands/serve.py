@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     parser.add_argument(
-        "--index", type=Path, metavar="INDEX", help="the folder that build-index wrote; with --kb, by default KB-index"
+        "--index", type=Path, metavar="INDEX", help="the index that build-index wrote; with --kb, by default KB-index"
     )
     add_kept_index(parser)
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (%(default)s)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from omgm.commands.common import describe, existing, positive, print_json, profile_of
+from omgm.commands.common import add_action, describe, existing, positive, print_json, profile_of
 from omgm.commands.evaluate import add_inputs, selected_questions
 
 
@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds `measure` with its arguments."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     about = "Measure codecs from one index of float16 tokens, and write codecs.md and codecs.json."
-    measure = actions.add_parser("measure", help=about.rstrip("."), description=about)
+    measure = add_action(actions, "measure", about)
     add_inputs(measure)
     measure.add_argument(
         "--codecs",
@@ -23,7 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     measure.add_argument("--loss", type=float, default=0.5, metavar="POINTS", help="the most to lose (%(default)s)")
     measure.add_argument("--batch-size", type=positive, default=16, metavar="N", help="queries per batch (%(default)s)")
-    measure.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help="log more")
 
 
 def run(args: argparse.Namespace) -> None:

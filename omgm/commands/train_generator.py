@@ -9,7 +9,16 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omgm.commands.common import add_profile, add_questions, finder, load_questions, positive, profile_of, seed
+from omgm.commands.common import (
+    add_index,
+    add_profile,
+    add_questions,
+    finder,
+    load_questions,
+    positive,
+    profile_of,
+    seed,
+)
 
 if TYPE_CHECKING:
     from omgm.settings import Profile
@@ -25,7 +34,7 @@ PORT = 8001
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the index that build-index wrote")
+    add_index(parser)
     add_questions(parser)
     parser.add_argument(
         "--base", required=True, metavar="MODEL", help="the chat model: a folder, org/name or org/name@revision"
@@ -33,16 +42,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="the folder for samples, adapter and profile"
     )
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="(%(default)s)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of samples and training (%(default)s)")
     samples = parser.add_argument_group("samples")
     samples.add_argument(
         "--most", type=positive, default=100_000, metavar="N", help="most samples, randomly selected (%(default)s)"
     )
     samples.add_argument("--samples-only", action="store_true", help="stop before the training")
     training = parser.add_argument_group("training (by default with the paper's settings)")
-    training.add_argument("--epochs", type=positive, default=1, metavar="N", help="(%(default)s)")
+    training.add_argument(
+        "--epochs", type=positive, default=1, metavar="N", help="passes over all samples (%(default)s)"
+    )
     training.add_argument("--steps", type=positive, metavar="N", help="stop after N steps instead")
-    training.add_argument("--learning-rate", type=float, default=2e-5, metavar="R", help="(%(default)s)")
+    training.add_argument(
+        "--learning-rate", type=float, default=2e-5, metavar="R", help="peak learning rate (%(default)s)"
+    )
     training.add_argument(
         "--batch-size", type=positive, default=16, metavar="N", help="samples at once per GPU (%(default)s)"
     )

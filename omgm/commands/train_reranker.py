@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--negatives", type=Path, required=True, metavar="FILE", help="the output of mine-negatives")
     add_training(parser, "the epochs of the recipe")
     add = parser.add_argument_group("recipe", "a named recipe, and values that replace its own").add_argument
-    add("--recipe", choices=RECIPES, default="default", help="(%(default)s)")
+    add("--recipe", choices=RECIPES, default="default", help="docs/training.md has both (%(default)s)")
     add("--epochs", type=float, metavar="N", help="passes over all questions, if no steps or minutes are given")
     add("--batch-size", type=positive, metavar="N", help="questions per process and part of a step, each with 16 pairs")
     add("--accumulate", type=positive, default=1, metavar="N", help="parts of a step (%(default)s)")

@@ -7,7 +7,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omgm.commands.common import add_json, existing, positive, print_json
+from omgm.commands.common import add_action, add_json, existing, positive, print_json
 from retriever.wording import counted
 
 if TYPE_CHECKING:
@@ -19,12 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds `record` with its arguments."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     about = "Ask queries, open the first pages of each, and keep results, pages and screenshots."
-    record = actions.add_parser("record", help=about.rstrip("."), description=about)
+    record = add_action(actions, "record", about)
     record.add_argument("--queries", type=Path, required=True, metavar="FILE", help="one query per line")
     record.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder; what it has is not asked")
     record.add_argument("--pages", type=positive, default=5, metavar="N", help="pages opened per query (%(default)s)")
     add_web(record)
-    record.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help="log more")
     add_json(record)
 
 

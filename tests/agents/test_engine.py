@@ -1,21 +1,14 @@
-"""The engine with scripted models and fake tools: budget, concurrency, cache, numbering, provenance."""
+"""The engine with scripted models and fake tools: concurrency, cache, numbering, provenance."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import json
-import math
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agents.budget import Budget
 from agents.cache import ResultCache
-from agents.corpus import Corpus
 from agents.engine import Engine
 from agents.policies import POLICIES
 from agents.policies.auto import Auto
@@ -25,21 +18,8 @@ from agents.tool import Tool
 from agents.trail import AgentAnswer
 from llm.chat import ChatError
 from llm.replies import ChatReply, ToolCall
+from tests.fakes.engine import SEARCH, run, searches
 from tests.fakes.planner import Script, ScriptedPlanner, Words, calling, fake_tool, image, last_text, text_of
-
-SEARCH = calling("text_search", '{"queries": ["Niger"]}')
-
-
-def run(
-    script: Script, tools: Sequence[Tool] | None = None, budget: Budget | None = None, **settings: Any
-) -> tuple[AgentAnswer, ScriptedPlanner]:
-    planner = ScriptedPlanner(script)
-    engine = Engine(planner, [fake_tool("text_search")] if tools is None else tools, **settings)
-    return asyncio.run(engine.run(MMSearchPlus(), "What is it?", image(), budget=budget)), planner
-
-
-def searches(*queries: str) -> ChatReply:
-    return ChatReply("", tuple(ToolCall("text_search", json.dumps({"queries": [query]}), query) for query in queries))
 
 
 def test_an_answer_with_its_source() -> None:
@@ -141,15 +121,6 @@ def test_runs_at_once_join_identical_searches() -> None:
     assert [answer.sources[0].title for answer in answers] == ["a", "a"]
 
 
-def test_a_price_is_per_query() -> None:
-    tool = replace(fake_tool("text_search", cost=0.25), units=lambda arguments: len(arguments.queries))
-    three = calling("text_search", '{"queries": ["a", "b", "c"]}')
-    answer, planner = run([three, SEARCH, "<answer>x</answer>"], [tool], Budget(money=1))
-    assert [one.calls[0].cost for one in answer.rounds[:2]] == [0.75, 0]
-    assert "text_search costs more than the budget has left" in last_text(planner.asked[2])
-    assert answer.spent["money"] == 0.75
-
-
 def test_a_failed_search_is_tried_again_at_the_next_call() -> None:
     seen: list[Observation | Exception] = [OSError("busy"), Observation((Source("a", "text", "a"),))]
     answers = iter(seen)
@@ -199,12 +170,6 @@ def test_a_model_that_loops_is_asked_for_its_answer() -> None:
     assert len(answer.sources) == 1
 
 
-def test_rounds_are_a_hard_stop() -> None:
-    answer, planner = run([SEARCH], budget=Budget(rounds=3))
-    assert len(planner.asked) == 4  # and the last request, to which the answer is a call again
-    assert answer.abstained and answer.stopped == "rounds"
-
-
 def test_roles_alternate() -> None:
     """Some chat templates refuse two messages of the user in a row."""
     _, planner = run([SEARCH, "hm", SEARCH], budget=Budget(rounds=3))
@@ -212,61 +177,6 @@ def test_roles_alternate() -> None:
         roles = [message["role"] for message in asked]
         assert roles[:2] == ["system", "user"]
         assert all(one != after or one == "tool" for one, after in itertools.pairwise(roles))
-
-
-def test_no_rounds_at_all() -> None:
-    answer, planner = run(["<answer>x</answer>"], budget=Budget(rounds=0))
-    assert answer.answer == "x" and len(planner.asked) == 1
-
-
-def test_tokens_are_a_hard_stop_and_some_are_kept_for_the_answer() -> None:
-    """1,000 for each of two images and 1,024 for a reply: the third request would exceed 80 % of 9,000."""
-    reply = ChatReply("", SEARCH.calls, prompt_tokens=2_000, completion_tokens=500)
-    answer, _planner = run(
-        lambda text: "<answer>x</answer>" if "No more tools" in text else reply, budget=Budget(tokens=9_000)
-    )
-    assert (answer.answer, answer.stopped) == ("x", "tokens")
-    assert answer.spent["tokens"] <= 9_000
-
-
-def test_the_estimate_learns_from_what_the_server_counts() -> None:
-    """Of a server that counts three times the estimate of some 2,000, two requests fit and a third would not."""
-    reply = ChatReply("", SEARCH.calls, prompt_tokens=6_000, completion_tokens=10)
-    answer, planner = run([reply], budget=Budget(tokens=17_000))
-    assert answer.stopped == "tokens" and len(planner.asked) == 2
-    assert answer.spent["tokens"] == 2 * 6_010  # without the lesson three requests, of which the last exceeds the limit
-
-
-def test_nothing_is_asked_that_the_budget_does_not_allow() -> None:
-    answer, planner = run(["<answer>x</answer>"], budget=Budget(tokens=100))
-    assert planner.asked == []
-    assert answer.abstained and answer.stopped == "tokens"
-
-
-def test_money_counts_for_model_and_tools() -> None:
-    reply = ChatReply("", SEARCH.calls, prompt_tokens=1_000_000, completion_tokens=100_000)
-    budget = Budget(tokens=10**9, money=10, prompt_price=2, completion_price=10)
-    answer, _planner = run([reply], [fake_tool("text_search", cost=1)], budget)
-    assert answer.stopped == "money"
-    assert answer.spent["money"] == 3 * 3 + 1  # the third request began below 80 % of 10
-
-
-def test_calls_per_tool_are_limited() -> None:
-    answer, planner = run([searches("a", "b", "c"), "<answer>x</answer>"], budget=Budget(calls={"text_search": 2}))
-    assert [bool(record.observation.error) for record in answer.rounds[0].calls] == [False, False, True]
-    assert "text_search has been called 2 times, which is all" in last_text(planner.asked[1])
-    assert answer.malformed == 0
-
-
-def test_time_is_a_hard_stop_for_a_tool_that_hangs() -> None:
-    async def hang(arguments: Words, state: AgentRun) -> Observation:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    tool = Tool("text_search", "", Words, hang, lambda arguments, state: "")
-    answer, _planner = run([SEARCH, "<answer>x</answer>"], [tool], Budget(seconds=0.2))
-    assert (answer.answer, answer.stopped) == ("x", "seconds")
-    assert answer.rounds[0].calls[0].observation.error == "stopped before it ended"
 
 
 def test_a_model_that_fails_is_named_as_the_reason() -> None:
@@ -292,58 +202,6 @@ def test_hundreds_of_calls_at_once_are_cut() -> None:
     answer, _ = run([searches(*map(str, range(300))), "<answer>x</answer>"])
     assert len(answer.sources) == 16
     assert answer.rounds[0].problem == "300 calls at once; only the first 16 were run"
-
-
-def test_a_budget_is_checked() -> None:
-    with pytest.raises(ValueError, match="budget: tokens must be at least 0, got -1"):
-        Budget(tokens=-1)
-    with pytest.raises(ValueError, match="budget: money must be at least 0, got nan"):
-        Budget(money=math.nan)
-    with pytest.raises(ValueError, match="every tool needs a name of its own, got a, a"):
-        Engine(ScriptedPlanner([""]), [fake_tool("a"), fake_tool("a")])
-
-
-def test_a_replayed_run_is_bit_identical(tmp_path: Path) -> None:
-    script: list[str | ChatReply] = [searches("a", "b"), searches("a"), "<answer>x [2]</answer>"]
-    recorded, _ = run(script, corpus=Corpus(tmp_path / "corpus", record=True))
-    recorded.write(tmp_path / "recorded.json")
-
-    def never(arguments: Words) -> Observation:
-        raise AssertionError("the world was asked")
-
-    replayed, planner = run([], [fake_tool("text_search", never)], corpus=Corpus(tmp_path / "corpus"))
-    replayed.write(tmp_path / "replayed.json")
-    assert planner.asked == []
-    assert (tmp_path / "replayed.json").read_bytes() == (tmp_path / "recorded.json").read_bytes()
-    assert recorded.answer == "x"
-
-
-def test_the_time_of_a_tool_that_is_not_recorded_is_not_in_a_trail_with_a_corpus(tmp_path: Path) -> None:
-    """Such as `zoom_in`: it runs again in a replay, and takes another time."""
-
-    async def slow(arguments: Words, state: AgentRun) -> Observation:
-        await asyncio.sleep(0.002)
-        return Observation(text="closer")
-
-    tools = [Tool("text_search", "", Words, slow)]
-    script: list[str | ChatReply] = [SEARCH, "<answer>x</answer>"]
-    recorded, _ = run(script, tools, corpus=Corpus(tmp_path, record=True))
-    replayed, _ = run([], tools, corpus=Corpus(tmp_path))
-    assert recorded.as_dict() == replayed.as_dict() and recorded.rounds[0].calls[0].ms == 0
-    live, _ = run(script, tools)
-    assert live.rounds[0].calls[0].ms >= 1
-
-
-def test_a_recorded_trail_does_not_depend_on_other_runs(tmp_path: Path) -> None:
-    """A killed evaluation that resumes has an empty cache."""
-    planner = ScriptedPlanner(lambda text: "<answer>x [1]</answer>" if "Result 1" in text else SEARCH)
-    engine = Engine(planner, [fake_tool("text_search")], corpus=Corpus(tmp_path, record=True))
-
-    async def twice() -> list[dict[str, Any]]:
-        return [(await engine.run(MMSearchPlus(), "What is it?", image())).as_dict() for _ in range(2)]
-
-    first, second = asyncio.run(twice())
-    assert first == second and len(planner.asked) == 2
 
 
 def test_calls_by_the_api_are_answered_in_its_way() -> None:
@@ -434,56 +292,3 @@ def test_a_huge_page_never_outgrows_the_model(mode: str, letter: str) -> None:
         characters = sum(len(text_of(message)) for message in asked)
         assert 1_000 * images + characters / (1 if letter == "\u56fd" else 4) <= 4_096 + 700  # prompts are in English
         assert "question: " in "".join(map(text_of, asked)).lower() or text_of(asked[0]).startswith("Describe")
-
-
-def test_a_frozen_corpus_asks_nobody(tmp_path: Path) -> None:
-    run([SEARCH, "<answer>x</answer>"], corpus=Corpus(tmp_path, record=True))
-    (searched,) = (tmp_path / "text_search").iterdir()
-    searched.unlink()
-    answer, planner = run([], corpus=Corpus(tmp_path))
-    assert planner.asked == []
-    assert answer.rounds[0].calls[0].observation.error.startswith("this text_search is not in the frozen corpus")
-    assert answer.abstained and "this request to the model is not in the frozen corpus" in str(answer.failure)
-
-
-def test_who_records_the_same_at_once_gets_the_same(tmp_path: Path) -> None:
-    """Of two runs without a common cache, the first one to end decides what both saw, and what a replay sees."""
-    numbers = iter(range(9))
-
-    async def search(arguments: Words, state: AgentRun) -> Observation:
-        number = next(numbers)
-        await asyncio.sleep(0.02 * (1 - number))
-        return Observation((Source(f"found by {number}", "text", "a"),))
-
-    tool = Tool("text_search", "", Words, search, lambda arguments, state: "")
-
-    async def both() -> list[AgentAnswer]:
-        corpus = Corpus(tmp_path, record=True)
-        engines = [Engine(ScriptedPlanner([SEARCH, "<answer>x</answer>"]), [tool], corpus=corpus) for _ in range(2)]
-        return await asyncio.gather(*(engine.run(MMSearchPlus(), "What?", image()) for engine in engines))
-
-    first, second = asyncio.run(both())
-    assert first.sources == second.sources and len(first.sources) == 1
-    assert next(numbers) == 1  # searched once
-
-
-def test_equal_requests_to_the_model_at_once_are_sent_once_if_they_are_recorded(tmp_path: Path) -> None:
-    """Two questions about one image may share their first request."""
-    planner = ScriptedPlanner(["<answer>x</answer>"])
-    engine = Engine(planner, [], corpus=Corpus(tmp_path, record=True))
-
-    async def both() -> list[AgentAnswer]:
-        return await asyncio.gather(*(engine.run(MMSearchPlus(), "What?", image()) for _ in range(2)))
-
-    first, second = asyncio.run(both())
-    assert first.as_dict() == second.as_dict() and len(planner.asked) == 1
-
-
-def test_a_damaged_corpus_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="does not exist; record one first"):
-        Corpus(tmp_path / "none")
-    run([SEARCH, "<answer>x</answer>"], corpus=Corpus(tmp_path, record=True))
-    for path in (tmp_path / "model").iterdir():
-        path.write_text('{"result": {}')
-    with pytest.raises(ValueError, match=r"\.json: not a recorded result"):
-        run([], corpus=Corpus(tmp_path))

@@ -9,7 +9,6 @@ from typing import Any
 from PIL import Image
 from pydantic import BaseModel
 
-from agents import scripted
 from agents.state import AgentRun, Observation, Source
 from agents.tool import Tool
 from llm.messages import Message
@@ -19,11 +18,12 @@ Script = Sequence[str | ChatReply | Exception] | Callable[[str], str | ChatReply
 """Replies one after the other, the last one again and again; or a function of the last message's text."""
 
 
-class ScriptedPlanner(scripted.ScriptedPlanner):
+class ScriptedPlanner:
     """A planner that plays a script and keeps what it was asked."""
 
+    name = "scripted"
+
     def __init__(self, script: Script) -> None:
-        super().__init__(self._next)
         self._script = script
         self.asked: list[list[Message]] = []
         self.tools: list[list[str]] = []
@@ -39,9 +39,6 @@ class ScriptedPlanner(scripted.ScriptedPlanner):
         self.asked.append(list(messages))
         self.tools.append([tool["function"]["name"] for tool in tools])
         self.schemas.append(schema)
-        return await super().reply(messages, max_tokens, tools, schema)
-
-    def _next(self, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> ChatReply:
         if callable(self._script):
             found: str | ChatReply | Exception = self._script(last_text(messages))
         else:
@@ -49,6 +46,9 @@ class ScriptedPlanner(scripted.ScriptedPlanner):
         if isinstance(found, Exception):
             raise found
         return ChatReply(found) if isinstance(found, str) else found
+
+    async def aclose(self) -> None:
+        """Does nothing."""
 
 
 def last_text(messages: Sequence[Message]) -> str:

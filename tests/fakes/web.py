@@ -195,10 +195,10 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 @contextmanager
-def serve_web(files: dict[str, bytes], port: int = 0) -> Iterator[FakeWeb]:
+def serve_web(files: dict[str, bytes]) -> Iterator[FakeWeb]:
     """Yields a running server."""
     web = FakeWeb(files)
-    with _Server(("127.0.0.1", port), _Handler) as server:
+    with _Server(("127.0.0.1", 0), _Handler) as server:
         server.web = web  # type: ignore[attr-defined]
         web.port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)

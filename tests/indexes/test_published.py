@@ -180,5 +180,5 @@ def test_save(built: Path, tmp_path: Path) -> None:
     Index.open(target, verify=True)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.json").write_text(json.dumps({}))
-    with pytest.raises(ValueError, match="mine: holds something else than an index"):
+    with pytest.raises(ValueError, match="mine: holds something other than an index"):
         Index.open(built).save_pretrained(tmp_path / "mine")

@@ -194,6 +194,7 @@ def test_the_command_fails_if_the_model_fails(folder: Path, tmp_path: Path, caps
             "--screenshots needs --contact MAIL",
         ),
         (["--mode", "auto", "--record"], "--record needs --corpus DIR"),
+        (["--mode", "magic"], "--mode must be one of auto, "),
         (["--mode", "auto", "--planner-url", "http://a", "--model", "b", "--region", "1;2"], "--region must be X1,Y1"),
     ],
 )

@@ -6,10 +6,10 @@ import asyncio
 import io
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,6 +25,7 @@ from serving.agent_schemas import CallStep, RequestStep, RoundStep
 from serving.agents import Searcher
 from serving.keys import digest_of
 from serving.settings import ServingSettings
+from tests.fakes.asking import WHEN
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.local_chat_servers import CannedReply, LocalChatServer, as_json
 from tests.fakes.planner import ScriptedPlanner, calling
@@ -32,7 +33,6 @@ from tests.fakes.service import World, served
 from tests.paths import ROOT
 
 KEY = "omgm-reader"
-WHEN = "When was the treaty?"
 
 
 @pytest.fixture(scope="module")
@@ -179,17 +179,18 @@ def whole(world: World) -> CannedReply:
         return CannedReply(client.answer(image_bytes("red"), WHEN).model_dump_json())
 
 
-def test_retries_wait_as_told(world: World) -> None:
-    for replies, least in (
-        ([busy("0.2"), busy("0.2", 503), whole(world)], 0.4),
-        ([busy(), whole(world)], 0.5),  # no time is named
-        ([busy("Wed, 21 Oct 2026 07:28:00 GMT"), whole(world)], 0.5),  # a date, as some proxies send
+def test_retries_wait_as_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omgm.wire.random", SimpleNamespace(random=lambda: 1.0))
+    for replies, told in (
+        ([busy("0.2"), busy("3", 503), whole(world)], [0.2, 3]),
+        ([busy(), busy(), whole(world)], [0.625, 1.25]),  # no time is named: half a second, doubled, and the jitter
+        ([busy("Wed, 21 Oct 2026 07:28:00 GMT"), whole(world)], [0.625]),  # a date, as some proxies send
     ):
+        waits: list[float] = []
+        monkeypatch.setattr("omgm.client.time", SimpleNamespace(sleep=waits.append))
         with LocalChatServer({"/answer": list(replies)}) as server, Client(server.url) as client:
-            started = time.monotonic()
             assert client.answer(image_bytes("red"), WHEN).answer == "1848"
-            assert least <= time.monotonic() - started < least + 1
-            assert len(server.headers) == len(replies)
+        assert (waits, len(server.headers)) == (told, len(replies))
 
 
 def test_retries_end(world: World) -> None:

@@ -20,14 +20,15 @@ from omgm.commands.serve import warn_if_open
 from omgm.local_servers import local_server_findings
 from omgm.profile import load_profile
 from serving.keys import digest_of, new_key
-from serving.rates import MAX_CALLERS, RateLimiter, caller_of
 from serving.settings import ServingSettings
 from tests.browser import Browser, by_id, wait
+from tests.fakes.asking import WHEN, fault
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.service import World, served
 
 READ, WRITE = "omgm-reader", "omgm-writer"
-WHEN = "When was the treaty?"
+
+
 LOCKED = ServingSettings(read_keys=(digest_of("another"), digest_of(READ)), write_keys=(digest_of(WRITE),))
 
 
@@ -44,12 +45,6 @@ def bearer(key: str) -> dict[str, str]:
 def ask(client: httpx.Client, headers: dict[str, Any] | None = None, question: str = WHEN) -> httpx.Response:
     fields = {"image": data_uri(image_bytes("red")), "question": question}
     return client.post("/answer", json=fields, headers=headers or {})
-
-
-def fault(response: httpx.Response) -> tuple[int, str]:
-    error = response.json()["error"]
-    assert list(error) == ["message", "type", "param", "code"]
-    return response.status_code, error["code"]
 
 
 def test_digests_are_sha256() -> None:
@@ -69,27 +64,27 @@ def test_reading_needs_a_key(client: httpx.Client) -> None:
         ({"Authorization": b"Bearer \xc3\xa9"}, "invalid_api_key"),
     ):
         response = ask(client, headers)
-        assert fault(response) == (401, code)
+        assert fault(response) == (401, code, None)
         assert response.headers["www-authenticate"] == 'Bearer realm="omgm"'
         assert len(response.headers["x-request-id"]) == 32
     assert ask(client, bearer(READ)).json()["answer"] == "1848"
     assert ask(client, {"Authorization": f"bearer  {READ}"}).status_code == 200
     for path in ("/entities/0/image", "/examples", "/v1/models", "/nothing"):
-        assert fault(client.get(path)) == (401, "missing_api_key")
+        assert fault(client.get(path)) == (401, "missing_api_key", None)
     assert client.get("/entities/0/image", headers=bearer(READ)).status_code == 200
 
 
 def test_nothing_is_read_of_a_refused_upload(client: httpx.Client, world: World) -> None:
     before = len(world.retriever.batches)
-    assert fault(client.post("/answer", content=b"\0" * 20_000_000)) == (401, "missing_api_key")
+    assert fault(client.post("/answer", content=b"\0" * 20_000_000)) == (401, "missing_api_key", None)
     assert len(world.retriever.batches) == before
 
 
 def test_keys_are_apart(client: httpx.Client) -> None:
-    assert fault(ask(client, bearer(WRITE))) == (403, "permission_denied")
+    assert fault(ask(client, bearer(WRITE))) == (403, "permission_denied", None)
     for method in ("PUT", "PATCH", "DELETE"):
-        assert fault(client.request(method, "/entities/1", headers=bearer(READ))) == (403, "permission_denied")
-        assert fault(client.request(method, "/entities/1")) == (401, "missing_api_key")
+        assert fault(client.request(method, "/entities/1", headers=bearer(READ))) == (403, "permission_denied", None)
+        assert fault(client.request(method, "/entities/1")) == (401, "missing_api_key", None)
         response = client.request(method, "/entities/1", headers=bearer(WRITE))  # let through, then refused
         assert response.status_code == {"PUT": 415, "PATCH": 405, "DELETE": 409}[method]
 
@@ -98,10 +93,10 @@ def test_only_writing_may_need_a_key(tmp_path: Path) -> None:
     settings = ServingSettings(write_keys=(digest_of(WRITE),))
     with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
         assert ask(client).status_code == 200
-        assert fault(client.delete("/entities/1")) == (401, "missing_api_key")
+        assert fault(client.delete("/entities/1")) == (401, "missing_api_key", None)
     settings = ServingSettings(read_keys=(digest_of(READ),))
     with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
-        assert fault(client.delete("/entities/1", headers=bearer(READ))) == (403, "permission_denied")
+        assert fault(client.delete("/entities/1", headers=bearer(READ))) == (403, "permission_denied", None)
 
 
 def test_what_stays_open(client: httpx.Client) -> None:
@@ -169,43 +164,16 @@ def test_logs_hold_no_keys_and_no_images(client: httpx.Client, caplog: pytest.Lo
         assert secret not in caplog.text
 
 
-def test_a_bucket() -> None:
-    now = [0.0]
-    limiter = RateLimiter(30, lambda: now[0])  # one token every 2 s
-    assert [limiter.take("a") for _ in range(31)] == [0.0] * 30 + [2.0]
-    assert limiter.take("b") == 0
-    now[0] = 1.5
-    assert limiter.take("a") == 0.5
-    now[0] = 2.0
-    assert [limiter.take("a"), limiter.take("a")] == [0, 2]
-    now[0] = 1000.0
-    assert [limiter.take("a") for _ in range(31)] == [0.0] * 30 + [2.0]  # no more than a minute's worth is saved
-
-
-def test_memory_is_bounded() -> None:
-    limiter = RateLimiter(1, lambda: 0.0)
-    for number in range(MAX_CALLERS + 5):
-        assert limiter.take(str(number)) == 0
-    assert len(limiter) == MAX_CALLERS
-    assert (limiter.take(str(MAX_CALLERS + 4)), limiter.take("0")) == (60, 0)
-
-
-def test_what_an_address_counts_as() -> None:
-    assert caller_of("10.0.0.1") == "10.0.0.1"
-    assert caller_of("2001:db8::1") == caller_of("2001:db8:0:0:ffff::2") == "2001:db8::/64"
-    assert caller_of("") == ""
-
-
 def test_a_limit_for_each_key(tmp_path: Path) -> None:
     settings = LOCKED.model_copy(update={"requests_per_minute": 2})
     with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
         assert [ask(client, bearer(READ)).status_code for _ in range(2)] == [200, 200]
         response = ask(client, bearer(READ))
-        assert fault(response) == (429, "rate_limited")
+        assert fault(response) == (429, "rate_limited", None)
         assert response.headers["retry-after"] in ("29", "30")
         assert response.json()["error"]["type"] == "rate_limit_error"
         assert ask(client, bearer("another")).status_code == 200
-        assert fault(ask(client, bearer("wrong"))) == (401, "invalid_api_key")
+        assert fault(ask(client, bearer("wrong"))) == (401, "invalid_api_key", None)
         assert client.get("/entities/0/image", headers=bearer(READ)).status_code == 200  # does not count
 
 

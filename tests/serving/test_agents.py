@@ -228,10 +228,12 @@ def test_what_does_not_go_together(client: httpx.Client) -> None:
 
 def test_without_a_chat_model(tmp_path: Path) -> None:
     with asking(tmp_path, None) as (_, client):
-        response = ask(client, mode="auto")
-        assert fault(response) == (422, "mode_not_available", "mode")
-        message = response.json()["error"]["message"]
-        assert "generator.base_url and generator.model are not set" in message
+        for mode in ("auto", "nonsense"):
+            response = ask(client, mode=mode)
+            assert fault(response) == (422, "mode_not_available", "mode")
+            message = response.json()["error"]["message"]
+            assert message.startswith(f"mode must be retrieve here, got '{mode}'")
+            assert message.endswith("generator.base_url and generator.model are not set")
         assert client.get("/info").json()["modes"] == ["retrieve"]
 
 

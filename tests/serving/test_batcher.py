@@ -1,3 +1,5 @@
+"""Batches of concurrent queries: what goes together, what fails alone, and what a dead or stuck worker leaves."""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,7 +22,7 @@ from serving.settings import ServingSettings
 
 
 class Widths:
-    """A retriever that finds the width of the picture; `poison` raises, `fatal` ends the worker, `gate` holds it."""
+    """A retriever that finds the width of the image; `poison` raises, `fatal` ends the worker, `gate` holds it."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -62,6 +64,18 @@ async def running(retrieve: Retrieve, **settings: Any) -> AsyncIterator[Batcher]
         await batcher.stop()
 
 
+@asynccontextmanager
+async def held(
+    widths: Widths, first: Query, **settings: Any
+) -> AsyncIterator[tuple[Batcher, asyncio.Task[RetrievalResult]]]:
+    """Yields a batcher whose first batch, of one query, waits at the gate."""
+    widths.gate.clear()
+    async with running(widths, **settings) as batcher:
+        task = asyncio.create_task(batcher.submit(first))
+        await until(widths.began.is_set)
+        yield batcher, task
+
+
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(asyncio.wait_for(test(), 20))
 
@@ -89,10 +103,7 @@ def test_batched_is_single() -> None:
 def test_what_gathers_behind_a_batch_goes_together() -> None:
     async def test() -> None:
         widths = Widths()
-        widths.gate.clear()
-        async with running(widths) as batcher:
-            first = asyncio.create_task(batcher.submit(query("first")))
-            await until(widths.began.is_set)
+        async with held(widths, query("first")) as (batcher, first):
             rest = [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in range(3)]
             await until(lambda: batcher.waiting == 3)
             widths.gate.set()
@@ -121,7 +132,7 @@ def test_a_poisoned_query_fails_alone() -> None:
 def test_a_missing_result_is_an_error() -> None:
     async def test() -> None:
         async with running(lambda queries: []) as batcher:
-            with pytest.raises(RuntimeError, match="the retriever returned 0 results for 1 queries"):
+            with pytest.raises(RuntimeError, match="the retriever returned 0 results for 1 query"):
                 await batcher.submit(query("q"))
 
     run(test)
@@ -130,10 +141,7 @@ def test_a_missing_result_is_an_error() -> None:
 def test_a_query_whose_time_is_over_costs_nothing() -> None:
     async def test() -> None:
         widths = Widths()
-        widths.gate.clear()
-        async with running(widths) as batcher:
-            first = asyncio.create_task(batcher.submit(query("first")))
-            await until(widths.began.is_set)
+        async with held(widths, query("first")) as (batcher, first):
             soon = time.monotonic() + 0.01
             late = asyncio.create_task(batcher.submit(query("late"), soon))
             patient = asyncio.create_task(batcher.submit(query("patient"), soon + 60))
@@ -164,10 +172,7 @@ def test_the_worker_takes_its_next_batch_without_the_event_loop() -> None:
 def test_a_caller_who_leaves_is_dropped() -> None:
     async def test() -> None:
         widths = Widths()
-        widths.gate.clear()
-        async with running(widths) as batcher:
-            running_one = asyncio.create_task(batcher.submit(query("running")))
-            await until(widths.began.is_set)
+        async with held(widths, query("running")) as (batcher, running_one):
             stays = asyncio.create_task(batcher.submit(query("stays")))
             leaves = asyncio.create_task(batcher.submit(query("leaves")))
             await until(lambda: batcher.waiting == 2)
@@ -184,10 +189,7 @@ def test_a_caller_who_leaves_is_dropped() -> None:
 def test_a_dead_worker_leaves_nobody_waiting() -> None:
     async def test() -> None:
         widths = Widths()
-        widths.gate.clear()
-        async with running(widths) as batcher:
-            fatal = asyncio.create_task(batcher.submit(query("q", question="fatal")))
-            await until(widths.began.is_set)
+        async with held(widths, query("q", question="fatal")) as (batcher, fatal):
             behind = [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in range(3)]
             await until(lambda: batcher.waiting == 3)
             widths.gate.set()
@@ -204,10 +206,7 @@ def test_a_dead_worker_leaves_nobody_waiting() -> None:
 def test_a_stuck_worker_is_a_problem() -> None:
     async def test() -> None:
         widths = Widths()
-        widths.gate.clear()
-        async with running(widths, timeout_s=0.1) as batcher:
-            task = asyncio.create_task(batcher.submit(query("q")))
-            await until(widths.began.is_set)
+        async with held(widths, query("q"), timeout_s=0.1) as (batcher, task):
             assert batcher.problem() is None
             await until(lambda: batcher.problem() is not None)
             assert str(batcher.problem()).startswith("the batch worker has been stuck")
@@ -221,10 +220,8 @@ def test_a_stuck_worker_is_a_problem() -> None:
 def test_stopping_finishes_what_waits() -> None:
     async def test() -> None:
         widths = Widths()
-        widths.gate.clear()
-        async with running(widths, max_batch=2) as batcher:
-            tasks = [asyncio.create_task(batcher.submit(query("q0")))]
-            await until(widths.began.is_set)
+        async with held(widths, query("q0"), max_batch=2) as (batcher, first):
+            tasks = [first]
             tasks += [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in range(1, 6)]
             await until(lambda: batcher.waiting == 5)
             stop = asyncio.create_task(batcher.stop())

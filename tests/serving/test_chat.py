@@ -18,11 +18,11 @@ from generators.chat import ChatGenerator
 from llm.chat import ChatClient
 from omgm.local_servers import local_server_findings
 from serving.settings import ServingSettings
+from tests.fakes.asking import WHEN
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.service import World, served
 from tests.fakes.web import serve_web
 
-WHEN = "When was the treaty?"
 LIMITS = ServingSettings(max_image_bytes=100_000, max_question_chars=100)
 Messages = list[Any]
 

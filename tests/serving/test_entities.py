@@ -167,6 +167,8 @@ def test_writing_needs_a_write_key(live: Live) -> None:
     [
         ([], (422, "wrong_type", None)),
         ({"sections": []}, (422, "bad_article", "title")),
+        ({"title": 0, "sections": []}, (422, "bad_article", "title")),
+        ({"title": "Z", "sections": [], "url": 3}, (422, "bad_article", "url")),
         ({"title": "Z", "sections": [{"title": "Z"}]}, (422, "bad_article", None)),
         ({"title": "Z", "sections": [], "summary": "Z"}, (422, "unknown_option", "summary")),
         ({"title": "Z", "sections": [], "id": "y"}, (422, "id_mismatch", "id")),

@@ -91,6 +91,20 @@ def test_a_name_that_is_not_allowed_is_not_even_resolved(host: RecordingHost, re
     assert resolved == [] and host.asked == []
 
 
+def test_a_host_with_the_port_of_a_scheme_is_allowed_by_that_scheme_alone() -> None:
+    """What is allowed fails to connect, since `.invalid` never resolves."""
+    for allowed, url, expected in (
+        ("a.invalid:443", "https://a.invalid/x", "image_fetch_failed"),
+        ("a.invalid:443", "https://a.invalid:443/x", "image_fetch_failed"),
+        ("A.invalid:80", "http://a.invalid/x", "image_fetch_failed"),
+        ("a.invalid:443", "http://a.invalid/x", "host_not_allowed"),
+        ("a.invalid:443", "https://a.invalid:8443/x", "host_not_allowed"),
+        ("a.invalid", "https://a.invalid/x", "image_fetch_failed"),
+        ("a.invalid", "https://a.invalid:8443/x", "host_not_allowed"),
+    ):
+        assert code(url, allowed) == expected, (allowed, url)
+
+
 @pytest.mark.parametrize(
     "spelling",
     ["2130706433", "0x7f000001", "0177.0.0.1", "127.1", "[::1]", "[::ffff:127.0.0.1]", "0", "127.0.0.1.nip.io"],

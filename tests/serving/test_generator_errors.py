@@ -13,13 +13,12 @@ import pytest
 from generators.chat import ChatGenerator
 from llm.chat import ChatClient
 from serving.settings import ServingSettings
-from tests.fakes.asking import events
+from tests.fakes.asking import WHEN, events
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.service import served
 
 RED = image_bytes("red")
-WHEN = "When was the treaty?"
 NOBODY = "http://127.0.0.1:9"
 FAILURES = [  # model or address, code, message
     (NOBODY, "generator_unavailable", "the generator cannot be reached"),

@@ -137,7 +137,7 @@ def test_gray_16_bits() -> None:
     assert decode_image(buffer.getvalue(), SETTINGS).getpixel((0, 0)) == (128, 128, 128)
 
 
-def test_large_pictures_are_shrunk() -> None:
+def test_large_images_are_shrunk() -> None:
     settings = ServingSettings(max_image_side=100)
     assert decode_image(image_bytes(RED, (400, 200), "JPEG"), settings).size == (100, 50)
 

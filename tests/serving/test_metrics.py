@@ -19,11 +19,10 @@ from generators.chat import ChatGenerator
 from llm.chat import ChatClient
 from serving.logs import REQUEST_ID, JsonFormatter
 from serving.settings import ServingSettings
+from tests.fakes.asking import WHEN
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.service import SMALL, World, full, post, served, wait_until
-
-WHEN = "When was the treaty?"
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from serving.agents import Searcher
 from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.browser import Browser, by_id, screenshot, wait
+from tests.fakes.asking import WHEN
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import image_bytes
 from tests.fakes.planner import ScriptedPlanner, calling
@@ -31,7 +32,6 @@ from tests.fakes.service import World, listening, served
 
 pytestmark = pytest.mark.browser
 
-WHEN = "When was the treaty?"
 GATE = threading.Event()
 """Holds the planner while it is cleared."""
 
@@ -376,6 +376,8 @@ def test_under_a_path_of_a_proxy(chromium: Browser, tmp_path: Path, flag: Path) 
         loaded = "return [...document.images].every(i => !i.checkVisibility() || i.naturalWidth)"
         wait(chromium, lambda: chromium.execute_script(loaded))
         assert f"curl -N {url}/omgm/answer" in part(turn, "curl").get_attribute("textContent")
+        chromium.get(f"{url}/omgm/docs")
+        assert '"name": "three lands"' in tried_out(chromium, "[id$=info_info_get]")
 
 
 @pytest.mark.parametrize("way", ["drop", "paste"])
@@ -433,27 +435,32 @@ def test_axe_finds_nothing(page: Browser, flag: Path) -> None:
         emulate(page)
 
 
+def tried_out(page: Browser, operation: str, file: Path | None = None) -> str:
+    """Sends a request from `/docs`, with the values that it proposes; returns the answer, which must be a good one."""
+
+    def found(selector: str) -> Any:
+        wait(page, lambda: page.find_elements("css selector", f"{operation} {selector}"))
+        return page.find_elements("css selector", f"{operation} {selector}")[-1]
+
+    found(".opblock-summary-control").click()
+    found(".try-out__btn").click()
+    if file is not None:
+        found("input[type=file]").send_keys(str(file))
+    found("button.execute").click()
+    assert found(".live-responses-table .response-col_status").text.startswith("200")
+    text: str = found(".live-responses-table .response-col_description").text
+    return text
+
+
 def test_documentation(page: Browser, world: World, tmp_path: Path) -> None:
     """The API's documentation works without another host, down to a request sent from it."""
     path = tmp_path / "flag.png"
     path.write_bytes(image_bytes("green"))
     page.get(f"{world.url}/docs")
-
-    def find(selector: str) -> list[Any]:
-        found: list[Any] = page.find_elements("css selector", selector)
-        return found
-
     paths = httpx.get(f"{world.url}/openapi.json").json()["paths"]
-    wait(page, lambda: len(find(".opblock")) == sum(len(methods) for methods in paths.values()))
-    find("[id$=answer_answer_post] .opblock-summary-control")[0].click()
-    wait(page, lambda: find(".try-out__btn"))
-    find(".try-out__btn")[0].click()
-    wait(page, lambda: find("input[type=file]"))
-    find("input[type=file]")[0].send_keys(str(path))
-    find("button.execute")[0].click()  # question and options as they are proposed
-    wait(page, lambda: find(".live-responses-table .response-col_status"))
-    assert find(".live-responses-table .response-col_status")[-1].text.startswith("200")
-    assert '"title": "Greenland"' in find(".live-responses-table .response-col_description")[-1].text
+    shown = sum(len(methods) for methods in paths.values())
+    wait(page, lambda: len(page.find_elements("class name", "opblock")) == shown)
+    assert '"title": "Greenland"' in tried_out(page, "[id$=answer_answer_post]", path)
     loaded = page.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
     assert [name for name in loaded if not name.startswith((world.url, "data:", "blob:"))] == []
     screenshot(page, "docs")

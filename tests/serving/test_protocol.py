@@ -2,124 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import re
-import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
 
 import httpx
 import pytest
-import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.server import ServerState
 
-from serving.errors import ApiError
-from serving.overload import Overload
-from serving.protocol import protocol_of
 from serving.settings import ServingSettings
+from tests.fakes.connection import LIVE, REFUSED, UPGRADE, Busy, Connection, begin, connected
 from tests.fakes.service import SMALL, body, full, served, wait_until
-
-LIVE = b"GET /health/live HTTP/1.1\r\nHost: a\r\n"
-
-
-class Timer:
-    def __init__(self, at: float, call: Callable[[], None]) -> None:
-        self.at, self.call, self.over = at, call, False
-
-    def cancel(self) -> None:
-        self.over = True
-
-
-class Loop:
-    """As much of an event loop as the protocol needs; `turn` lets time pass."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.timers: list[Timer] = []
-
-    def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
-        self.timers.append(Timer(self.now + seconds, call))
-        return self.timers[-1]
-
-    def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
-        with pytest.raises(StopIteration):  # it waits for nothing
-            work.send(None)
-        return cast(asyncio.Future[None], Finished())
-
-    def turn(self, seconds: float) -> None:
-        self.now += seconds
-        for timer in [timer for timer in self.timers if not timer.over and timer.at <= self.now]:
-            timer.over = True
-            timer.call()
-
-
-class Finished:
-    def add_done_callback(self, call: object) -> None:
-        pass
-
-
-class Transport:
-    def __init__(self) -> None:
-        self.sent, self.closed = b"", False
-
-    def write(self, data: bytes) -> None:
-        self.sent += data
-
-    def close(self) -> None:
-        self.closed = True
-
-    def is_closing(self) -> bool:
-        return self.closed
-
-    def get_extra_info(self, name: str) -> None:
-        return None
-
-    def resume_reading(self) -> None:
-        pass
-
-
-async def begin(scope: Scope, receive: Receive, send: Send) -> None:
-    """Sends the beginning of an answer."""
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
-    await send({"type": "http.response.body", "body": b"ok", "more_body": True})
-
-
-async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers without reading the body."""
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-    await send({"type": "http.response.body", "body": b"ok"})
-
-
-class Busy:
-    """An `Overload` that refuses every POST, or none while it is `free`."""
-
-    free = False
-
-    def refuse_by_headers(self, scope: Scope, path: str) -> ApiError | None:
-        if self.free or scope["method"] != "POST":
-            return None
-        return ApiError(429, "queue_full", path, headers={"Retry-After": "3", "x-request-id": "run-7"})
-
-
-class Connection:
-    """One connection with a limit of 10 s on headers and 60 s on the rest of a body."""
-
-    def __init__(self, app: ASGIApp = answer, overload: Busy | None = None) -> None:
-        self.loop, self.transport = Loop(), Transport()
-        config = uvicorn.Config(app, lifespan="off", log_level="critical", ws="none", proxy_headers=False)
-        config.load()
-        build = cast(Callable[..., Any], protocol_of(ServingSettings(), cast(Overload, overload)))
-        self.protocol = build(config=config, server_state=ServerState(), app_state={}, _loop=self.loop)
-        self.protocol.connection_made(self.transport)
-
-    def receive(self, data: bytes) -> None:
-        self.protocol.data_received(data)
-        self.loop.turn(0)
 
 
 def test_headers_that_do_not_end() -> None:
@@ -187,9 +79,6 @@ def test_a_connection_that_is_over_has_no_limit() -> None:
     connection.protocol.connection_lost(None)
     connection.loop.turn(1000)
     assert all(timer.over for timer in connection.loop.timers)
-
-
-REFUSED = b"POST /answer?a=b HTTP/1.1\r\nHost: a\r\n"
 
 
 def test_a_refusal_by_headers() -> None:
@@ -328,91 +217,29 @@ def test_what_is_not_http_gets_an_error_in_the_shape_of_all(line: bytes) -> None
     assert json.loads(text)["error"]["code"] == "malformed_http"
 
 
+@pytest.mark.parametrize("headers", [b"", b"Host: a\r\nHost: a\r\n", UPGRADE, b"Content-Length: 4\r\n"])
+def test_a_request_names_one_host(headers: bytes) -> None:
+    for overload in (None, Busy()):
+        connection = Connection(overload=overload)
+        connection.receive(b"POST /answer HTTP/1.1\r\n" + headers + b"\r\nbody")
+        head, _, text = connection.transport.sent.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n") and connection.transport.closed
+        message = f"a request must have one Host header, got {headers.count(b'Host: ')}"
+        fields = {"message": message, "type": "invalid_request_error", "param": None, "code": "malformed_http"}
+        assert json.loads(text) == {"error": fields}
+
+
+@pytest.mark.parametrize("received", [b"GET / HTTP/1.0\r\n\r\n", b"GET / HTTP/1.1\r\nHost:\r\n\r\n"])
+def test_a_host_may_be_empty_and_before_http_1_1_absent(received: bytes) -> None:
+    connection = Connection()
+    connection.receive(received)
+    assert connection.transport.sent.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
 def test_what_is_not_http_ends_no_answer_with_another() -> None:
     connection = Connection(begin)
     connection.receive(LIVE + b"\r\nnonsense\r\n\r\n")
     assert connection.transport.sent.endswith(b"ok") and connection.transport.closed
-
-
-UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
-"""What Java's HttpClient adds to its first request."""
-FRAMINGS = {
-    b"Content-Length": lambda text: b"Content-Length: %d\r\n\r\n%s" % (len(text), text),
-    b"Transfer-Encoding": lambda text: (
-        b"Transfer-Encoding: chunked\r\n\r\n9\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n" % (text[:9], len(text) - 9, text[9:])
-    ),
-}
-
-
-@pytest.mark.parametrize("framed", FRAMINGS.values(), ids=("length", "chunked"))
-@pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_a_refused_request_may_ask_for_an_upgrade(framed: Callable[[bytes], bytes], size: int) -> None:
-    """Its body is thrown away like any other, not taken for a request, however the packets are cut."""
-    connection = Connection(overload=Busy())
-    sent = (REFUSED + UPGRADE + framed(LIVE + b"\r\n")) * 2 + LIVE + UPGRADE + b"\r\n"
-    for start in range(0, len(sent), size):
-        connection.receive(sent[start : start + size])
-    assert re.findall(rb"HTTP/1.1 (\d+)", connection.transport.sent) == [b"429", b"429", b"200"]
-    assert not connection.transport.closed
-
-
-@pytest.mark.parametrize("framed", FRAMINGS.values(), ids=("length", "chunked"))
-@pytest.mark.parametrize("size", [150, 100_000])
-def test_an_answer_to_a_request_that_asks_for_an_upgrade(
-    tmp_path: Path, framed: Callable[[bytes], bytes], size: int
-) -> None:
-    ask = b"POST /answer HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
-    upgraded, plain = ask + UPGRADE + framed(body()), ask + framed(body())
-    websocket = LIVE + b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n"
-    sent = upgraded + plain + upgraded + websocket  # pipelined
-    with served(tmp_path) as world, connected(world.url) as sock, sock.makefile("rb") as replies:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for start in range(0, len(sent), size):
-            sock.sendall(sent[start : start + size])
-            time.sleep(0.001)
-        assert [reply(replies)["answer"] for _ in range(3)] == ["1848"] * 3
-        assert reply(replies) == {"status": "live"}
-        sock.sendall(upgraded)  # and the connection is still in order
-        assert reply(replies)["answer"] == "1848"
-
-
-def reply(replies: BinaryIO) -> Any:
-    """Returns the JSON of the next answer of a connection, which must be a good one."""
-    assert replies.readline() == b"HTTP/1.1 200 OK\r\n"
-    lines = iter(replies.readline, b"\r\n")
-    headers = dict(line.lower().rstrip().split(b": ", 1) for line in lines)
-    return json.loads(replies.read(int(headers[b"content-length"])))
-
-
-@pytest.mark.parametrize("old", [b"HTTP/1.1", b"Connection: "])
-def test_an_upgrade_of_a_connection_that_ends_is_ignored(old: bytes) -> None:
-    connection = Connection()
-    new = {b"HTTP/1.1": b"HTTP/1.0", b"Connection: ": b"Connection: close, "}[old]
-    connection.receive((LIVE + UPGRADE).replace(old, new) + b"\r\n" + LIVE + b"\r\n")
-    assert connection.transport.sent.count(b"HTTP/1.1 200") == 1 and connection.transport.closed
-
-
-@pytest.mark.parametrize("target", [b"a:80", b"/answer"])
-def test_a_tunnel_is_refused(target: bytes) -> None:
-    connection = Connection(begin)
-    connection.receive(b"CONNECT " + target + b" HTTP/1.1\r\nHost: a\r\n\r\n" + LIVE + b"\r\n")
-    head, _, text = connection.transport.sent.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 400 ") and connection.transport.closed
-    assert json.loads(text)["error"]["code"] == "malformed_http"
-
-
-def test_an_upgrade_without_a_body_is_ignored() -> None:
-    connection = Connection()
-    for _ in range(2):
-        connection.receive(LIVE + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
-    assert connection.transport.sent.count(b"HTTP/1.1 200 OK") == 2 and not connection.transport.closed
-
-
-@contextmanager
-def connected(url: str) -> Iterator[socket.socket]:
-    address = httpx.URL(url)
-    with socket.create_connection((address.host, address.port or 80), timeout=20) as sock:
-        yield sock
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def write_report(journal: Journal, counts: EntityCounts, this_run: dict[str, Any
             "main_image_missing": counts.entities - counts.without - with_main,
             "no_image_named": counts.without,
         },
-        "pictures": {
+        "images": {
             "named": sum(states.values()),
             "there": states["done"] + states["here"],
             "not_from_here": states["here"],
@@ -78,7 +78,7 @@ def _missing(journal: Journal) -> dict[str, Any]:
         reasons[reason] = {
             "meaning": REASONS[reason].meaning,
             "asked_again_by_next_run": REASONS[reason].later,
-            "pictures": count,
+            "images": count,
             "hosts": dict(hosts),
             "examples": [{"url": url, "detail": detail} for url, detail in examples],
         }

@@ -43,13 +43,13 @@ DUCKDUCKGO = """<html><body><div id="links" class="results">
 <a class="result__snippet" href="https://en.wikipedia.org/wiki/Niger">Niger is a <b>landlocked</b> country.</a>
 </div></div></div></body></html>"""
 
-Asked = list[tuple[str, dict[str, list[str]]]]
+Requests = list[tuple[str, dict[str, list[str]]]]
 
 
 @contextmanager
-def engine(answer: str, status: int = 200) -> Iterator[tuple[str, Asked]]:
+def engine(answer: str, status: int = 200) -> Iterator[tuple[str, Requests]]:
     """Yields the URL of a server that always answers the same, and what it was asked: paths and parameters."""
-    asked: Asked = []
+    asked: Requests = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -51,8 +51,8 @@ def test_findings_are_counted(tmp_path: Path) -> None:
         "by_question_type": {"automatic": 2, "templated": 3},
         "by_split": {"val": 5},
         "by_category": {"inaturalist": 3, "landmarks": 2},
-        "pictures": {"flat": 1, "landmarks": 1, "missing": 1, "unreadable": 1},
-        "pictures_by_category": {
+        "images": {"flat": 1, "landmarks": 1, "missing": 1, "unreadable": 1},
+        "images_by_category": {
             "inaturalist": {"flat": 2, "unreadable": 1},
             "landmarks": {"landmarks": 1, "missing": 1},
         },
@@ -197,7 +197,7 @@ def test_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rows[0]["image"] == rows[1]["image"]
     assert len(list((out / "images").iterdir())) == 2
     result = report(examine(read("plain", out / "questions.jsonl"), out / "images"))
-    assert (result["usable"], result["pictures"]) == (True, {"flat": 2})
+    assert (result["usable"], result["images"]) == (True, {"flat": 2})
     blue = out / "images" / f"{rows[2]['image']}.png"
     with Image.open(blue) as image:
         assert image.getpixel((0, 0)) == (0, 0, 255)

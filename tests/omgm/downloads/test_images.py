@@ -104,14 +104,14 @@ def test_every_fault_is_named_and_the_rest_arrives(web: FakeWeb, tmp_path: Path)
     expected = {web.url(path): reason for path, reason in FAULTS.items()}
     assert missing_reasons(tmp_path) == expected
     assert sorted(downloaded(tmp_path)) == sorted(FINE)
-    assert report["pictures"] == {
+    assert report["images"] == {
         "named": len(FAULTS) + len(FINE),
         "there": len(FINE),
         "not_from_here": 0,
         "duplicates": 0,
         "missing": len(FAULTS),
     }
-    assert report["missing"]["redirects"]["pictures"] == 3
+    assert report["missing"]["redirects"]["images"] == 3
     assert report["missing"]["redirects"]["hosts"] == {web.place: 3}
     assert report == json.loads((tmp_path / ".omgm/report.json").read_text())
     for path in FINE:
@@ -271,7 +271,7 @@ def test_no_tls_where_it_is_due(web: FakeWeb, tmp_path: Path) -> None:
 def test_the_same_content_is_stored_once(web: FakeWeb, tmp_path: Path) -> None:
     web.files["again.jpg"] = web.files["copy.png"] = FILES["1.jpg"]
     report = fetch(web, tmp_path, ["good/1.jpg", "good/again.jpg", "good/copy.png", "good/2.jpg"], per_host=4)
-    assert report["pictures"]["duplicates"] == 2
+    assert report["images"]["duplicates"] == 2
     inodes = {(tmp_path / name).stat().st_ino for name in ("good/1.jpg", "good/again.jpg", "good/copy.png")}
     assert len(inodes) == 1
     assert report["bytes"]["as_sent"] == 3 * len(FILES["1.jpg"]) + len(FILES["2.jpg"])
@@ -304,7 +304,7 @@ def test_files_that_were_there_before_are_kept(web: FakeWeb, tmp_path: Path) -> 
     (tmp_path / "1.jpg").write_bytes(b"mine")
     for _ in range(2):
         report = fetch(web, tmp_path, ["good/1.jpg", "good/2.jpg"])
-        assert report["pictures"]["not_from_here"] == 1
+        assert report["images"]["not_from_here"] == 1
     assert web.paths() == ["/good/2.jpg"]
     (tmp_path / "1.jpg").unlink()
     (tmp_path / "good/2.jpg").unlink()
@@ -326,7 +326,7 @@ def test_main_image_or_all(web: FakeWeb, tmp_path: Path) -> None:
     report = fetch_images(iter(entities), tmp_path, settings_for(web), every=True)
     assert sorted(downloaded(tmp_path)) == ["good/1.jpg", "good/2.jpg"]
     assert report["entities"]["main_image_there"] == 2
-    assert report["pictures"] == {"named": 3, "there": 2, "not_from_here": 0, "duplicates": 0, "missing": 1}
+    assert report["images"] == {"named": 3, "there": 2, "not_from_here": 0, "duplicates": 0, "missing": 1}
 
 
 def test_one_process_a_folder_and_one_size(web: FakeWeb, tmp_path: Path) -> None:
@@ -421,9 +421,9 @@ def test_remote_images_of_notes(web: FakeWeb, tmp_path: Path, capsys: pytest.Cap
     command = [*fetch_command(web, notes, images), "--map", "image=pic"]
     assert main(command) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["pictures"]["there"] == report["entities"]["all"] == 1  # b has an image of its own
+    assert report["images"]["there"] == report["entities"]["all"] == 1  # b has an image of its own
     assert main([*command, "--all"]) == 0
-    assert json.loads(capsys.readouterr().out)["pictures"]["there"] == 2
+    assert json.loads(capsys.readouterr().out)["images"]["there"] == 2
     source = open_images(images, notes, "markdown")
     assert source is not None
     a, b = read_knowledge_base(notes, names={"image": "pic"})

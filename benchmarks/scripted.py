@@ -1,4 +1,4 @@
-"""A planner that plays a script in the place of a model, for benchmarks and tests."""
+"""A planner that plays a script and stands in for a model."""
 
 from __future__ import annotations
 

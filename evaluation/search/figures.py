@@ -1,0 +1,121 @@
+"""The figures of an evaluation of a search agent, from the records of its questions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evaluation.judge import NOTES
+from evaluation.metrics import percentile
+from evaluation.run import commit
+from evaluation.search.scores import can_score_requeries, final_score, requery_score
+from evaluation.search.trajectories import trajectory_figures
+from evaluation.search.verdicts import agreement, string_match
+
+Record = dict[str, Any]
+
+
+def search_metrics(
+    header: Mapping[str, Any],
+    records: Sequence[Record],
+    steps: Mapping[str, Mapping[str, float]],
+    verdicts: Sequence[Record] | None,
+) -> dict[str, Any]:
+    """Returns the content of `metrics.json`.
+
+    Args:
+        header: What identifies the run: `dataset`, `mode`, and what else `SearchRun.header` has.
+        records: A record per question.
+        steps: The scores of MMSearch's single steps by the step's name and the question's id.
+        verdicts: The judge's verdict on each record, `None` if strings are matched.
+    """
+    mode, mmsearch = header["mode"], header["dataset"] == "mmsearch"
+    trails = [record["trail"] for record in records if record["trail"] is not None]
+    scores = main_scores(records, verdicts)
+    times = [trail["spent"]["ms"] for trail in trails]
+    metrics: dict[str, Any] = {
+        **{name: header[name] for name in ("dataset", "mode", "profile") if name in header},
+        "n_queries": len(records),
+        "n_failed": sum(record["failed"] is not None for record in records),
+        "n_unanswered": sum(record["answer"] is None for record in records),
+        "answer": _answers(records, scores, verdicts),
+    }
+    if verdicts is not None:
+        metrics["judge"] = _judge_figures(records, verdicts)
+    if mmsearch:
+        metrics["mmsearch"] = _mmsearch_figures(mode, records, steps)
+    for name in sorted({name for record in records for name in record["groups"]}):
+        groups = defaultdict(list)
+        for record, score in zip(records, scores, strict=True):
+            groups[record["groups"].get(name, "")].append((record, score))
+        metrics[f"by_{name}"] = {
+            group: {"n": len(members), "accuracy": _mean([score for _, score in members])}
+            | (_mmsearch_figures(mode, [one for one, _ in members], steps) if mmsearch else {})
+            for group, members in sorted(groups.items())
+            if group
+        }
+    asked = [score for record, score in zip(records, scores, strict=True) if record["trail"] is not None]
+    return metrics | {
+        "trajectories": trajectory_figures(trails, asked),
+        "latency_ms": {"answer_p50": percentile(times, 50), "answer_p95": percentile(times, 95), "n": len(times)},
+        "failed": [{"id": record["id"], "reason": record["failed"]} for record in records if record["failed"]],
+        "unanswered": [record["id"] for record in records if record["answer"] is None],
+        **{key: header[key] for key in ("settings", "index", "models") if key in header},
+        "commit": commit(),
+    }
+
+
+def main_scores(records: Sequence[Record], verdicts: Sequence[Record] | None) -> list[float]:
+    """Returns the score of each record's answer: the judge's if there is one, else the data set's own."""
+    if verdicts is not None:
+        return [float(verdict["verdict"] is True) for verdict in verdicts]
+    return [float(next(iter(record["scores"].values()))) for record in records]
+
+
+def _answers(
+    records: Sequence[Record], scores: Sequence[float], verdicts: Sequence[Record] | None
+) -> dict[str, float | str | None]:
+    names = list(records[0]["scores"])
+    main = "llm_judge" if verdicts is not None else names[0]
+    figures: dict[str, float | str | None] = {"metric": main, "accuracy": _mean(scores)}
+    figures |= {name: _mean([record["scores"][name] for record in records]) for name in names if name != main}
+    return figures | ({"note": NOTES[main]} if main in NOTES else {})
+
+
+def _judge_figures(records: Sequence[Record], verdicts: Sequence[Record]) -> dict[str, Any]:
+    """Compares the judge's readable verdicts with string matching."""
+    pairs = [
+        (verdict["verdict"], string_match(record["answer"], record["answers"]))
+        for record, verdict in zip(records, verdicts, strict=True)
+        if record["answer"] and verdict["verdict"] is not None
+    ]
+    return {
+        "unreadable": sum(verdict["verdict"] is None for verdict in verdicts),
+        **agreement([judged for judged, _ in pairs], [matched for _, matched in pairs]),
+    }
+
+
+def _mmsearch_figures(
+    mode: str, records: Sequence[Record], steps: Mapping[str, Mapping[str, float]]
+) -> dict[str, float | None]:
+    """Returns MMSearch's four scores and the final one, 0 to 1; a question that a step's file lacks scores 0 there.
+
+    Scores of single steps belong to the pipeline of the paper; for other policies than `mmsearch` they are `None`, and
+    so is the final score.
+    """
+    scores: dict[str, float | None] = {
+        "end_to_end": _mean([record["scores"]["mmsearch_f1"] for record in records]),
+        "requery": None,
+        **{name: None for name in ("rerank", "summarization")},
+    }
+    if mode == "mmsearch" and can_score_requeries():
+        pairs = [(record["requery"] or "", record["reference_requery"]) for record in records]
+        scores["requery"] = _mean([requery_score(*pair) for pair in pairs])
+    for name, done in steps.items():
+        scores[name] = _mean([done.get(record["id"], 0.0) for record in records])
+    return {**scores, "final": final_score(scores)}
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,78 @@
+"""An index as responses show it: its entities, their sections and the routes of their images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from retriever.protocols import EntityIndex
+from retriever.types import Candidate
+from serving.schemas import (
+    ArticleOut,
+    ArticleSectionOut,
+    CandidateOut,
+    EntityOut,
+    EvidenceOut,
+    IndexOut,
+    SectionScores,
+)
+
+
+class IndexView:
+    """Shows an index and what was found in it.
+
+    Args:
+        index: The index.
+    """
+
+    def __init__(self, index: EntityIndex) -> None:
+        self._index = index
+        # A row keeps its image for as long as the process runs, and a response names some twenty of them.
+        self._has_image = lru_cache(maxsize=100_000)(lambda row: self._index.image_path(row) is not None)
+
+    def about(self) -> IndexOut:
+        """Returns the name and size of the index."""
+        return IndexOut(name=self._index.name, entities=len(self._index))
+
+    def article(self, row: int) -> ArticleOut:
+        """Returns an article."""
+        entity = self._index.entity(row)
+        sections = [ArticleSectionOut(title=one.title, text=one.text, index=one.index) for one in entity.sections]
+        return ArticleOut(id=entity.id, title=entity.title, url=entity.url, image=self._image(row), sections=sections)
+
+    def entity(self, row: int) -> EntityOut:
+        """Returns an entity."""
+        entity = self._index.entity(row)
+        return EntityOut(id=entity.id, title=entity.title, url=entity.url, image=self._image(row))
+
+    def evidence(self, best: Candidate, most: int) -> list[EvidenceOut]:
+        """Returns at most so many sections of the best candidate, best first."""
+        entity, sections = self.entity(best.row), self._index.entity(best.row).sections
+        return [
+            EvidenceOut(
+                entity=entity,
+                section=sections[scored.position].title,
+                section_index=sections[scored.position].index,
+                text=sections[scored.position].text,
+                scores=SectionScores(sim_m=scored.sim_m, sim_t=scored.sim_t, score=scored.score),
+            )
+            for scored in best.sections[:most]
+        ]
+
+    def candidates(self, candidates: Sequence[Candidate]) -> list[CandidateOut]:
+        """Returns the candidates with their scores, in order."""
+        entities = [self._index.entity(candidate.row) for candidate in candidates]
+        return [
+            CandidateOut(
+                entity_id=entity.id,
+                title=entity.title,
+                sim_c=candidate.sim_c,
+                sim_m=candidate.sim_m,
+                fused=candidate.score,
+                image=self._image(candidate.row),
+            )
+            for candidate, entity in zip(candidates, entities, strict=True)
+        ]
+
+    def _image(self, row: int) -> str | None:
+        return f"/entities/{row}/image" if self._has_image(row) else None
