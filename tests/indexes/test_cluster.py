@@ -51,15 +51,13 @@ def cluster() -> Iterator[Any]:
     from indexes.cluster import connected
 
     node = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
-        try:
-            cluster.add_node(**node)
-            with connected(cluster.address):
-                yield cluster
-        finally:
-            cluster.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    try:
+        cluster.add_node(**node)
+        with connected(cluster.address):
+            yield cluster
+    finally:
+        cluster.shutdown()
 
 
 def build(folder: Path, out: str, **changes: Any) -> dict[str, bytes]:

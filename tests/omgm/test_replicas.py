@@ -6,8 +6,6 @@ pip install -c constraints.txt -e ".[cpu,dev,ray]" && make test ARGS=tests/omgm/
 from __future__ import annotations
 
 import argparse
-import os
-import secrets
 import socket
 import subprocess
 import sys
@@ -26,9 +24,6 @@ from omgm.profile import load_profile
 from omgm.replicas import READ_ONLY, replica_range, start_replicas, stop_replicas
 from tests.fakes.service import wait_until
 from tests.paths import ROOT
-
-TOKEN = secrets.token_hex(32)
-"""Of the cluster: Ray would write one to the home of who runs the tests, and a process can have but one."""
 
 
 def test_numbers_and_ranges() -> None:
@@ -64,8 +59,7 @@ def test_sigterm_stops_the_replicas(example_folder: Path) -> None:
         port = probe.getsockname()[1]
     arguments = ["serve", "--index", str(example_folder / "index"), "--replicas", "1", "--port", str(port)]
     command = [sys.executable, "-m", "omgm", *arguments]
-    environment = os.environ | {"RAY_AUTH_TOKEN": TOKEN}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("Serving ")
         process.terminate()
@@ -74,12 +68,9 @@ def test_sigterm_stops_the_replicas(example_folder: Path) -> None:
 
 
 @pytest.fixture
-def url(example_folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def url(example_folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of as many replicas as the test asks for."""
     pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
-    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
-    monkeypatch.setenv("RAY_AUTH_MODE", "")  # Ray sets it; so it is put back
-    monkeypatch.delenv("RAY_AUTH_MODE")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
