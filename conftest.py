@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-# Ray reads the mode once, when it is imported, so all its clusters in one process have to have a token, or none. Without
-# one of ours it would write one to the home of who runs the tests.
+# Ray reads the mode once, when it is imported, so all its clusters in one process have to have a token, or none.
+# Without one of ours it would write one to the home of who runs the tests.
 os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
 
 _IMPORTED = {
