@@ -67,10 +67,15 @@ def running_replicas(
         raise ValueError('--replicas needs the extra ray: pip install "omgm[ray]"') from error
     logging.getLogger("ray.serve").setLevel(logging.WARNING)  # it tells of every start and end
     options = _options(profile, replicas)
+    address = os.environ.get("RAY_ADDRESS") or "local"
     with ExitStack() as stack:
-        _connect(options["ray_actor_options"], replicas[0])
+        if address == "local":
+            ray.init(address, include_dashboard=False, log_to_driver=False)
+        else:
+            connect(address, "RAY_ADDRESS")
         stack.callback(ray.shutdown)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # not before: Ray installs one that aborts
+        _check_room(ray.cluster_resources(), options["ray_actor_options"], replicas[0], address)
         if others := serve.status().applications.keys() - {_NAME}:
             raise ValueError(f"Ray Serve runs {', '.join(sorted(others))} on this cluster; use another cluster")
         serve.shutdown()  # what a command that was killed left there, and its address
@@ -78,7 +83,7 @@ def running_replicas(
         try:
             _start(profile, index.absolute(), options, host, port)
         except (RuntimeError, ray.exceptions.RayError) as error:
-            raise ValueError(f"the replicas did not start: {str(error).strip().splitlines()[-1]}") from error
+            raise ValueError(f"the replicas did not start: {_reason(error)}") from error
         yield
 
 
@@ -96,21 +101,12 @@ def _options(profile: Profile, replicas: tuple[int, int]) -> dict[str, Any]:
     return options | {"autoscaling_config": scaling | {"target_ongoing_requests": settings.max_batch}}
 
 
-def _connect(each: Mapping[str, int], replicas: int) -> None:
-    """Connects to the cluster, or starts one here; Ray waits without a word for what a cluster lacks."""
-    import ray
-
-    address = os.environ.get("RAY_ADDRESS") or "local"
-    if address == "local":
-        ray.init(address, include_dashboard=False, log_to_driver=False)
-    else:
-        connect(address, "RAY_ADDRESS")
-    found = ray.cluster_resources()
+def _check_room(found: Mapping[str, float], each: Mapping[str, int], replicas: int, address: str) -> None:
+    """Says what a cluster lacks; Ray waits for it without a word."""
     for count, resource, unit in (each["num_cpus"], "CPU", "cores"), (each["num_gpus"], "GPU", "GPUs"):
         if (needed := count * replicas) > (there := int(found.get(resource, 0))):
             lack = f"--replicas {replicas} takes {needed} {unit}, and there are {there}"
             if address == "local":
-                ray.shutdown()
                 raise ValueError(lack)
             logger.warning("%s in the cluster now; waiting for more", lack)
 
@@ -125,6 +121,15 @@ def _start(profile: Profile, index: Path, options: Mapping[str, Any], host: str,
     serve.start(http_options={"host": host, "port": port, "request_timeout_s": seconds + 10})
     replica: Any = serve.deployment(name="replica", **options)(serve.ingress(build)(Replica))
     serve.run(replica.bind(), name=_NAME)
+
+
+def _reason(error: Exception) -> str:
+    """Returns the end of the traceback of a replica, or of the error if Ray did not get that far."""
+    from ray import serve
+
+    application = serve.status().applications.get(_NAME)
+    messages = [deployment.message for deployment in application.deployments.values()] if application else []
+    return str(next(filter(None, messages), str(error)).strip().splitlines()[-1])
 
 
 def _stop() -> None:

@@ -60,6 +60,15 @@ def test_more_than_this_machine_has(example_folder: Path, capsys: pytest.Capture
     assert "omgm: error: --replicas 1000 takes 1000 cores, and there are " in capsys.readouterr().err
 
 
+def test_why_a_replica_does_not_start(example_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
+    index = example_folder / "index"
+    (index / "tokens.npy").write_bytes(b"")
+    assert main(["serve", "--index", str(index), "--replicas", "1", "--port", str(free_port())]) == 2
+    said = f"omgm: error: the replicas did not start: ValueError: {index}/tokens.npy: 0 bytes, but the manifest says"
+    assert said in capsys.readouterr().err
+
+
 def test_sigterm_stops_the_replicas_after_what_runs(example_folder: Path) -> None:
     pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
     port = free_port()
