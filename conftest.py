@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+# Ray reads the mode once, when it is imported, so all its clusters in one process have to have a token, or none.
+# Without one of ours it would write one to the home of who runs the tests.
+os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
 
 _IMPORTED = {
     "indexes/cluster.py": "ray",

@@ -32,14 +32,40 @@ def connected(address: str) -> Iterator[None]:
         address: `host:port` of its head, or "auto" for the one that this machine is part of.
 
     Raises:
-        ValueError: There is no such cluster, or it does not let this process in.
+        ValueError: There is no such cluster, it does not let this process in, or runs nothing for it.
     """
     logging.getLogger("ray.data").setLevel(logging.ERROR)  # it tells the plan of every stage
     connect(address)
     try:
+        _check_actors(address)
         yield
     finally:
         ray.shutdown()
+
+
+def _check_actors(address: str) -> None:
+    """Checks that an actor of this process runs on the cluster, which has to call this process for that.
+
+    Without a token, a cluster lets a process with one connect; then its calls are refused, and Ray says of every actor
+    that it was canceled.
+    """
+    try:
+        ray.get(ray.remote(num_cpus=0)(_Probe).remote().answer.remote())
+    except RayError as error:
+        raise ValueError(
+            f"--cluster {address}: connected, but no actor starts ({_last_line(error)}); each machine has to have this"
+            " OMGM, and if the cluster asks for no token, set RAY_AUTH_MODE=disabled here, too"
+        ) from error
+
+
+class _Probe:
+    def answer(self) -> None:
+        """Returns once the actor runs."""
+
+
+def _last_line(error: RayError) -> str:
+    """Returns what is wrong; Ray's tracebacks and identifiers are above it."""
+    return str(error).strip().splitlines()[-1]
 
 
 class RayWorkers:
@@ -101,7 +127,7 @@ class RayWorkers:
                         raise ValueError(problem)
                     yield result
         except RayError as error:
-            raise ValueError(f"the Ray cluster failed: {str(error).strip().splitlines()[-1]}") from error
+            raise ValueError(f"the Ray cluster failed: {_last_line(error)}") from error
 
 
 class _Worker:

@@ -7,7 +7,11 @@ that die, and with a range of replicas adds some while requests wait.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
+import signal
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +22,10 @@ if TYPE_CHECKING:
 
     from omgm.settings import Profile
 
+logger = logging.getLogger(__name__)
+
+_NAME = "omgm"
+"""Of the application on the cluster."""
 READ_ONLY = "several replicas serve it; change it with `omgm index add`, which they follow"
 """Why `PUT` and `DELETE` are refused: one process may write, and a request reaches any replica."""
 
@@ -38,11 +46,18 @@ def replica_range(text: str) -> tuple[int, int]:
     return numbers
 
 
-def start_replicas(profile: Profile, index: Path, replicas: tuple[int, int], host: str, port: int) -> None:
-    """Starts the replicas, on the Ray cluster that RAY_ADDRESS names or on this machine; returns once they serve.
+@contextmanager
+def running_replicas(
+    profile: Profile, index: Path, replicas: tuple[int, int], host: str, port: int
+) -> Generator[None, None, None]:
+    """Runs replicas for the length of a block, on the Ray cluster that RAY_ADDRESS names or on this machine.
+
+    They serve when the block begins; at its end they finish the requests that they have. SIGTERM becomes a
+    `KeyboardInterrupt`, so that nothing is left on the cluster; so this is for the main thread only.
 
     Raises:
-        ValueError: The extra `ray` is not installed, or there is no such cluster.
+        ValueError: The extra `ray` is not installed, there is no such cluster, it serves something else or lacks cores
+            or GPUs, or a replica does not start.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report its use to its makers
     try:
@@ -50,12 +65,30 @@ def start_replicas(profile: Profile, index: Path, replicas: tuple[int, int], hos
         from ray import serve
     except ImportError as error:
         raise ValueError('--replicas needs the extra ray: pip install "omgm[ray]"') from error
-    settings = profile.serving
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # it tells of every start and end
+    options = _options(profile, replicas)
     address = os.environ.get("RAY_ADDRESS") or "local"
-    if address != "local":
-        connect(address, "RAY_ADDRESS")
-    elif not ray.is_initialized():
-        ray.init(address, include_dashboard=False, log_to_driver=False)
+    with ExitStack() as stack:
+        if address == "local":
+            ray.init(address, include_dashboard=False, log_to_driver=False)
+        else:
+            connect(address, "RAY_ADDRESS")
+        stack.callback(ray.shutdown)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # not before: Ray installs one that aborts
+        _check_room(ray.cluster_resources(), options["ray_actor_options"], replicas[0], address)
+        if others := serve.status().applications.keys() - {_NAME}:
+            raise ValueError(f"Ray Serve runs {', '.join(sorted(others))} on this cluster; use another cluster")
+        serve.shutdown()  # what a command that was killed left there, and its address
+        stack.callback(_stop)
+        try:
+            _start(profile, index.absolute(), options, host, port)
+        except (RuntimeError, ray.exceptions.RayError) as error:
+            raise ValueError(f"the replicas did not start: {_reason(error)}") from error
+        yield
+
+
+def _options(profile: Profile, replicas: tuple[int, int]) -> dict[str, Any]:
+    settings = profile.serving
     # A replica refuses for itself, by the time that a request would wait; Ray's own queue stays short.
     options: dict[str, Any] = {
         "max_ongoing_requests": settings.max_queue + 2 * settings.max_batch,
@@ -63,19 +96,52 @@ def start_replicas(profile: Profile, index: Path, replicas: tuple[int, int], hos
         "ray_actor_options": {"num_cpus": settings.model_threads or 1, "num_gpus": int("cuda" in profile.device)},
     }
     if replicas[0] == replicas[1]:
-        options["num_replicas"] = replicas[0]
-    else:
-        scaling = {"min_replicas": replicas[0], "max_replicas": replicas[1]}
-        options["autoscaling_config"] = scaling | {"target_ongoing_requests": settings.max_batch}
-    seconds = settings.upload_timeout_s + settings.timeout_s
-    serve.start(http_options={"host": host, "port": port, "request_timeout_s": seconds + 10})
-    folder = index.absolute()
+        return options | {"num_replicas": replicas[0]}
+    scaling = {"min_replicas": replicas[0], "max_replicas": replicas[1]}
+    return options | {"autoscaling_config": scaling | {"target_ongoing_requests": settings.max_batch}}
+
+
+def _check_room(found: Mapping[str, float], each: Mapping[str, int], replicas: int, address: str) -> None:
+    """Says what a cluster lacks; Ray waits for it without a word."""
+    for count, resource, unit in (each["num_cpus"], "CPU", "cores"), (each["num_gpus"], "GPU", "GPUs"):
+        if (needed := count * replicas) > (there := int(found.get(resource, 0))):
+            lack = f"--replicas {replicas} takes {needed} {unit}, and there are {there}"
+            if address == "local":
+                raise ValueError(lack)
+            logger.warning("%s in the cluster now; waiting for more", lack)
+
+
+def _start(profile: Profile, index: Path, options: Mapping[str, Any], host: str, port: int) -> None:
+    from ray import serve
 
     def build() -> FastAPI:  # Ray takes nothing but a function
-        return build_app(profile, folder)
+        return build_app(profile, index)
 
+    seconds = profile.serving.upload_timeout_s + profile.serving.timeout_s
+    serve.start(http_options={"host": host, "port": port, "request_timeout_s": seconds + 10})
     replica: Any = serve.deployment(name="replica", **options)(serve.ingress(build)(Replica))
-    serve.run(replica.bind(), name="omgm")
+    serve.run(replica.bind(), name=_NAME)
+
+
+def _reason(error: Exception) -> str:
+    """Returns the end of the traceback of a replica, or of the error if Ray did not get that far."""
+    from ray import serve
+
+    application = serve.status().applications.get(_NAME)
+    messages = [deployment.message for deployment in application.deployments.values()] if application else []
+    return str(next(filter(None, messages), str(error)).strip().splitlines()[-1])
+
+
+def _stop() -> None:
+    from ray import serve
+
+    running = serve.status().applications.keys()
+    try:
+        if _NAME in running:
+            serve.delete(_NAME)  # first, because the end of Ray Serve cuts off what a replica is answering
+    finally:
+        if running <= {_NAME}:
+            serve.shutdown()
 
 
 class Replica:
@@ -103,12 +169,3 @@ def build_app(profile: Profile, index: Path) -> FastAPI:
     app = create_app(retriever, generator, profile.serving, READ_ONLY, cache, agents, tracer)
     freeze_objects()
     return app
-
-
-def stop_replicas() -> None:
-    """Stops the replicas, and Ray where it was started for them."""
-    import ray
-    from ray import serve
-
-    serve.shutdown()
-    ray.shutdown()

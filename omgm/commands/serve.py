@@ -6,7 +6,6 @@ import argparse
 import logging
 import math
 import os
-import signal
 import sys
 import threading
 from functools import partial
@@ -140,22 +139,19 @@ def run(args: argparse.Namespace) -> None:
 
 def run_replicas(args: argparse.Namespace, profile: Profile) -> None:
     """Runs several replicas until they are stopped."""
-    from omgm.replicas import start_replicas, stop_replicas
+    from omgm.replicas import running_replicas
 
     if args.examples is not None:
         serving = profile.serving.model_copy(update={"examples_dir": args.examples.absolute()})
         profile = profile.model_copy(update={"serving": serving})
     index = kept_index(args, profile)
     warn_if_open(args.host, profile.serving)
-    start_replicas(profile, index, args.replicas, args.host, args.port)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # not before: Ray installs one that aborts
-    print(f"Serving {index} at http://{args.host}:{args.port}/ (Ctrl-C stops it)", flush=True)
-    try:
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        print("Stopping the replicas", flush=True)
-    finally:
-        stop_replicas()
+    with running_replicas(profile, index, args.replicas, args.host, args.port):
+        print(f"Serving {index} at http://{args.host}:{args.port}/ (Ctrl-C stops it)", flush=True)
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            print("Stopping the replicas", flush=True)
 
 
 def open_service(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
@@ -18,7 +21,7 @@ from indexes.labeled_images import LabeledImage
 from indexes.workers import ModelName
 from tests.fakes.live import article, as_row, hash_of, painting
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
-from tests.paths import contents
+from tests.paths import ROOT, contents
 
 ray = pytest.importorskip("ray", reason='needs the extra ray: pip install -e ".[ray]"')
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # Ray's own
@@ -51,15 +54,13 @@ def cluster() -> Iterator[Any]:
     from indexes.cluster import connected
 
     node = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
-        try:
-            cluster.add_node(**node)
-            with connected(cluster.address):
-                yield cluster
-        finally:
-            cluster.shutdown()
+    cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    try:
+        cluster.add_node(**node)
+        with connected(cluster.address):
+            yield cluster
+    finally:
+        cluster.shutdown()
 
 
 def build(folder: Path, out: str, **changes: Any) -> dict[str, bytes]:
@@ -116,3 +117,28 @@ def test_what_a_node_lacks_is_named(tmp_path: Path) -> None:
     loaders: Loaders = {"encoder": partial(FakeEncoder, "fake-encoder-2"), "fusion": FakeFusion}
     with pytest.raises(ValueError, match=r"on node .*: has another model .*\(fake-encoder-2, not fake-encoder-1\)"):
         build(tmp_path, "index", workers=partial(RayWorkers, loaders, [tmp_path]))
+
+
+def test_a_token_that_the_cluster_lacks_is_named() -> None:
+    """In a process of its own, because Ray reads whether there is a token once."""
+    script = f"""
+import os
+import ray
+from ray.cluster_utils import Cluster
+os.environ["RAY_AUTH_MODE"] = "disabled"  # of what this process starts
+cluster = Cluster(initialize_head=True, head_node_args={{"num_cpus": 1, "object_store_memory": {100 * 2**20}}})
+from indexes.cluster import connected
+try:
+    with connected(cluster.address):
+        print("connected")
+except ValueError as error:
+    print(error)
+finally:
+    cluster.shutdown()
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert re.fullmatch(
+        r"--cluster .*: connected, but no actor starts .*if the cluster asks for no token, set RAY_AUTH_MODE=disabled"
+        r" here, too\n",
+        done.stdout,
+    ), done

@@ -6,8 +6,6 @@ pip install -c constraints.txt -e ".[cpu,dev,ray]" && make test ARGS=tests/omgm/
 from __future__ import annotations
 
 import argparse
-import os
-import secrets
 import socket
 import subprocess
 import sys
@@ -16,19 +14,19 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 from omgm.__main__ import main
 from omgm.profile import load_profile
-from omgm.replicas import READ_ONLY, replica_range, start_replicas, stop_replicas
+from omgm.replicas import READ_ONLY, replica_range, running_replicas
+from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.service import wait_until
 from tests.paths import ROOT
-
-TOKEN = secrets.token_hex(32)
-"""Of the cluster: Ray would write one to the home of who runs the tests, and a process can have but one."""
 
 
 def test_numbers_and_ranges() -> None:
@@ -50,44 +48,93 @@ def test_without_a_cluster(
     example_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     monkeypatch.setenv("RAY_ADDRESS", address)
     assert main(["serve", "--index", str(example_folder / "index"), "--replicas", "2"]) == 2
     assert f"RAY_ADDRESS {address}: no Ray cluster at {address}" in capsys.readouterr().err
 
 
-def test_sigterm_stops_the_replicas(example_folder: Path) -> None:
+def test_more_than_this_machine_has(example_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    arguments = ["serve", "--index", str(example_folder / "index"), "--replicas", "1", "--port", str(port)]
-    command = [sys.executable, "-m", "omgm", *arguments]
-    environment = os.environ | {"RAY_AUTH_TOKEN": TOKEN}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("Serving ")
-        process.terminate()
-        assert process.stdout.read().startswith("Stopping the replicas\n")  # what Ray says of its actors may follow
+    assert main(["serve", "--index", str(example_folder / "index"), "--replicas", "1000-2000"]) == 2
+    assert "omgm: error: --replicas 1000 takes 1000 cores, and there are " in capsys.readouterr().err
+
+
+def test_why_a_replica_does_not_start(example_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
+    index = example_folder / "index"
+    (index / "tokens.npy").write_bytes(b"")
+    assert main(["serve", "--index", str(index), "--replicas", "1", "--port", str(free_port())]) == 2
+    said = f"omgm: error: the replicas did not start: ValueError: {index}/tokens.npy: 0 bytes, but the manifest says"
+    assert said in capsys.readouterr().err
+
+
+def test_sigterm_stops_the_replicas_after_what_runs(example_folder: Path) -> None:
+    pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
+    port = free_port()
+    with FakeChatServer() as chat, ThreadPoolExecutor(1) as pool:
+        generator = {"kind": "openai", "base_url": f"{chat.url}/v1", "model": "slow"}
+        settings = [word for name, value in generator.items() for word in ("--set", f"generator.{name}={value}")]
+        arguments = ["serve", "--index", str(example_folder / "index"), "--replicas", "1", "--port", str(port)]
+        command = [sys.executable, "-m", "omgm", *arguments, *settings]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline().startswith("Serving ")
+            running = pool.submit(ask, f"http://127.0.0.1:{port}", (example_folder / "photo.jpg").read_bytes())
+            wait_until(lambda: bool(chat.bodies))
+            process.terminate()
+            status, answer = running.result()
+            assert status == 200 and answer is not None and answer.endswith("The answer is:")  # it repeats the prompt
+            assert process.stdout.read().startswith("Stopping the replicas\n")  # what Ray says may follow
     assert process.returncode == 0
 
 
+def test_what_else_a_cluster_serves(example_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
+    import ray
+    from ray import serve
+    from ray.cluster_utils import Cluster
+
+    class Other:
+        def __call__(self) -> str:
+            return "other"
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    first, second = free_port(), free_port()
+    start = partial(running_replicas, load_profile("embedded"), example_folder / "index", (1, 1), "127.0.0.1")
+    photo = (example_folder / "photo.jpg").read_bytes()
+    try:
+        ray.init(cluster.address, log_to_driver=False)
+        serve.start(http_options={"host": "127.0.0.1", "port": first})
+        other: Any = serve.deployment(num_replicas=1, ray_actor_options={"num_cpus": 0})(Other)
+        serve.run(other.bind(), name="omgm")
+        ray.shutdown()  # as a command that is killed leaves it
+        with start(second):
+            assert ask(f"http://127.0.0.1:{second}", photo) == (200, "Tokyo")
+            with pytest.raises(httpx.ConnectError):
+                ask(f"http://127.0.0.1:{first}", photo)
+            serve.run(other.bind(), name="other", route_prefix="/other")
+        with pytest.raises(ValueError, match="Ray Serve runs other on this cluster"), start(second):
+            pass
+        assert httpx.get(f"http://127.0.0.1:{second}/other", trust_env=False).text == "other"
+    finally:
+        cluster.shutdown()
+
+
 @pytest.fixture
-def url(example_folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def url(example_folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of as many replicas as the test asks for."""
     pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
-    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
-    monkeypatch.setenv("RAY_AUTH_MODE", "")  # Ray sets it; so it is put back
-    monkeypatch.delenv("RAY_AUTH_MODE")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    try:
-        start_replicas(load_profile("embedded"), example_folder / "index", request.param, "127.0.0.1", port)
+    port = free_port()
+    profile = load_profile("embedded")
+    with running_replicas(profile, example_folder / "index", request.param, "127.0.0.1", port):
         yield f"http://127.0.0.1:{port}"
-    finally:
-        stop_replicas()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
 
 
 def replicas() -> list[str]:
