@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from indexes.formats.facts import plain
 from indexes.formats.fields import Names, field_of, images_of, looks_like_image, string_of
 from indexes.formats.front_matter import facts_in, split_front_matter
 from indexes.formats.html import FACTS
 from indexes.formats.images import BADGE, photos_first
 from indexes.formats.markdown_text import Heading, Piece, note_name, parse
-from indexes.formats.rows import plain
 from indexes.formats.site_markup import without_site_markup
 from indexes.formats.skipped import Entry, SeenHashes, attempt
 from indexes.ids import hash_id

@@ -107,7 +107,7 @@ def test_a_folder_with_an_object_per_file(tmp_path: Path) -> None:
 def test_a_title_of_another_name_is_that_of_the_first_row(tmp_path: Path) -> None:
     path = tmp_path / "kb.csv"
     path.write_text("code,Airport name,City\nA1,Adak,Adak Island\nB2,,Bend\n")
-    with pytest.raises(ValueError, match=r"line 3: field 'Airport name' is missing; .*; it has code, Airport name"):
+    with pytest.raises(ValueError, match=r"line 3: field 'Airport name' is missing; .*; it has code, City"):
         read(path)
     path.write_text("Art,Länge\nFuchs,70\n")
     assert [entity.title for entity in read(path)] == ["Fuchs"]
@@ -229,3 +229,65 @@ def test_a_line_nested_too_deeply_is_skipped_in_json_lines_and_named_elsewhere(t
     assert "recursion" in skipped.listed[0]["reason"]
     with pytest.raises(ValueError, match=r"kb\.json: .*byte .*recursion"):
         read(tmp_path / "kb.json")
+
+
+def test_objects_in_lists_say_all_they_know(tmp_path: Path) -> None:
+    maker = {"artist_id": "p:7", "full_name": "Ann Potter", "born": "1951-03-05", "alive": True, "role": None}
+    row = {
+        "title": "Bowl",
+        "creator": [maker],
+        "cameras": [{"flash": "LED", "info": "50 MP"}, {"info": "2 MP"}],
+        "glaze": {"id": 3, "name": "Celadon", "url": "https://a.example/3"},
+        "parts": [{"part": {"name": "Lid", "url": "https://a.example/lid"}, "slot": 1}],
+    }
+    (bowl,) = read(written(tmp_path / "kb.json", [row]))
+    assert facts(bowl) == ["Creator: Ann Potter (born: 1951-03-05)", "Glaze: Celadon", "Parts: part: Lid; slot: 1"]
+    (cameras,) = [section.text for section in bowl.sections if section.title == "Cameras"]
+    assert cameras == "flash: LED; info: 50 MP\ninfo: 2 MP"
+
+
+def test_images_that_objects_name_by_keys_of_their_own(tmp_path: Path) -> None:
+    given = [{"image_url": "https://a.example/show?id=1"}, {"caption": "Back", "baseimageurl": "https://a.example/2"}]
+    (bowl,) = read(written(tmp_path / "kb.json", [{"title": "Bowl", "images": given}]))
+    assert bowl.image == "https://a.example/show?id=1"
+    assert bowl.images == (ArticleImage("https://a.example/2"),)
+
+
+def test_html_in_values_leaves_words_and_images(tmp_path: Path) -> None:
+    row = {
+        "title": "Fish &amp; <i>chips</i>",
+        "body_html": '<p>Cod, 5 &lt; 6.</p><img alt="" src="/a/cod.jpg">',
+        "note": "<p>Hot</p>",
+        "from": "R&amp;D <2020>",
+    }
+    (dish,) = read(written(tmp_path / "kb.json", [row]))
+    assert dish.title == "Fish & chips"
+    assert dish.image == "/a/cod.jpg"
+    assert [section.text for section in dish.sections] == ["Cod, 5 < 6.", "Note: Hot\nFrom: R&D <2020>"]
+
+
+def test_objects_by_their_keys_inside_another_object(tmp_path: Path) -> None:
+    pages = {"12": {"pageid": 12, "title": "Fox", "extract": "Red."}, "7": {"title": "Owl", "extract": "Grey."}}
+    value = {"batchcomplete": "", "query": {"normalized": [{"from": "fox", "to": "Fox"}], "pages": pages}}
+    found = [(one.id, one.title, one.sections[0].text) for one in read(written(tmp_path / "answer.json", value))]
+    assert found == [
+        ("12", "Fox", "Red."),
+        ("7", "Owl", "Grey."),
+    ]
+
+
+def test_yaml_as_a_file_and_as_a_folder(tmp_path: Path) -> None:
+    file = tmp_path / "animals.yml"
+    file.write_text("- name: Fox\n  born: 2022-10-13\n  mass: 8.70\n- name: Owl\n  code: 007\n  mute: no\n")
+    fox, owl = read(file)
+    assert (facts(fox), facts(owl)) == (["Born: 2022-10-13", "Mass: 8.70"], ["Code: 007", "Mute: no"])
+    folder = tmp_path / "animals"
+    folder.mkdir()
+    (folder / "fox.yaml").write_text("name: Fox\nimage: fox.png\n")
+    (folder / "owl.yaml").write_text("name: [Owl\n")
+    assert guess_format(folder) == guess_format(file) == "jsonl"
+    skipped = SkippedEntries(1)
+    (fox,) = read_knowledge_base(folder, skipped=skipped)
+    assert (fox.id, fox.title, fox.image) == ("fox", "Fox", "fox.png")
+    reason = "line 2: not YAML (did not find expected ',' or ']')"
+    assert skipped.listed == [{"place": "owl.yaml", "reason": reason}]
