@@ -21,6 +21,7 @@ from indexes.formats.streams import inner_name, is_pointer
 from indexes.formats.table import read_table
 from indexes.formats.website import page_files, read_website
 from indexes.formats.wiki6m import read_wiki6m
+from indexes.formats.xml_rows import read_xml, root_of
 from indexes.formats.zim import is_zim, read_zim, zim_parts
 from indexes.ids import hash_id
 from indexes.images import IMAGE_SUFFIXES
@@ -40,6 +41,7 @@ FORMATS: dict[str, Reader] = {
     "parquet": read_parquet,
     "csv": read_table,
     "mediawiki": read_mediawiki,
+    "xml": read_xml,
     "markdown": read_markdown,
     "zim": read_zim,
     "website": read_website,
@@ -173,6 +175,8 @@ def guess_format(path: Path) -> str:
         return found
     if is_pointer(path):
         raise ValueError(f"{path}: a pointer of Git LFS in place of the file; fetch it with: git lfs pull")
+    if found == "mediawiki" and root_of(path) not in ("mediawiki", ""):
+        return "xml"
     if found not in ("evqa", "jsonl"):
         return found
     if found == "evqa":
