@@ -34,3 +34,10 @@ def test_rows_of_a_table(tmp_path: Path) -> None:
     first, second = load("plain", path)
     assert (first.answers, first.entity_ids, first.section_index) == (("Assam", "India"), ("tea",), 3)
     assert (second.id, second.image_id, second.entity_ids, second.section_index) == ("2", "b.jpg", (), None)
+
+
+def test_a_missing_field_is_named_beside_those_that_are_there(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text('{"img_id": "a", "sent": "Who?", "answer": "x"}\n')
+    with pytest.raises(ValueError, match=r"line 1: field question is missing; the row has id, img_id, sent, answer"):
+        load("plain", path)
