@@ -183,7 +183,7 @@ class OwnAndOtherImages:
 
     def __init__(self, own: ImageSource, other: ImageSource) -> None:
         self._own, self._other = own, other
-        self.missing = f"{own.missing}, and {other.missing}"
+        self.missing = " and ".join(dict.fromkeys((own.missing, other.missing)))
 
     def find(self, url: str) -> str | None:
         """Returns the name of the knowledge base's own image, or else of the folder's."""

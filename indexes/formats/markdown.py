@@ -125,9 +125,10 @@ class _Images:
             return target
         start = "" if target.startswith("/") else posixpath.dirname(article)
         written = target.lstrip("/")
+        plain_name = unquote(re.split(r"[?#]", written)[0])  # without `?raw=true`
         tried = [
             posixpath.normpath(posixpath.join(base, name))
-            for name in (written, unquote(written))
+            for name in (written, unquote(written), plain_name)
             for base in (start, "")
         ]
         for path in tried:
@@ -136,7 +137,7 @@ class _Images:
         alike = sorted(self._named.get(posixpath.basename(tried[-1]).lower(), ()), key=lambda file: (len(file), file))
         if alike and (len(alike) == 1 or "/" not in written):
             return alike[0]
-        return posixpath.normpath(posixpath.join(start, unquote(re.split(r"[?#]", written)[0])))
+        return posixpath.normpath(posixpath.join(start, plain_name))
 
 
 class _Notes:
