@@ -28,7 +28,7 @@ _MARKUP = re.compile(
     re.IGNORECASE,
 )
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#x[0-9A-Fa-f]{2,6});")
-_LANGUAGES = ("en", "english", "eng", "en-us", "en_us", "common", "default", "value", "text", "label", "name", "title")
+_LANGUAGES = ("en", "english", "eng", "en-us", "en-gb", "common", "default", "value", "text", "label", "name", "title")
 """Keys of an object that holds one text in several languages or forms, the preferred ones first."""
 _REFERENCES = ("id", "ids", "url", "uri", "href")
 """Last words of the names of fields that lead elsewhere."""

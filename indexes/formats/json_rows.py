@@ -13,6 +13,7 @@ import yaml
 
 from indexes.formats.fields import field_of, kind, unique_keys
 from indexes.formats.front_matter import LOADER
+from indexes.formats.rows import lifted
 from indexes.formats.streams import opened, read_items, read_members, read_parts, starts_with
 
 LONGEST_LINE = 1 << 24
@@ -169,8 +170,11 @@ def _in_value(value: Any, where: str, itself: bool = False) -> list[tuple[str, A
 
 
 def _of_object(value: Mapping[str, Any], where: str, itself: bool) -> Iterator[tuple[str, Any]]:
-    """Yields the rows in an object; it is a row `itself`, if it has a title, or only if it holds no list of objects."""
-    titled = _titled(value)
+    """Yields the rows in an object; it is a row `itself`, if it has a title, or only if it holds no list of objects.
+
+    The title may be in an object in it (`lifted`) if it has an id.
+    """
+    titled = _titled(value) or (field_of(value, "id", {})[1] is not None and _titled(lifted(value)))
     lists = [] if itself and titled else list(_lists(value))
     if lists:
         lists.sort(key=len)

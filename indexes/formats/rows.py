@@ -106,7 +106,7 @@ def entity_of(row: Any, where: str, names: Names) -> Entity:
     """
     if not isinstance(row, Mapping):
         raise ValueError(f"{where}: expected an object, but found {kind(row)}")
-    row = _lifted(row) if "title" not in names else row
+    row = lifted(row) if "title" not in names else row
     title_name, value = field_of(row, "title", names)
     titles = [" ".join(plain(title).split()) for title in texts_in(value)]
     if not titles:
@@ -150,7 +150,7 @@ def place_of(row: Any, where: str, names: Names) -> str:
     return f"{where} ({str(found)!r})" if isinstance(found, str | int) and not isinstance(found, bool) else where
 
 
-def _lifted(row: Row) -> Row:
+def lifted(row: Row) -> Row:
     """Returns a row with the members of the only object in it that has a title, if the row itself has none.
 
     So are the features of GeoJSON ("properties") and the entries of some content systems ("attributes", "fields").
@@ -172,7 +172,7 @@ def _title_field(row: Row) -> str:
 
     It is the first whose name ends with "name" or "title" ("Airport name"), or else the first that is a short text.
     """
-    if _has_title(_lifted(row)) or any(folded(name) in map(folded, GUESSES["title"]) for name in row):
+    if _has_title(lifted(row)) or any(folded(name) in map(folded, GUESSES["title"]) for name in row):
         return ""
     usual = {field_of(row, field, {})[0] for field in ("id", "url", "text", "image")}
     texts = [name for name, value in row.items() if name not in usual and isinstance(value, str) and _is_name(value)]

@@ -47,7 +47,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
     for event, element, depth in _events(path):
         if event == "start":
             filled[depth:] = [filled[depth] + 1, 0]
-        elif depth and (filled[depth + 1] or len(element.attrib) > 1):
+        elif depth and (filled[depth + 1] or (len(element.attrib) > 1 and not (element.text or "").strip())):
             counts[depth, element.tag] += 1
     repeated = {key: count for key, count in counts.items() if count > 1}
     if not repeated:

@@ -291,3 +291,12 @@ def test_yaml_as_a_file_and_as_a_folder(tmp_path: Path) -> None:
     assert (fox.id, fox.title, fox.image) == ("fox", "Fox", "fox.png")
     reason = "line 2: not YAML (did not find expected ',' or ']')"
     assert skipped.listed == [{"place": "owl.yaml", "reason": reason}]
+
+
+def test_a_file_that_has_its_title_in_an_object_and_lists_of_others(tmp_path: Path) -> None:
+    folder = tmp_path / "objects"
+    folder.mkdir()
+    strings = {"name": {"ar-EG": "سور", "en-GB": "Wall"}}
+    written(folder / "wall.json", {"id": "w1", "strings": strings, "images": [{"path": "wall.png", "x": 1}]})
+    (wall,) = read(folder)
+    assert (wall.id, wall.title, wall.names, wall.image) == ("w1", "Wall", ("سور",), "wall.png")
