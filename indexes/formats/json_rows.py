@@ -13,7 +13,7 @@ import yaml
 
 from indexes.formats.fields import field_of, kind, unique_keys
 from indexes.formats.front_matter import LOADER
-from indexes.formats.rows import lifted
+from indexes.formats.rows import BESIDE, lifted
 from indexes.formats.streams import opened, read_items, read_members, read_parts, starts_with
 
 LONGEST_LINE = 1 << 24
@@ -135,7 +135,8 @@ def _in_folder(path: Path) -> Iterator[tuple[str, Any]]:
             continue
         if len(found) == 1 and field_of(found[0][1], "id", {})[1] is None:
             found = [(str(file), {"id": file.relative_to(path).with_suffix("").as_posix(), **found[0][1]})]
-        yield from found
+        beside = file.parent.relative_to(path).as_posix()
+        yield from found if beside == "." else ((where, {**row, BESIDE: beside}) for where, row in found)
 
 
 def _load(file: Path) -> Any:

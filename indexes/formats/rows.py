@@ -18,6 +18,8 @@ from retriever.types import ArticleImage, Entity
 
 Row = Mapping[str, Any]
 
+BESIDE = "_beside"
+"""The key under which a row of a file in a folder of the knowledge base's has the path of that folder."""
 _LONGEST_LIST = 30
 _LONGEST_NAME = 100
 _IN_HTML = re.compile(r"<img\b[^<>]*?\ssrc\s*=\s*[\"'](?!data:)([^\"'<>]+)", re.IGNORECASE)
@@ -174,7 +176,7 @@ def _title_field(row: Row) -> str:
     """
     if _has_title(lifted(row)) or any(folded(name) in map(folded, GUESSES["title"]) for name in row):
         return ""
-    usual = {field_of(row, field, {})[0] for field in ("id", "url", "text", "image")}
+    usual = {BESIDE, *(field_of(row, field, {})[0] for field in ("id", "url", "text", "image"))}
     texts = [name for name, value in row.items() if name not in usual and isinstance(value, str) and _is_name(value)]
     named = (name for name in texts if folded(name).endswith(("title", "name")))
     return next(named, texts[0] if texts else "")
@@ -209,7 +211,7 @@ def _split(value: str) -> list[str]:
 
 def _named(row: Row) -> str:
     """Returns the names of a row's fields that say something, for messages."""
-    return _listed(name for name, value in row.items() if value not in (None, "", [], {}))
+    return _listed(name for name, value in row.items() if value not in (None, "", [], {}) and name[:1] != "_")
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from PIL import Image
 from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
 from indexes.formats.json_rows import read_rows
 from indexes.formats.skipped import SkippedEntries
+from indexes.images import find_image
 from indexes.inspection import inspect_knowledge_base
 from retriever.types import ArticleImage, Entity, Section
 
@@ -293,10 +294,13 @@ def test_yaml_as_a_file_and_as_a_folder(tmp_path: Path) -> None:
     assert skipped.listed == [{"place": "owl.yaml", "reason": reason}]
 
 
-def test_a_file_that_has_its_title_in_an_object_and_lists_of_others(tmp_path: Path) -> None:
-    folder = tmp_path / "objects"
-    folder.mkdir()
+def test_a_folder_per_object_with_its_images_and_its_title_in_an_object(tmp_path: Path) -> None:
     strings = {"name": {"ar-EG": "سور", "en-GB": "Wall"}}
-    written(folder / "wall.json", {"id": "w1", "strings": strings, "images": [{"path": "wall.png", "x": 1}]})
-    (wall,) = read(folder)
-    assert (wall.id, wall.title, wall.names, wall.image) == ("w1", "Wall", ("سور",), "wall.png")
+    for name in ("wall", "gate"):
+        save_png(tmp_path / name / "photo.png")
+        written(
+            tmp_path / name / "it.json", {"id": name, "strings": strings, "images": [{"path": "photo.png", "x": 1}]}
+        )
+    gate, wall = read(tmp_path)
+    assert (wall.id, wall.title, wall.names, wall.image) == ("wall", "Wall", ("سور",), "wall/photo.png")
+    assert find_image(tmp_path, gate.image or "") == tmp_path / "gate" / "photo.png"
