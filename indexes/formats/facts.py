@@ -45,7 +45,8 @@ def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         said = {name: one for name, one in value.items() if not _leads_elsewhere(name)}
         if len(value) > 1 and all(isinstance(one, Mapping) for one in value.values()):
-            yield from _facts(label, list(value.values()), depth)  # such as languages by their codes
+            called = [one if _title(one)[1] else {"name": name, **one} for name, one in value.items()]
+            yield from _facts(label, called, depth)  # such as languages by their codes
         elif len(said) == 1 < len(value) and (title := _title(said)[1]):
             yield label, title  # the name of a thing that is described elsewhere
         elif depth < _DEEPEST:

@@ -239,10 +239,16 @@ def test_objects_in_lists_say_all_they_know(tmp_path: Path) -> None:
         "creator": [maker],
         "cameras": [{"flash": "LED", "info": "50 MP"}, {"info": "2 MP"}],
         "glaze": {"id": 3, "name": "Celadon", "url": "https://a.example/3"},
+        "words": {"deu": {"one": "Schale", "many": "Schalen"}, "fra": {"one": "bol"}},
         "parts": [{"part": {"name": "Lid", "url": "https://a.example/lid"}, "slot": 1}],
     }
     (bowl,) = read(written(tmp_path / "kb.json", [row]))
-    assert facts(bowl) == ["Creator: Ann Potter (born: 1951-03-05)", "Glaze: Celadon", "Parts: part: Lid; slot: 1"]
+    assert facts(bowl) == [
+        "Creator: Ann Potter (born: 1951-03-05)",
+        "Glaze: Celadon",
+        "Words: deu (one: Schale; many: Schalen); fra (one: bol)",
+        "Parts: part: Lid; slot: 1",
+    ]
     (cameras,) = [section.text for section in bowl.sections if section.title == "Cameras"]
     assert cameras == "flash: LED; info: 50 MP\ninfo: 2 MP"
 
