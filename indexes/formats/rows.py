@@ -83,11 +83,10 @@ def _joined(rows: Iterable[tuple[str, Any]], names: Names) -> Iterator[tuple[str
 
 
 def _goes_on(before: Any, row: Any, names: Names) -> bool:
-    if not (isinstance(before, Mapping) and isinstance(row, Mapping)):
+    if not (isinstance(before, Mapping) and isinstance(row, Mapping)) or _has_title(row, names):
         return False
     ids = [scalar_of(field_of(one, "id", names)[1]) for one in (before, row)]
-    titles = [any(texts_in(field_of(one, "title", names)[1])) for one in (before, row)]
-    return ids[0] is not None and ids[0] == ids[1] and titles == [True, False]
+    return ids[0] is not None and ids[0] == ids[1] and _has_title(before, names)
 
 
 def _both(first: Any, second: Any) -> Any:
@@ -122,13 +121,16 @@ def entity_of(row: Any, where: str, names: Names) -> Entity:
     used |= {
         name for name, given in ((id_name, id), (url_name, url), (text_name, text)) if scalar_of(given) is not None
     }
-    sections = list(split_text(titles[0], plain(text_in(text))))
+    body = plain(text_in(text))
+    sections = list(split_text(titles[0], body))
     images += (one for one in dict.fromkeys(_IN_HTML.findall(text_in(text))) if one not in images)
     facts: list[str] = []
     for name, value in row.items():
-        if name in used or name.startswith("_"):
+        if name in used or name.startswith("_") or (value is text and isinstance(value, list)):
             continue
         for label, line in facts_of(name, value):
+            if value is text and line.split() == body.split():
+                continue  # the one of several languages or forms that is the text
             if len(line) > LONGEST_FACT or "\n" in line:
                 sections += [(label, line)]
             else:
@@ -165,8 +167,8 @@ def lifted(row: Row) -> Row:
     return {**{name: value for name, value in row.items() if name not in (*inner, "geometry")}, **row[inner[0]]}
 
 
-def _has_title(row: Row) -> bool:
-    return any(texts_in(field_of(row, "title", {})[1]))
+def _has_title(row: Row, names: Names | None = None) -> bool:
+    return any(texts_in(field_of(row, "title", names or {})[1]))
 
 
 def _title_field(row: Row) -> str:

@@ -59,7 +59,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
         if event == "end" and (depth, element.tag) == wanted:
             number += 1
             if _is_published(element):
-                yield f"{path}: <{_local(element.tag)}> {number}", _value(element)
+                yield f"{path}: <{_local(element.tag)}> {number}", _fields(element)
 
 
 def _is_published(element: Element) -> bool:
@@ -102,16 +102,21 @@ def _value(element: Element) -> Any:
         return f"{words} {unit}" if unit else _SHORTCODE.sub("", element.text or "").strip()
     if words:  # elements within a text
         return " ".join("".join(element.itertext()).split())
-    found: dict[str, list[Any]] = {}
+    fields = _fields(element)
+    if len(fields) == 1 and not element.attrib:
+        (values,) = fields.values()
+        return values if isinstance(values, list) else [values]
+    return fields
+
+
+def _fields(element: Element) -> dict[str, Any]:
+    """Returns the attributes of an element and the elements in it by their names; several of one name are a list."""
+    found: dict[str, list[Any]] = {_local(name): [value] for name, value in element.attrib.items()}
     for child in element:
-        if child.tag.startswith(_WORDPRESS):
-            continue
-        name = "content" if child.tag == _CONTENT else _local(child.tag)
-        found.setdefault(name, []).append(_value(child))
-    if len(found) == 1 and not element.attrib:
-        return next(iter(found.values()))
-    fields = {_local(name): value for name, value in element.attrib.items()}
-    return fields | {name: values if len(values) > 1 else values[0] for name, values in found.items()}
+        if not child.tag.startswith(_WORDPRESS):
+            name = "content" if child.tag == _CONTENT else _local(child.tag)
+            found.setdefault(name, []).append(_value(child))
+    return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
 
 
 def _local(tag: str) -> str:

@@ -232,47 +232,6 @@ def test_a_line_nested_too_deeply_is_skipped_in_json_lines_and_named_elsewhere(t
         read(tmp_path / "kb.json")
 
 
-def test_objects_in_lists_say_all_they_know(tmp_path: Path) -> None:
-    maker = {"artist_id": "p:7", "full_name": "Ann Potter", "born": "1951-03-05", "alive": True, "role": None}
-    row = {
-        "title": "Bowl",
-        "creator": [maker],
-        "cameras": [{"flash": "LED", "info": "50 MP"}, {"info": "2 MP"}],
-        "glaze": {"id": 3, "name": "Celadon", "url": "https://a.example/3"},
-        "words": {"deu": {"one": "Schale", "many": "Schalen"}, "fra": {"one": "bol"}},
-        "parts": [{"part": {"name": "Lid", "url": "https://a.example/lid"}, "slot": 1}],
-    }
-    (bowl,) = read(written(tmp_path / "kb.json", [row]))
-    assert facts(bowl) == [
-        "Creator: Ann Potter (born: 1951-03-05)",
-        "Glaze: Celadon",
-        "Words: deu (one: Schale; many: Schalen); fra (one: bol)",
-        "Parts: part: Lid; slot: 1",
-    ]
-    (cameras,) = [section.text for section in bowl.sections if section.title == "Cameras"]
-    assert cameras == "flash: LED; info: 50 MP\ninfo: 2 MP"
-
-
-def test_images_that_objects_name_by_keys_of_their_own(tmp_path: Path) -> None:
-    given = [{"image_url": "https://a.example/show?id=1"}, {"caption": "Back", "baseimageurl": "https://a.example/2"}]
-    (bowl,) = read(written(tmp_path / "kb.json", [{"title": "Bowl", "images": given}]))
-    assert bowl.image == "https://a.example/show?id=1"
-    assert bowl.images == (ArticleImage("https://a.example/2"),)
-
-
-def test_html_in_values_leaves_words_and_images(tmp_path: Path) -> None:
-    row = {
-        "title": "Fish &amp; <i>chips</i>",
-        "body_html": '<p>Cod, 5 &lt; 6.</p><img alt="" src="/a/cod.jpg">',
-        "note": "<p>Hot</p>",
-        "from": "R&amp;D <2020>",
-    }
-    (dish,) = read(written(tmp_path / "kb.json", [row]))
-    assert dish.title == "Fish & chips"
-    assert dish.image == "/a/cod.jpg"
-    assert [section.text for section in dish.sections] == ["Cod, 5 < 6.", "Note: Hot\nFrom: R&D <2020>"]
-
-
 def test_objects_by_their_keys_inside_another_object(tmp_path: Path) -> None:
     pages = {"12": {"pageid": 12, "title": "Fox", "extract": "Red."}, "7": {"title": "Owl", "extract": "Grey."}}
     value = {"batchcomplete": "", "query": {"normalized": [{"from": "fox", "to": "Fox"}], "pages": pages}}
