@@ -10,6 +10,12 @@ from urllib.parse import unquote, urlsplit
 
 from PIL import Image
 
+IMAGE_SUFFIXES = (
+    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".heif", ".jxl"),
+    ".svg",
+)
+"""Extensions of the names of images, in lower case."""
+
 
 def find_image(folder: Path, url: str) -> Path | None:
     """Returns the file under `folder` at the longest suffix of the URL's path, or `None`.
@@ -35,12 +41,18 @@ def thumbnail(image: Image.Image, side: int = 320, quality: int = 88) -> bytes:
 
 
 def names_of(url: str) -> Iterator[str]:
-    """Yields the paths under a folder that the image of a URL may have, in the order in which `find_image` looks."""
+    """Yields the paths under a folder that the image of a URL may have, in the order in which `find_image` looks.
+
+    The query belongs to the name if the path does not name an image, as in `images.php?id=7`: the other images of
+    the site have the same path.
+    """
     try:
-        path = urlsplit(url).path
+        split = urlsplit(url)
     except ValueError:  # brackets that are no IPv6 address
         return
-    parts = [part for part in path.split("/") if part]
+    parts = [part for part in split.path.split("/") if part]
+    if parts and split.netloc and split.query and not parts[-1].lower().endswith(IMAGE_SUFFIXES):
+        parts[-1] += "?" + split.query.replace("/", "%2F")
     for start in range(len(parts)):
         written = parts[start:]
         decoded = [unquote(part) for part in written]

@@ -14,10 +14,9 @@ from typing import Protocol
 from PIL import Image
 
 from indexes.formats import OWN_IMAGES
-from indexes.formats.fields import IMAGE_SUFFIXES
 from indexes.formats.huggingface import open_dataset
 from indexes.formats.zim import is_zim, open_zim
-from indexes.images import find_image
+from indexes.images import IMAGE_SUFFIXES, find_image
 from indexes.svg import load_any
 from retriever.images import ImageError
 from retriever.types import Entity
@@ -184,7 +183,7 @@ class OwnAndOtherImages:
 
     def __init__(self, own: ImageSource, other: ImageSource) -> None:
         self._own, self._other = own, other
-        self.missing = f"{own.missing}, and {other.missing}"
+        self.missing = " and ".join(dict.fromkeys((own.missing, other.missing)))
 
     def find(self, url: str) -> str | None:
         """Returns the name of the knowledge base's own image, or else of the folder's."""

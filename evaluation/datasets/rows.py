@@ -105,6 +105,8 @@ def text(row: Mapping[str, Any], field: str, where: str) -> str:
         ValueError: It is missing, empty or not a text.
     """
     value = row.get(field)
+    if field not in row:
+        raise ValueError(f"{where}: field {field} is missing; the row has {', '.join(map(str, row)) or 'none'}")
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{where}: field {field} must be a non-empty text, got {value!r}")
     return _whole(value.strip(), field, where)

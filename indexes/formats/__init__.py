@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from indexes.formats.evqa import is_evqa, read_evqa
-from indexes.formats.fields import IMAGE_SUFFIXES, Names
+from indexes.formats.fields import Names
 from indexes.formats.huggingface import hash_huggingface, read_huggingface
 from indexes.formats.json_rows import first_row, json_files
 from indexes.formats.jsonl import read_jsonl
@@ -21,8 +21,10 @@ from indexes.formats.streams import inner_name, is_pointer
 from indexes.formats.table import read_table
 from indexes.formats.website import page_files, read_website
 from indexes.formats.wiki6m import read_wiki6m
+from indexes.formats.xml_rows import read_xml, root_of
 from indexes.formats.zim import is_zim, read_zim, zim_parts
 from indexes.ids import hash_id
+from indexes.images import IMAGE_SUFFIXES
 from indexes.sections import DROPPED, DROPPED_BY_REFERENCE, title_rule, without_lists
 from retriever.files import as_line, sha256_of
 from retriever.types import Entity
@@ -39,6 +41,7 @@ FORMATS: dict[str, Reader] = {
     "parquet": read_parquet,
     "csv": read_table,
     "mediawiki": read_mediawiki,
+    "xml": read_xml,
     "markdown": read_markdown,
     "zim": read_zim,
     "website": read_website,
@@ -49,11 +52,13 @@ OWN_IMAGES = frozenset({"markdown", "zim", "website", "huggingface"})
 """Formats that hold their images themselves."""
 
 _EXTENSIONS = {".json": "evqa", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".zim": "zim"} | {
+    **dict.fromkeys((".yml", ".yaml"), "jsonl"),
     ".csv": "csv",
     ".tsv": "csv",
     ".xml": "mediawiki",
 }
 _PACKED = (".gz", ".bz2", ".zip")
+_SHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 
 
 def read_knowledge_base(
@@ -157,6 +162,10 @@ def guess_format(path: Path) -> str:
         return format_of(path)
     if name.suffix.lower() in (".db", ".sqlite", ".sqlite3"):
         raise ValueError(f"{path}: a database; write a file {path.stem}.toml beside it: {HELP}")
+    if name.suffix.lower() == ".sql":
+        raise ValueError(f"{path}: a dump of a database; load it into one, and write a file {path.stem}.toml: {HELP}")
+    if name.suffix.lower() in _SHEETS:
+        raise ValueError(f"{path}: a spreadsheet; save it as CSV in UTF-8, one file per sheet")
     if found is None:
         if is_zim(path):
             return "zim"
@@ -166,6 +175,8 @@ def guess_format(path: Path) -> str:
         return found
     if is_pointer(path):
         raise ValueError(f"{path}: a pointer of Git LFS in place of the file; fetch it with: git lfs pull")
+    if found == "mediawiki" and root_of(path) not in ("mediawiki", ""):
+        return "xml"
     if found not in ("evqa", "jsonl"):
         return found
     if found == "evqa":
@@ -180,14 +191,14 @@ def _guess_folder(path: Path) -> str:
         return "markdown"
     if pages:  # beside which a README is about the repository
         return "website"
-    known = {*_EXTENSIONS, ".toml"} - {".json", ".jsonl", ".ndjson"}
+    known = {*_EXTENSIONS, ".toml"} - {".json", ".jsonl", ".ndjson", ".yml", ".yaml"}
     files = sorted(file for file in path.iterdir() if file.suffix.lower() in known)
     if not files and json_files(path):
         return "jsonl"
     if files:  # such as a table that describes the images in its folder
         raise ValueError(f"{path}: a folder without Markdown or pages; name the file in it: {files[0]}")
     images = sum(file.suffix.lower() in IMAGE_SUFFIXES for file in path.rglob("*"))
-    reason = "is empty" if not any(path.iterdir()) else "holds no Markdown, pages or JSON"
+    reason = "is empty" if not any(path.iterdir()) else "holds no Markdown, pages, JSON or YAML"
     if images:
         reason += f"; describe its {counted(images, 'image')} in a table, as in images.csv with title,image,text"
     raise ValueError(f"{path}: the folder {reason}")

@@ -9,8 +9,10 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
+from indexes.images import IMAGE_SUFFIXES
+
 GUESSES: dict[str, tuple[str, ...]] = {
-    "id": ("id", "_id", "object_id", "uuid", "guid", "slug", "accession_number", "object_number"),
+    "id": ("id", "_id", "object_id", "uuid", "guid", "slug", "handle", "accession_number", "object_number"),
     "title": (
         *("title", "name", "display_name", "label", "full_name", "common_name", "headline", "heading", "term", "word"),
         *("titel", "titre", "título", "titulo", "titolo", "nombre", "nom", "nome", "naam", "bezeichnung"),
@@ -18,7 +20,8 @@ GUESSES: dict[str, tuple[str, ...]] = {
     ),
     "url": ("url", "link", "permalink", "page_url", "web_url", "source_url", "wikipedia_url", "wikipedia"),
     "image": (
-        *("image", "image_url", "img", "img_url", "image_link", "image_path", "images", "primary_image", "main_image"),
+        *("image", "image_url", "image_src", "img", "img_url", "image_link", "image_path", "images"),
+        *("primary_image", "main_image"),
         *("photo", "photo_url", "photos", "picture", "picture_url", "pictures", "logo", "cover", "cover_image"),
         *("hero_image", "featured_image", "og_image", "poster", "poster_url", "poster_path", "banner", "thumbnail"),
         *("thumbnail_url", "thumb", "sprite", "sprites", "artwork", "file_name", "file", "media"),
@@ -26,7 +29,8 @@ GUESSES: dict[str, tuple[str, ...]] = {
         *("圖片", "الصورة", "صورة"),
     ),
     "text": (
-        *("text", "content", "body", "description", "abstract", "summary", "extract", "overview", "biography", "bio"),
+        *("text", "content", "body", "body_html", "description", "abstract", "summary", "extract", "overview"),
+        *("biography", "bio"),
         *("desc", "long_description", "short_description", "definition", "about", "plot", "synopsis"),
         *("beschreibung", "inhalt", "texte", "texto", "testo", "contenu", "contenido", "descripción", "descripcion"),
         *("descrição", "descrizione", "beschrijving", "описание", "текст", "содержание", "説明", "本文"),
@@ -40,10 +44,6 @@ _SIZES = (
     *("front_default", "default", "regular", "medium", "small", "thumbnail", "value"),
 )
 """Keys of an object that describes an image, or has it in several sizes, the preferred ones first."""
-IMAGE_SUFFIXES = (
-    *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".heif", ".jxl"),
-    ".svg",
-)
 _IMAGE_NAME = re.compile(rf"[^<>\"\n]+(?:{'|'.join(map(re.escape, IMAGE_SUFFIXES))})(?:[?#]\S*)?", re.IGNORECASE)
 
 Names = Mapping[str, str]
@@ -104,8 +104,9 @@ def images_of(row: Mapping[str, Any], where: str, names: Names) -> tuple[str, li
 
 @lru_cache(maxsize=1024)
 def _usual_names(field: str, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the keys of a row that may be a field, the likeliest one first."""
-    found = {folded(key): key for key in reversed(keys)}
+    """Returns the keys of a row that may be a field, the likeliest one first; `Body (HTML)` may be `body`."""
+    found = {folded(re.sub(r"\s*\([^()]*\)$", "", key)): key for key in reversed(keys)}
+    found |= {folded(key): key for key in reversed(keys)}
     names = (guess if guess in keys else found.get(folded(guess)) for guess in GUESSES[field])
     return tuple(dict.fromkeys(name for name in names if name is not None))
 
@@ -143,11 +144,11 @@ def images_in(value: object, where: str, field: str) -> list[str]:
     if isinstance(value, list | tuple):
         return [name for one in value for name in images_in(one, where, field)]
     if isinstance(value, Mapping):
-        keys = [key for key in _SIZES if value.get(key)]
-        usual = [value[key] for key in keys if isinstance(value[key], str | Mapping)]
-        value = next(iter(usual), None) or next(
-            (v for v in value.values() if isinstance(v, str) and looks_like_image(v)), None
-        )
+        usual = (value[key] for key in _SIZES if value.get(key) and isinstance(value[key], str | Mapping))
+        given = {key: one for key, one in value.items() if isinstance(one, str)}
+        named = (one for one in given.values() if looks_like_image(one))
+        called = (one for key, one in given.items() if "://" in one and re.search("image|img|photo|picture", key, re.I))
+        value = next((one for found in (usual, named, called) for one in found), None)
         if isinstance(value, Mapping):
             return images_in(value, where, field)
     name = "" if value is None else check_text(value, where, field).strip()

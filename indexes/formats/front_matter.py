@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
+from indexes.formats.facts import facts_of
 from indexes.formats.fields import GUESSES, Names, field_of, folded, looks_like_image
-from indexes.formats.rows import facts_of
 
 _YAML = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _TOML = re.compile(r"\+\+\+[ \t]*\r?\n(.*?)^\+\+\+[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
@@ -101,8 +101,8 @@ _SWITCHES = ("true", "false", "yes", "no")
 _LONGEST_FACT = 300
 _WIKI_LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]]*)\]\]")
 _PATH = re.compile(r"/\S*|\S+\.md|\d{4}-\d\d-\d\d[T ].*|<%.*")
-_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-"""Takes every scalar as text, so that a title `1984` or an id `007` stays what it is."""
+LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+"""Takes every scalar of YAML as text, so that a title `1984` or an id `007` stays what it is."""
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
@@ -121,7 +121,7 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     if found is None:
         return _properties(text), text
     try:
-        settings = yaml.load(found[1], Loader=_LOADER)
+        settings = yaml.load(found[1], Loader=LOADER)
     except yaml.YAMLError:
         pairs = filter(None, map(_PAIR.fullmatch, found[1].splitlines()))
         settings = {pair[1]: pair[2].strip("\"'") for pair in pairs}

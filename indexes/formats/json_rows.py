@@ -1,4 +1,4 @@
-"""The rows of JSON: lines, the items of a list, what an object holds, or the files of a folder."""
+"""The rows of JSON and YAML: lines, the items of a list, what an object holds, or the files of a folder."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from indexes.formats.fields import field_of, unique_keys
+import yaml
+
+from indexes.formats.fields import field_of, kind, unique_keys
+from indexes.formats.front_matter import LOADER
+from indexes.formats.rows import BESIDE, lifted
 from indexes.formats.streams import opened, read_items, read_members, read_parts, starts_with
 
 LONGEST_LINE = 1 << 24
 """Bytes of a first line that are read to tell JSON lines from one object: E-VQA's is a single line of gigabytes."""
 _LINES = (".jsonl", ".ndjson")
 _SUFFIXES = (".json", *_LINES)
+_YAML = (".yml", ".yaml")
 _DEEPEST = 3
 
 
@@ -24,13 +29,15 @@ def read_rows(path: Path) -> Iterator[tuple[str, Any]]:
 
     Of an object, these are its members if they are objects, or else the longest list of objects in it, or else itself;
     a member has its key as its id, and as its title if it has none. In place of a line or a file that is not JSON in
-    UTF-8, the reason is yielded.
+    UTF-8, the reason is yielded. YAML is read as a whole, as the same values; its numbers and dates stay as written.
 
     Raises:
         ValueError: The file is damaged as a whole, or holds no objects.
     """
     if path.is_dir():
         yield from _in_folder(path)
+    elif _is_yaml(path):
+        yield from _in_value(_load(path), str(path))
     elif starts_with(path, "["):
         yield from ((f"{path}: item {number}", row) for number, row in read_items(path))
     elif _is_lines(path):
@@ -40,10 +47,11 @@ def read_rows(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def json_files(path: Path) -> list[Path]:
-    """Returns the files of JSON under a folder in order; hidden files and folders are left out."""
-    files = (file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
-    visible = (file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts))
-    return sorted(visible, key=lambda file: file.relative_to(path).as_posix())
+    """Returns the files of JSON under a folder in order, or else those of YAML; hidden ones are left out."""
+    files = [file for file in path.rglob("*") if file.suffix.lower() in (*_SUFFIXES, *_YAML) and file.is_file()]
+    visible = [file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+    of_json = [file for file in visible if file.suffix.lower() in _SUFFIXES]
+    return sorted(of_json or visible, key=lambda file: file.relative_to(path).as_posix())
 
 
 def first_row(path: Path) -> dict[str, Any] | None:
@@ -115,47 +123,91 @@ def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
 def _in_folder(path: Path) -> Iterator[tuple[str, Any]]:
     files = json_files(path)
     if not files:
-        raise ValueError(f"{path}: no JSON (*.json, *.jsonl) in this folder")
+        raise ValueError(f"{path}: no JSON or YAML (*.json, *.jsonl, *.yml) in this folder")
     for file in files:
         if file.suffix.lower() in _LINES:
             yield from _in_lines(file)
             continue
         try:
-            value = json.loads(file.read_text(encoding="utf-8-sig"), object_pairs_hook=unique_keys)
-            if isinstance(value, Mapping):
-                found = list(_of_object(value, str(file), itself=True))
-            else:
-                found = _numbered(str(file), [one for one in value if isinstance(one, Mapping)])
+            found = _in_value(_load(file), str(file), itself=True)
         except (ValueError, TypeError, RecursionError) as error:
             yield str(file), ValueError(f"{file}: {str(error).removeprefix(f'{file}: ')}")
             continue
         if len(found) == 1 and field_of(found[0][1], "id", {})[1] is None:
             found = [(str(file), {"id": file.relative_to(path).with_suffix("").as_posix(), **found[0][1]})]
-        yield from found
+        beside = file.parent.relative_to(path).as_posix()
+        yield from found if beside == "." else ((where, {**row, BESIDE: beside}) for where, row in found)
+
+
+def _load(file: Path) -> Any:
+    """Returns the value in a file of JSON or YAML.
+
+    Raises:
+        ValueError: It is neither, or not UTF-8.
+    """
+    with opened(file) as content:
+        text = content.read().decode("utf-8-sig")
+    if not _is_yaml(file):
+        return json.loads(text, object_pairs_hook=unique_keys)
+    try:
+        return yaml.load(text, Loader=LOADER)
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ValueError(f"{file}: {line}not YAML ({error.problem})") from error
+    except yaml.YAMLError as error:
+        raise ValueError(f"{file}: not YAML ({error})") from error
+
+
+def _is_yaml(path: Path) -> bool:
+    return any(suffix.lower() in _YAML for suffix in path.suffixes[-2:])
+
+
+def _in_value(value: Any, where: str, itself: bool = False) -> list[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        return list(_of_object(value, where, itself))
+    if not isinstance(value, list):
+        raise ValueError(f"{where}: expected a list or an object, but found {kind(value)}")
+    return _numbered(where, [one for one in value if isinstance(one, Mapping)])
 
 
 def _of_object(value: Mapping[str, Any], where: str, itself: bool) -> Iterator[tuple[str, Any]]:
-    """Yields the rows in an object; it is a row `itself`, if it has a title, or only if it holds no list of objects."""
-    titled = field_of(value, "title", {})[1] is not None
+    """Yields the rows in an object; it is a row `itself`, if it has a title, or only if it holds no list of objects.
+
+    The title may be in an object in it (`lifted`) if it has an id.
+    """
+    titled = _titled(value) or (field_of(value, "id", {})[1] is not None and _titled(lifted(value)))
     lists = [] if itself and titled else list(_lists(value))
     if lists:
         lists.sort(key=len)
         yield from _numbered(where, lists[-1])
     elif titled:
         yield where, value
-    elif value and all(isinstance(one, Mapping) for one in value.values()):
+    elif _holds_objects(value):
         yield from ((f"{where}: entry {key!r}", _keyed(key, one)) for key, one in value.items())
     else:
         raise ValueError(f"{where}: holds no list of objects, nor an object with a title")
 
 
 def _lists(value: Any, depth: int = 0) -> Iterator[list[Mapping[str, Any]]]:
-    """Yields the lists of objects in an object, those in objects in it too."""
-    if isinstance(value, Mapping) and depth < _DEEPEST:
+    """Yields the lists of objects in an object, those in objects in it too; objects by their keys are such a list.
+
+    The answers of MediaWiki's API have theirs under `query.pages`.
+    """
+    if depth and _holds_objects(value) and any(map(_titled, value.values())):
+        yield [_keyed(key, one) for key, one in value.items()]
+    elif isinstance(value, Mapping) and depth < _DEEPEST:
         for one in value.values():
             yield from _lists(one, depth + 1)
     elif isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
         yield value
+
+
+def _holds_objects(value: Any) -> bool:
+    return isinstance(value, Mapping) and bool(value) and all(isinstance(one, Mapping) for one in value.values())
+
+
+def _titled(value: Mapping[str, Any]) -> bool:
+    return field_of(value, "title", {})[1] is not None
 
 
 def _keyed(key: str, value: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,18 @@ def entries_of(found: Iterable[tuple[str, Any]], names: Names, what: str) -> Ite
 
 def _either(row: Any, where: str, names: Names) -> Entity:
     own = isinstance(row, Mapping) and isinstance(row.get("sections"), list)
-    return _entity(row, where, names) if own else rows.entity_of(row, where, names)
+    entity = _entity(row, where, names) if own else rows.entity_of(row, where, names)
+    return _with_images_beside(entity, row[rows.BESIDE]) if rows.BESIDE in row else entity
+
+
+def _with_images_beside(entity: Entity, folder: str) -> Entity:
+    """Returns an entity with images relative to the folder of its file; they are found under `--images` itself, too."""
+
+    def beside(name: str) -> str:
+        return name if "//" in name or name.startswith("/") else posixpath.normpath(f"{folder}/{name}")
+
+    images = tuple(replace(one, url=beside(one.url)) for one in entity.images)
+    return replace(entity, image=entity.image and beside(entity.image), images=images)
 
 
 def entry_of(row: Any, where: str, names: Names) -> Entry:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from indexes.formats.facts import plain
 from indexes.formats.fields import Names, field_of, images_of, looks_like_image, string_of
 from indexes.formats.front_matter import facts_in, split_front_matter
 from indexes.formats.html import FACTS
 from indexes.formats.images import BADGE, photos_first
 from indexes.formats.markdown_text import Heading, Piece, note_name, parse
-from indexes.formats.rows import plain
 from indexes.formats.site_markup import without_site_markup
 from indexes.formats.skipped import Entry, SeenHashes, attempt
 from indexes.ids import hash_id
@@ -125,9 +125,10 @@ class _Images:
             return target
         start = "" if target.startswith("/") else posixpath.dirname(article)
         written = target.lstrip("/")
+        plain_name = unquote(re.split(r"[?#]", written)[0])  # without `?raw=true`
         tried = [
             posixpath.normpath(posixpath.join(base, name))
-            for name in (written, unquote(written))
+            for name in (written, unquote(written), plain_name)
             for base in (start, "")
         ]
         for path in tried:
@@ -136,7 +137,7 @@ class _Images:
         alike = sorted(self._named.get(posixpath.basename(tried[-1]).lower(), ()), key=lambda file: (len(file), file))
         if alike and (len(alike) == 1 or "/" not in written):
             return alike[0]
-        return posixpath.normpath(posixpath.join(start, unquote(re.split(r"[?#]", written)[0])))
+        return posixpath.normpath(posixpath.join(start, plain_name))
 
 
 class _Notes:

@@ -15,8 +15,8 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
-from indexes.formats.fields import IMAGE_SUFFIXES
 from indexes.formats.images import SMALLEST
+from indexes.images import IMAGE_SUFFIXES
 
 Link = tuple[str, str]
 """The target of an image, and its caption."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import partial
+from urllib.parse import quote
 
-from indexes.formats.fields import IMAGE_SUFFIXES, looks_like_image
+from indexes.formats.fields import looks_like_image
+from indexes.images import IMAGE_SUFFIXES
 
 _PARTS = {
     "code": r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?s:.*?)(?:^[ \t]*(?P=fence)[`~]*[ \t]*$|\Z)"
@@ -30,6 +32,7 @@ _PARTS = {
 _MDX = {
     "module": r"^(?:import\s[^\n]*?['\"][^'\"\n]+['\"];?|export\s+(?:const|let|default|function)\b[^\n]*)$",
     "comment": r"\{/\*(?s:.*?)\*/\}",
+    "source": r"(?<=\ssrc=)\{[^{}\n]*\}",
     "component": r"</?[A-Z][\w.]*(?:[^<>{}\"']|\"[^\"]*\"|'[^']*'|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*>",
 }
 _MARKUP, _MARKUP_OF_MDX = (
@@ -79,18 +82,28 @@ def _plain(found: re.Match[str], imported: Mapping[str, str]) -> str:
         return f"{found['lead']}<br>{label[:1].upper()}{label[1:]}: {value}  "  # a line of its own
     if found["container"] is not None:
         return f"\n{found['label'] or found['title'] or ''}\n"
-    return _image(found[0], imported) if found.groupdict().get("module") is None else ""
+    parts = found.groupdict()
+    if parts.get("source") is not None:  # of an image in HTML: a name that was imported, or `require('./fox.jpg')`
+        return f'"{next(_images(found[0], imported), "")}"'
+    return _image(found[0], imported) if parts.get("module") is None else ""
 
 
 def _image(tag: str, imported: Mapping[str, str]) -> str:
     """Returns the image that a tag names, "" if it names none."""
+    value = next(_images(tag, imported), None)
+    if value is None:
+        return ""
+    caption = _CAPTION.search(tag)
+    words = " ".join(next(filter(None, caption.groups()), "").split()) if caption else ""
+    target = re.sub(r"[\s<>()]", lambda sign: quote(sign[0]), value)  # not in <>, which is a tag within HTML
+    return f"![{re.sub(r'[][`<>]', '', words)}]({target})"
+
+
+def _images(tag: str, imported: Mapping[str, str]) -> Iterator[str]:
     for values in _VALUE.findall(tag):
         value = imported.get(values[2]) or values[0] or values[1] or values[3]
         if looks_like_image(value):
-            caption = _CAPTION.search(tag)
-            words = " ".join(next(filter(None, caption.groups()), "").split()) if caption else ""
-            return f"![{re.sub(r'[][`<>]', '', words)}](<{value}>)"
-    return ""
+            yield value
 
 
 def _opened(lines: list[str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from indexes.images import find_image, thumbnail
+from indexes.images import find_image, names_of, thumbnail
 
 
 def touch(path: Path) -> Path:
@@ -71,3 +71,12 @@ def test_thumbnails_are_small_and_repeatable() -> None:
         assert (small.format, small.size) == ("JPEG", (320, 160))
     with Image.open(io.BytesIO(thumbnail(Image.new("RGB", (3, 2))))) as tiny:
         assert tiny.size == (3, 2)
+
+
+def test_a_query_is_part_of_a_name_that_is_no_images(tmp_path: Path) -> None:
+    for name in ("show.php?id=1", "fox.jpg"):
+        (tmp_path / name).touch()
+    assert find_image(tmp_path, "https://a.example/show.php?id=1") == tmp_path / "show.php?id=1"
+    assert find_image(tmp_path, "https://a.example/show.php?id=2") is None
+    assert find_image(tmp_path, "https://a.example/fox.jpg?width=300") == tmp_path / "fox.jpg"
+    assert list(names_of("https://a.example/show?file=a/b")) == ["show?file=a%2Fb"]

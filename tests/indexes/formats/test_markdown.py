@@ -180,3 +180,12 @@ def test_aliases_and_drawings(tmp_path: Path) -> None:
     (entity,) = read(tmp_path, {"fox.md": note, "fox.svg": "", "fox.png": ""}).values()
     assert entity.names == ("Vulpes vulpes", "7")
     assert entity.image == "fox.png" and [one.url for one in entity.images] == ["fox.svg", "fox.png"]
+
+
+def test_an_image_with_a_query_in_another_folder(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "static" / "img").mkdir(parents=True)
+    (tmp_path / "static" / "img" / "fox.jpg").touch()
+    (tmp_path / "docs" / "fox.md").write_text("# Fox\n\nRed. ![](/img/fox.jpg?raw=true)\n")
+    (fox,) = read_knowledge_base(tmp_path)
+    assert fox.image == "static/img/fox.jpg"

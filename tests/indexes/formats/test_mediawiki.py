@@ -180,7 +180,7 @@ def test_damaged_dumps(tmp_path: Path) -> None:
         list(read_knowledge_base(path))
     path.write_text("<html><body>No</body></html>")
     with pytest.raises(ValueError, match=r"a\.xml: not MediaWiki's XML: its first element is <html>"):
-        list(read_knowledge_base(path))
+        list(read_knowledge_base(path, "mediawiki"))
     dump(path, page("", "Text."), page("Two", "Text."))
     skipped = SkippedEntries(0.5)
     assert [one.title for one in read_knowledge_base(path, skipped=skipped)] == ["Two"]

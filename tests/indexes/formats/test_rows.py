@@ -11,6 +11,7 @@ from PIL import Image
 from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
 from indexes.formats.json_rows import read_rows
 from indexes.formats.skipped import SkippedEntries
+from indexes.images import find_image
 from indexes.inspection import inspect_knowledge_base
 from retriever.types import ArticleImage, Entity, Section
 
@@ -107,7 +108,7 @@ def test_a_folder_with_an_object_per_file(tmp_path: Path) -> None:
 def test_a_title_of_another_name_is_that_of_the_first_row(tmp_path: Path) -> None:
     path = tmp_path / "kb.csv"
     path.write_text("code,Airport name,City\nA1,Adak,Adak Island\nB2,,Bend\n")
-    with pytest.raises(ValueError, match=r"line 3: field 'Airport name' is missing; .*; it has code, Airport name"):
+    with pytest.raises(ValueError, match=r"line 3: field 'Airport name' is missing; .*; it has code, City"):
         read(path)
     path.write_text("Art,Länge\nFuchs,70\n")
     assert [entity.title for entity in read(path)] == ["Fuchs"]
@@ -229,3 +230,42 @@ def test_a_line_nested_too_deeply_is_skipped_in_json_lines_and_named_elsewhere(t
     assert "recursion" in skipped.listed[0]["reason"]
     with pytest.raises(ValueError, match=r"kb\.json: .*byte .*recursion"):
         read(tmp_path / "kb.json")
+
+
+def test_objects_by_their_keys_inside_another_object(tmp_path: Path) -> None:
+    pages = {"12": {"pageid": 12, "title": "Fox", "extract": "Red."}, "7": {"title": "Owl", "extract": "Grey."}}
+    value = {"batchcomplete": "", "query": {"normalized": [{"from": "fox", "to": "Fox"}], "pages": pages}}
+    found = [(one.id, one.title, one.sections[0].text) for one in read(written(tmp_path / "answer.json", value))]
+    assert found == [
+        ("12", "Fox", "Red."),
+        ("7", "Owl", "Grey."),
+    ]
+
+
+def test_yaml_as_a_file_and_as_a_folder(tmp_path: Path) -> None:
+    file = tmp_path / "animals.yml"
+    file.write_text("- name: Fox\n  born: 2022-10-13\n  mass: 8.70\n- name: Owl\n  code: 007\n  mute: no\n")
+    fox, owl = read(file)
+    assert (facts(fox), facts(owl)) == (["Born: 2022-10-13", "Mass: 8.70"], ["Code: 007", "Mute: no"])
+    folder = tmp_path / "animals"
+    folder.mkdir()
+    (folder / "fox.yaml").write_text("name: Fox\nimage: fox.png\n")
+    (folder / "owl.yaml").write_text("name: [Owl\n")
+    assert guess_format(folder) == guess_format(file) == "jsonl"
+    skipped = SkippedEntries(1)
+    (fox,) = read_knowledge_base(folder, skipped=skipped)
+    assert (fox.id, fox.title, fox.image) == ("fox", "Fox", "fox.png")
+    reason = "line 2: not YAML (did not find expected ',' or ']')"
+    assert skipped.listed == [{"place": "owl.yaml", "reason": reason}]
+
+
+def test_a_folder_per_object_with_its_images_and_its_title_in_an_object(tmp_path: Path) -> None:
+    strings = {"name": {"ar-EG": "سور", "en-GB": "Wall"}}
+    for name in ("wall", "gate"):
+        save_png(tmp_path / name / "photo.png")
+        written(
+            tmp_path / name / "it.json", {"id": name, "strings": strings, "images": [{"path": "photo.png", "x": 1}]}
+        )
+    gate, wall = read(tmp_path)
+    assert (wall.id, wall.title, wall.names, wall.image) == ("wall", "Wall", ("سور",), "wall/photo.png")
+    assert find_image(tmp_path, gate.image or "") == tmp_path / "gate" / "photo.png"

@@ -190,3 +190,17 @@ def test_wiki_links_with_their_words_first(tmp_path: Path) -> None:
         },
     )
     assert fox.sections[0].text == "A wolf, the fox, wolves, food, Docs."
+
+
+def test_images_of_mdx_in_html(tmp_path: Path) -> None:
+    (tmp_path / "fox.mdx").write_text(
+        "import Fox from './img/fox.webp'\n\n# Fox\n\n"
+        '<p className="wide">\n  <Themed alt="A fox" sources={{ light: path(\'/img/red fox.svg\') }} />\n</p>\n\n'
+        "<img src={Fox} alt=\"Den\" /> <img src={require('./img/cub.jpg').default} /> <img src={unknown} />\n"
+    )
+    (fox,) = read(tmp_path)
+    assert fox.images == (
+        ArticleImage("img/red fox.svg", 0, "A fox"),
+        ArticleImage("img/fox.webp", 0, "Den"),
+        ArticleImage("img/cub.jpg", 0),
+    )

@@ -95,3 +95,27 @@ def test_columns_of_one_name_are_all_kept(tmp_path: Path) -> None:
     path.write_bytes(b"title,Note,Note,text,Note\nFox,red,,A fox.,shy\n")
     [fox] = read_knowledge_base(path)
     assert fox.sections == (Section("Fox", "A fox.", 0), Section("Facts", "Note: red\nNote (3): shy", 1))
+
+
+def test_rows_that_go_on_with_the_row_above_them(tmp_path: Path) -> None:
+    path = tmp_path / "products.csv"
+    path.write_text(
+        "Handle,Title,Body (HTML),Size,Price,Image Src\n"
+        "mug,Mug,<p>A mug.</p>,small,5,https://a.example/1.jpg\n"
+        "mug,,,large,7,https://a.example/2.jpg\n"
+        "mug,,,huge,7,\n"
+        "pot,Pot,,,9,\n"
+    )
+    mug, pot = read_knowledge_base(path, skipped=SkippedEntries(0))
+    assert (mug.id, mug.title, mug.image, pot.id) == ("mug", "Mug", "https://a.example/1.jpg", "pot")
+    assert mug.images == (ArticleImage("https://a.example/2.jpg"),)
+    assert [section.text for section in mug.sections] == ["A mug.", "Size: small, large, huge\nPrice: 5, 7"]
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"), [("objects.xlsx", "a spreadsheet; save it as CSV"), ("shop.sql", "a dump of a database")]
+)
+def test_files_that_have_to_be_converted(tmp_path: Path, name: str, advice: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(ValueError, match=advice):
+        guess_format(tmp_path / name)

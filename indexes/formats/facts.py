@@ -1,0 +1,153 @@
+"""What the fields of a row say, in words: lines `label: value`, for lists and objects too."""
+
+from __future__ import annotations
+
+import ast
+import html
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import date, time
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from indexes.formats.fields import field_of, folded, looks_like_image
+from indexes.formats.markdown_text import plain_html
+
+EMPTY = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "--", "\\n", "[]", "{}"})
+"""How tables write that there is no value, in lower case."""
+LONGEST_FACT = 250
+"""Characters above which a value is a section of its own and no fact."""
+_WRITTEN = (int, float, Decimal, date, time)
+"""Types of values, those of columns in Parquet among them, that are facts as Python writes them."""
+_LONGEST_LIST = 30
+_DEEPEST = 3
+_MARKUP = re.compile(
+    r"</?(?:p|br|hr|div|ul|ol|li|dl|dt|dd|b|i|u|em|strong|small|a|h\d|span|font|img|table|blockquote|pre|code|kbd)\b[^<>]*>",
+    re.IGNORECASE,
+)
+_ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#x[0-9A-Fa-f]{2,6});")
+_LANGUAGES = ("en", "english", "eng", "en-us", "en-gb", "common", "default", "value", "text", "label", "name", "title")
+"""Keys of an object that holds one text in several languages or forms, the preferred ones first."""
+_REFERENCES = ("id", "ids", "url", "uri", "href")
+"""Last words of the names of fields that lead elsewhere."""
+
+
+def facts_of(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yields (label, value) of what a field says."""
+    yield from _facts(_label(name), value)
+
+
+def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yields (label, value) of what a field says; that of an object's members begins with the object's."""
+    value = parsed(value)
+    if isinstance(value, Mapping):
+        said = {name: one for name, one in value.items() if not _leads_elsewhere(name)}
+        if len(value) > 1 and all(isinstance(one, Mapping) for one in value.values()):
+            called = [one if _title(one)[1] else {"name": name, **one} for name, one in value.items()]
+            yield from _facts(label, called, depth)  # such as languages by their codes
+        elif len(said) == 1 < len(value) and (title := _title(said)[1]):
+            yield label, title  # the name of a thing that is described elsewhere
+        elif depth < _DEEPEST:
+            for name, one in said.items():
+                yield from _facts(f"{label}, {_label(name, first=False)}", one, depth + 1)
+    elif isinstance(value, list | tuple):
+        listed = list(dict.fromkeys(text for one in value if (text := _item(one, depth))))
+        objects = any(isinstance(one, Mapping) for one in value)
+        described = objects and all(": " in text.partition(" (")[0] for text in listed)
+        if listed and (described or len(listed) <= _LONGEST_LIST):
+            long = sum(map(len, listed)) > LONGEST_FACT  # such as the steps of a recipe
+            separator = "\n" if described or long else "; " if any("," in one or ";" in one for one in listed) else ", "
+            yield label, separator.join(listed)
+    elif (fact := scalar_of(value)) and not re.fullmatch(r"\w+://\S+", fact):
+        yield label, plain(fact)
+
+
+def _item(value: Any, depth: int) -> str:
+    """Returns an item of a list as text: of an object, its title and text, and in parentheses what else it says."""
+    if not isinstance(value, Mapping):
+        return " ".join(plain(scalar_of(value) or "").split())
+    title_name, title = _title(value)
+    text_name, text = field_of(value, "text", {})
+    about = " ".join(plain(text_in(text)).split())
+    words = f"{title}: {about}" if title and about else title or about
+    details = [
+        f"{label}: {fact}".replace("\n", "; ")
+        for name, one in (value.items() if depth < _DEEPEST else ())
+        if name not in (title_name, text_name) and not isinstance(one, bool) and not _leads_elsewhere(name)
+        for label, fact in _facts(_label(name, first=False), one, depth + 1)
+        if fact != title and not looks_like_image(fact)
+    ]
+    return f"{words} ({'; '.join(details)})" if words and details else words or "; ".join(details)
+
+
+def _title(value: Mapping[str, Any]) -> tuple[str, str]:
+    name, title = field_of(value, "title", {})
+    return name, " ".join(plain(next(texts_in(title), "")).split())
+
+
+def _leads_elsewhere(name: str) -> bool:
+    return _label(str(name)).lower().rpartition(" ")[2] in _REFERENCES
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Yields the texts in a value, the preferred one first: an object has one in several languages or forms."""
+    if isinstance(value, Mapping):
+        keys = {folded(key): key for key in reversed(value)}
+        first = [keys[folded(name)] for name in _LANGUAGES if folded(name) in keys]
+        for key in dict.fromkeys([*first, *value]):
+            if isinstance(value[key], str):
+                yield from texts_in(value[key])
+    elif isinstance(value, list | tuple):
+        yield from (text for one in value if isinstance(one, str) for text in texts_in(one))
+    elif (text := scalar_of(value)) is not None:
+        yield " ".join(text.split())
+
+
+def text_in(value: Any) -> str:
+    """Returns the text of an article: paragraphs if it is a list, of an object the preferred one."""
+    if isinstance(value, list | tuple):
+        return "\n".join(filter(None, map(text_in, value)))
+    if isinstance(value, Mapping):
+        return next(texts_in(value), "")
+    return scalar_of(value) or ""
+
+
+def scalar_of(value: Any) -> str | None:
+    """Returns a text, a number, a date or a truth value as text, `None` if it says nothing."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    text = value.strip() if isinstance(value, str) else str(value) if isinstance(value, _WRITTEN) else ""
+    return None if text.lower() in EMPTY else text
+
+
+def parsed(value: Any) -> Any:
+    """Returns a list or an object that a table holds as text, written in JSON or as Python writes it."""
+    if not isinstance(value, str) or value[:1] + value[-1:] not in ("[]", "{}"):
+        return value
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            return parse(value)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+    return value
+
+
+def plain(text: str) -> str:
+    """Returns a text without HTML; its headings become lines `== heading ==`."""
+    if _MARKUP.search(text):
+        return plain_html(text)
+    return _ENTITY.sub(lambda found: html.unescape(found[0]), text)
+
+
+@lru_cache(maxsize=4096)
+def _label(name: str, first: bool = True) -> str:
+    """Returns the name of a field as words: `yearOfBirth` and `year_of_birth` as "Year of birth"."""
+    if not re.search(r"\s", name):
+        name = re.sub(r"(?<=[a-z\d])(?=[A-Z][a-z])", " ", name.replace("_", " ").replace("-", " ")).strip()
+        words = [word.lower() if re.fullmatch(r"[A-Z][a-z]+", word) else word for word in name.split()]
+        name = " ".join(words)
+    return name[:1].upper() + name[1:] if first else name

@@ -1,0 +1,123 @@
+"""XML that lists things, such as a catalog of products, a museum's objects or a feed: one entity per element."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element, ParseError, iterparse
+
+from indexes.formats.fields import Names
+from indexes.formats.rows import entities_of
+from indexes.formats.skipped import Entry
+from indexes.formats.streams import opened
+
+_CONTENT = "{http://purl.org/rss/1.0/modules/content/}encoded"
+"""The whole text of an entry in a feed, whose description is its beginning."""
+_SHORTCODE = re.compile(r"\[/?(?:caption|gallery|embed|audio|video|playlist)\b[^\[\]]*\]")
+_WORDPRESS = ("{http://wordpress.org/export/", "{https://wordpress.org/export/")
+"""How the settings of an entry begin in an export of WordPress, and its comments."""
+_UNITS = ("unit", "units")
+
+
+def read_xml(path: Path, names: Names) -> Iterator[Entry]:
+    """Yields the things that an XML file lists: the elements that repeat closest to the root.
+
+    The elements in them are their fields, and so are their attributes.
+
+    Raises:
+        ValueError: The file is damaged, lists nothing, or no entry has a field that `names` names.
+    """
+    yield from entities_of(_rows(path), names, str(path))
+
+
+def root_of(path: Path) -> str:
+    """Returns the name of the first element of an XML file, "" if it is none."""
+    try:
+        return next((_local(element.tag) for _, element, _ in _events(path)), "")
+    except ValueError:  # the reader will say what is wrong
+        return ""
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Any]]:
+    counts = Counter[tuple[int, str]]()
+    filled = [0]  # for each open element, how many others are in it
+    for event, element, depth in _events(path):
+        if event == "start":
+            filled[depth:] = [filled[depth] + 1, 0]
+        elif depth and (filled[depth + 1] or (len(element.attrib) > 1 and not (element.text or "").strip())):
+            counts[depth, element.tag] += 1
+    repeated = {key: count for key, count in counts.items() if count > 1}
+    if not repeated:
+        raise ValueError(f"{path}: lists nothing: no element with fields in it occurs twice")
+    highest = min(depth for depth, _ in repeated)
+    wanted = max((key for key in repeated if key[0] == highest), key=repeated.__getitem__)
+    number = 0
+    for event, element, depth in _events(path, whole=highest):
+        if event == "end" and (depth, element.tag) == wanted:
+            number += 1
+            if _is_published(element):
+                yield f"{path}: <{_local(element.tag)}> {number}", _fields(element)
+
+
+def _is_published(element: Element) -> bool:
+    """Returns whether an element is no draft, menu or style in an export of WordPress."""
+    settings = {_local(one.tag): one.text or "" for one in element if one.tag.startswith(_WORDPRESS)}
+    kind = settings.get("post_type", "")
+    return settings.get("status", "publish") == "publish" and not kind.startswith(("nav_menu", "wp_", "custom_css"))
+
+
+def _events(path: Path, whole: int | None = None) -> Iterator[tuple[str, Element, int]]:
+    """Yields the starts and ends of elements, with how many others they are in; what has ended is freed.
+
+    Args:
+        path: The file.
+        whole: The depth of elements that have all that is in them when they end.
+    """
+    opened_now: list[Element] = []
+    with opened(path) as file:
+        try:
+            for event, element in iterparse(file, ("start", "end")):
+                if event == "end":
+                    opened_now.pop()
+                yield event, element, len(opened_now)
+                if event == "start":
+                    opened_now.append(element)
+                elif opened_now and (whole is None or len(opened_now) <= whole):
+                    opened_now[-1].remove(element)
+        except ParseError as error:
+            raise ValueError(f"{path}: damaged or cut short ({error})") from error
+
+
+def _value(element: Element) -> Any:
+    """Returns an element as a value of JSON: its words, or its attributes and elements by their names.
+
+    An element that only holds others of one name, as `<images>` does `<image>`, is a list.
+    """
+    words = " ".join((element.text or "").split())
+    if len(element) == 0 and (words or not element.attrib):
+        unit = next((element.attrib[name] for name in _UNITS if name in element.attrib), "")
+        return f"{words} {unit}" if unit else _SHORTCODE.sub("", element.text or "").strip()
+    if words:  # elements within a text
+        return " ".join("".join(element.itertext()).split())
+    fields = _fields(element)
+    if len(fields) == 1 and not element.attrib:
+        (values,) = fields.values()
+        return values if isinstance(values, list) else [values]
+    return fields
+
+
+def _fields(element: Element) -> dict[str, Any]:
+    """Returns the attributes of an element and the elements in it by their names; several of one name are a list."""
+    found: dict[str, list[Any]] = {_local(name): [value] for name, value in element.attrib.items()}
+    for child in element:
+        if not child.tag.startswith(_WORDPRESS):
+            name = "content" if child.tag == _CONTENT else _local(child.tag)
+            found.setdefault(name, []).append(_value(child))
+    return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
+
+
+def _local(tag: str) -> str:
+    return tag.rpartition("}")[2]

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from indexes.formats import read_knowledge_base
+from indexes.formats.skipped import SkippedEntries
+from retriever.types import ArticleImage, Entity
+
+
+def read(path: Path, **names: str) -> list[Entity]:
+    return list(read_knowledge_base(path, names=names, skipped=SkippedEntries(0)))
+
+
+def written(path: Path, value: Any) -> Path:
+    path.write_text(json.dumps(value, ensure_ascii=False, indent=1), encoding="utf-8")
+    return path
+
+
+def facts(entity: Entity) -> list[str]:
+    (found,) = [section.text for section in entity.sections if section.title == "Facts"]
+    return found.split("\n")
+
+
+def test_objects_in_lists_say_all_they_know(tmp_path: Path) -> None:
+    maker = {"artist_id": "p:7", "full_name": "Ann Potter", "born": "1951-03-05", "alive": True, "role": None}
+    row = {
+        "title": "Bowl",
+        "creator": [maker],
+        "cameras": [{"flash": "LED", "info": "50 MP"}, {"info": "2 MP"}],
+        "glaze": {"id": 3, "name": "Celadon", "url": "https://a.example/3"},
+        "words": {"deu": {"one": "Schale", "many": "Schalen"}, "fra": {"one": "bol"}},
+        "parts": [{"part": {"name": "Lid", "url": "https://a.example/lid"}, "slot": 1}],
+    }
+    (bowl,) = read(written(tmp_path / "kb.json", [row]))
+    assert facts(bowl) == [
+        "Creator: Ann Potter (born: 1951-03-05)",
+        "Glaze: Celadon",
+        "Words: deu (one: Schale; many: Schalen); fra (one: bol)",
+        "Parts: part: Lid; slot: 1",
+    ]
+    (cameras,) = [section.text for section in bowl.sections if section.title == "Cameras"]
+    assert cameras == "flash: LED; info: 50 MP\ninfo: 2 MP"
+
+
+def test_images_that_objects_name_by_keys_of_their_own(tmp_path: Path) -> None:
+    given = [{"image_url": "https://a.example/show?id=1"}, {"caption": "Back", "baseimageurl": "https://a.example/2"}]
+    (bowl,) = read(written(tmp_path / "kb.json", [{"title": "Bowl", "images": given}]))
+    assert bowl.image == "https://a.example/show?id=1"
+    assert bowl.images == (ArticleImage("https://a.example/2"),)
+
+
+def test_html_in_values_leaves_words_and_images(tmp_path: Path) -> None:
+    row = {
+        "title": "Fish &amp; <i>chips</i>",
+        "body_html": '<p>Cod, 5 &lt; 6.</p><img alt="" src="/a/cod.jpg">',
+        "note": "<p>Hot</p>",
+        "from": "R&amp;D <2020>",
+    }
+    (dish,) = read(written(tmp_path / "kb.json", [row]))
+    assert dish.title == "Fish & chips"
+    assert dish.image == "/a/cod.jpg"
+    assert [section.text for section in dish.sections] == ["Cod, 5 < 6.", "Note: Hot\nFrom: R&D <2020>"]
+
+
+def test_a_text_in_several_forms_is_not_a_fact_as_well(tmp_path: Path) -> None:
+    page = {
+        "id": 1,
+        "title": {"rendered": "Fox &#038; cub"},
+        "content": {"rendered": "<p>Red.</p>\n<h2>Food</h2><p>Mice.</p>", "protected": False},
+    }
+    owl = {"id": 2, "title": "Owl", "text": ["It is grey.", "It flies."]}
+    gull = {"id": 3, "title": "Gull", "text": {"en": "White.", "de": "Weiß."}}
+    pages = read(written(tmp_path / "pages.json", [page, owl, gull]))
+    assert [one.title for one in pages] == ["Fox & cub", "Owl", "Gull"]
+    texts = [[(part.title, part.text) for part in one.sections] for one in pages]
+    assert texts == [
+        [("Fox & cub", "Red."), ("Food", "Mice."), ("Facts", "Content, protected: no")],
+        [("Owl", "It is grey.\nIt flies.")],
+        [("Gull", "White."), ("Facts", "Text, de: Weiß.")],
+    ]

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from indexes.formats import guess_format, read_knowledge_base
+from indexes.formats.skipped import SkippedEntries
+from retriever.types import ArticleImage, Entity
+
+FEED = """<?xml version="1.0" encoding="UTF-8"?>
+<rss xmlns:g="http://base.google.com/ns/1.0"><channel>
+<title>A shop</title><owner><name>Ann</name><mail>a@a.example</mail></owner>
+<item><g:id>007</g:id><title>Mug</title><description>A &lt;b&gt;big&lt;/b&gt; mug.</description>
+  <link>https://a.example/mug</link><g:image_link>https://a.example/mug.jpg</g:image_link>
+  <g:price>12.50 EUR</g:price><g:shipping><g:country>DE</g:country><g:price>4.90 EUR</g:price></g:shipping></item>
+<item><title>Pot</title></item>
+</channel></rss>
+"""
+OBJECTS = """<collection><rooms><room n="1" floor="2"/><room n="2" floor="2"/></rooms>
+<objects>
+  <object id="3"><title lang="en">Bowl</title><images><image>bowl.jpg</image><image>back.jpg</image></images>
+    <height unit="cm">4.5</height><note>Made in <place>Delft</place>, 1650.</note></object>
+  <object id="4"><title>Vase</title></object>
+  <object id="5"><title>Tile</title></object>
+</objects></collection>
+"""
+WORDPRESS = """<rss xmlns:content="http://purl.org/rss/1.0/modules/content/"
+  xmlns:wp="http://wordpress.org/export/1.2/"><channel>
+<item><title>Foxes</title><link>https://a.example/foxes</link><description></description>
+  <content:encoded><![CDATA[[caption id="1"]<img src="https://a.example/fox.jpg"> A fox[/caption]<h2>Food</h2>Mice.]]>
+  </content:encoded><wp:status>publish</wp:status><wp:post_type>post</wp:post_type>
+  <wp:comment><wp:comment_author_email>b@a.example</wp:comment_author_email></wp:comment></item>
+<item><title>Draft</title><wp:status>draft</wp:status><wp:post_type>post</wp:post_type></item>
+<item><title>Home</title><wp:status>publish</wp:status><wp:post_type>nav_menu_item</wp:post_type></item>
+</channel></rss>
+"""
+
+
+def read(path: Path) -> list[Entity]:
+    assert guess_format(path) == "xml"
+    return list(read_knowledge_base(path, skipped=SkippedEntries(0)))
+
+
+def sections(entity: Entity) -> list[tuple[str, str]]:
+    return [(section.title, section.text) for section in entity.sections]
+
+
+def test_the_items_of_a_feed(tmp_path: Path) -> None:
+    path = tmp_path / "feed.xml.gz"
+    path.write_bytes(gzip.compress(FEED.encode()))
+    mug, pot = read(path)
+    assert (mug.id, mug.title, mug.url, mug.image) == (
+        *("007", "Mug", "https://a.example/mug"),
+        "https://a.example/mug.jpg",
+    )
+    facts = "Price: 12.50 EUR\nShipping, country: DE\nShipping, price: 4.90 EUR"
+    assert sections(mug) == [("Mug", "A big mug."), ("Facts", facts)]
+    assert (pot.id, pot.sections) == ("Pot", ())
+
+
+def test_the_most_frequent_elements_of_those_next_to_the_root_that_repeat(tmp_path: Path) -> None:
+    path = tmp_path / "objects.xml"
+    path.write_text(OBJECTS)
+    bowl, vase, tile = read(path)
+    assert (bowl.id, bowl.title, vase.title, tile.id) == ("3", "Bowl", "Vase", "5")
+    assert (bowl.image, bowl.images) == ("bowl.jpg", (ArticleImage("back.jpg"),))
+    assert sections(bowl) == [("Facts", "Height: 4.5 cm\nNote: Made in Delft, 1650.")]
+
+
+def test_an_export_of_wordpress_without_drafts_menus_and_comments(tmp_path: Path) -> None:
+    path = tmp_path / "export.xml"
+    path.write_text(WORDPRESS)
+    (foxes,) = read(path)
+    assert (foxes.url, foxes.image) == ("https://a.example/foxes", "https://a.example/fox.jpg")
+    assert sections(foxes) == [("Foxes", "A fox"), ("Food", "Mice.")]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [("<a><b>1</b></a>", "lists nothing"), (FEED[:300], "damaged or cut short")]
+)
+def test_xml_that_cannot_be_read(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "bad.xml"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read(path)
