@@ -44,10 +44,13 @@ def connected(address: str) -> Iterator[None]:
 
 
 def _check_actors(address: str) -> None:
-    """Checks that an actor of this process runs on the cluster, which has to call this process for that.
+    """Checks that the cluster can run an actor of this process.
 
-    Without a token, a cluster lets a process with one connect; then its calls are refused, and Ray says of every actor
-    that it was canceled.
+    A cluster without a token accepts the connection of a process that has one, but its own calls to that process are
+    refused, and Ray reports every actor as canceled.
+
+    Raises:
+        ValueError: No actor starts.
     """
     try:
         ray.get(ray.remote(num_cpus=0)(_Probe).remote().answer.remote())
@@ -64,7 +67,7 @@ class _Probe:
 
 
 def _last_line(error: RayError) -> str:
-    """Returns what is wrong; Ray's tracebacks and identifiers are above it."""
+    """Returns the last line of a Ray error, which names the cause; the tracebacks of all workers come before it."""
     return str(error).strip().splitlines()[-1]
 
 

@@ -100,7 +100,7 @@ class Tools:
             if self._agent is None:
                 raise ToolError(NO_MODEL)
             if self._runs >= self._most_runs:
-                raise ToolError(f"{self._runs} agents are running, as many as may; try again later")
+                raise ToolError(f"{self._runs} agents are running, the most that may run at once; try again later")
             self._runs += 1
             try:
                 return agent_result(await self._agent.ask_async(loaded, checked, mode, budget=self._budget))

@@ -30,7 +30,7 @@ class ImageCache:
         self.counts: Counter[tuple[str, str]] = Counter()
         self._values: OrderedDict[tuple[str, str], tuple[Any, int]] = OrderedDict()
         self._bytes = 0
-        self._changed = threading.Condition()  # guards all of it
+        self._changed = threading.Condition()  # guards all other attributes
         self._computing: set[tuple[str, str]] = set()
 
     @property
@@ -62,14 +62,16 @@ class ImageCache:
     ) -> Tensor:
         """Returns one row per image, computing those that are not kept, equal images once.
 
-        What another thread is computing is waited for.
+        Waits for rows that another thread is computing instead of computing them again.
 
         Args:
             kind: Names what `compute` returns.
             images: At least one image.
             compute: Returns a row for each image, [N, ...].
         """
-        keys = [image.info.get(CONTENT) or number for number, image in enumerate(images)]  # no hash: equal to no other
+        keys = [
+            image.info.get(CONTENT) or number for number, image in enumerate(images)
+        ]  # without a hash, equal to no other
         numbers = {key: keys.index(key) for key in dict.fromkeys(keys)}
         rows, missing, elsewhere = dict[Any, Tensor](), list[Any](), list[Any]()
         with self._changed:

@@ -74,7 +74,8 @@ class Retriever(Generic[IndexT]):
     def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
         """Returns one result per query, in order.
 
-        On a CPU with cores to spare, each takes its share of the queries; a single query's steps start side by side.
+        On a CPU with cores to spare, each core takes a share of the queries; the steps of a single query start side by
+        side.
         """
         if self.trim_borders:
             queries = [without_border(query) for query in queries]

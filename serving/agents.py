@@ -247,7 +247,7 @@ class AgentRuns:
         if self._running < runner.runs:
             return None
         after = max(1, math.ceil(statistics.median(self._seconds or [0]) / runner.runs))
-        message = f"{self._running} agents are running, as many as may; try again in {after} s"
+        message = f"{self._running} agents are running, the most that may run at once; try again in {after} s"
         return ApiError(429, "agents_busy", message, headers={"Retry-After": str(after)})
 
     @contextmanager

@@ -59,7 +59,7 @@ class CrossEncoderReranker:
         self.tokenizer = tokenizer
         self.max_tokens = _longest(model, tokenizer, max_tokens)
         self.batch_tokens = batch_tokens
-        self._tokenizing = threading.Lock()  # what a call asks for is set in the tokenizer, for all threads
+        self._tokenizing = threading.Lock()  # a call sets truncation on the shared tokenizer
 
     @classmethod
     def load(
@@ -119,7 +119,7 @@ class FlagReranker:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self._scoring = threading.Lock()  # it shares one tokenizer between all threads
+        self._scoring = threading.Lock()  # FlagEmbedding sets up its tokenizer in every call
 
     @classmethod
     def load(

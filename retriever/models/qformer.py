@@ -75,7 +75,7 @@ class QFormerFusion(Published, nn.Module):
         self.batch_size = batch_size
         self.cache: ImageCache | None = None
         self._graphed_features: Forward | None = None
-        self._tokenizing = threading.Lock()  # what a call asks for is set in the tokenizer, for all threads
+        self._tokenizing = threading.Lock()  # a call sets padding and truncation on the shared tokenizer
         self.vision_norm = nn.LayerNorm(config.encoder_hidden_size, vision_norm_eps)
         self.query_tokens = nn.Parameter(torch.randn(1, queries, config.hidden_size) * config.initializer_range)
         self.token_mean = nn.Buffer(torch.zeros(1, queries, config.hidden_size)) if centered else None
