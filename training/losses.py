@@ -24,6 +24,18 @@ def mean_max_sim(query: Tensor, candidates: Tensor) -> Tensor:
     return cosines.amax(-1).mean(-1)
 
 
+def max_sim(queries: Tensor, candidates: Tensor) -> Tensor:
+    """Returns the similarities of `mean_max_sim` of every query to every candidate, float32 [B, N].
+
+    Args:
+        queries: Tokens [B, Q, H], of any length.
+        candidates: Tokens [N, C, H].
+    """
+    first, second = (functional.normalize(tokens.float(), dim=-1) for tokens in (queries, candidates))
+    cosines = (first.flatten(0, 1) @ second.flatten(0, 1).T).unflatten(1, second.shape[:2])
+    return cosines.amax(-1).unflatten(0, first.shape[:2]).mean(1)
+
+
 def contrastive_loss(similarities: Tensor, temperature: Tensor | float) -> Tensor:
     """Returns equation 6, averaged over the queries, a scalar.
 

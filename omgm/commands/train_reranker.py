@@ -36,9 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--negatives", type=Path, required=True, metavar="FILE", help="the output of mine-negatives")
     add_training(parser, "the epochs of the recipe")
     add = parser.add_argument_group("recipe", "a named recipe, and values that replace its own").add_argument
-    add("--recipe", choices=RECIPES, default="default", help="docs/training.md has both (%(default)s)")
+    add("--recipe", choices=RECIPES, help="docs/training.md has all; by default what suits the model")
     add("--epochs", type=float, metavar="N", help="passes over all questions, if no steps or minutes are given")
-    add("--batch-size", type=positive, metavar="N", help="questions per process and part of a step, each with 16 pairs")
+    add("--batch-size", type=positive, metavar="N", help="questions per process and part of a step")
     add("--accumulate", type=positive, default=1, metavar="N", help="parts of a step (%(default)s)")
     add("--learning-rate", type=float, metavar="R", help="peak learning rate")
     add("--warmup", type=float, metavar="SHARE", help="share of the run in which the learning rate rises, in 0..1")
@@ -76,6 +76,7 @@ def run(args: argparse.Namespace) -> None:
         kb_format=args.kb_format,
         names=reading_of(args)["names"],  # --max-bad is of the questions
         drop_sections=profile.index.drop_sections,
+        labeled=profile.search.candidates in ("image", "combined"),  # else build-index has no use for them
     )
     trained = train_reranker(
         model_folder(profile, "fusion"),

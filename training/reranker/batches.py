@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -15,11 +16,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from indexes.ahead import map_ahead
-from training.reranker.features import FeatureStore
 from training.reranker.rows import Rows
 from training.reranker.samples import CANDIDATES, Negatives, SampleSet
 
 Ints = NDArray[np.int64]
+Batch = TypeVar("Batch")
+
+
+class Features(Protocol):
+    """Features of images, as a tower computed them once or computes them now."""
+
+    @property
+    def views(self) -> Ints:
+        """Number of views per image, [I]."""
+
+    def read(self, rows: Sequence[int], views: Sequence[int]) -> Tensor:
+        """Returns one view of each image, [N, cells, width]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +157,7 @@ class BatchMaker:
 
     samples: SampleSet
     texts: Rows
-    store: FeatureStore
+    store: Features
     order: Order
     rank: int
     negatives: Negatives
@@ -190,16 +202,26 @@ class BatchMaker:
         return [*parts, pairs[start:]] if len(pairs) else []
 
     def _texts(self, pairs: Sequence[tuple[int, int, int]], views: dict[tuple[int, int], int]) -> Texts:
-        rows = [self.texts[text] for _, _, text in pairs]
-        ids = np.full((len(rows), max(map(len, rows))), self.padding, dtype=np.int64)
-        mask = np.zeros_like(ids)
-        for i, row in enumerate(rows):
-            ids[i, : len(row)], mask[i, : len(row)] = row, 1
         image = torch.tensor([views[pair[:2]] for pair in pairs])
-        return Texts(torch.from_numpy(ids), torch.from_numpy(mask), image)
+        return padded([self.texts[text] for _, _, text in pairs], image, self.padding)
 
 
-class Feeder:
+def padded(rows: Sequence[NDArray[Any]], image: Tensor, padding: int) -> Texts:
+    """Returns texts, padded to the longest.
+
+    Args:
+        rows: Token ids of each text.
+        image: Row of each text's image, int64 [N].
+        padding: Token id of padding.
+    """
+    ids = np.full((len(rows), max(map(len, rows), default=0)), padding, dtype=np.int64)
+    mask = np.zeros_like(ids)
+    for i, row in enumerate(rows):
+        ids[i, : len(row)], mask[i, : len(row)] = row, 1
+    return Texts(torch.from_numpy(ids), torch.from_numpy(mask), image)
+
+
+class Feeder(Generic[Batch]):
     """Makes batches in threads, ahead of the one in use.
 
     Args:
@@ -210,13 +232,13 @@ class Feeder:
         waited: Seconds for which the model waited.
     """
 
-    def __init__(self, make: Callable[[int], SampleBatch], ahead: int = 4):
+    def __init__(self, make: Callable[[int], Batch], ahead: int = 4):
         self.make, self.ahead = make, ahead
         self.waited = 0.0
         self._next = 0
-        self._batches: Generator[SampleBatch] | None = None
+        self._batches: Generator[Batch] | None = None
 
-    def __call__(self, number: int) -> SampleBatch:
+    def __call__(self, number: int) -> Batch:
         """Returns a batch; the one after it is expected to be asked for next."""
         if self._batches is None or number != self._next:
             self.close()

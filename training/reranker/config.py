@@ -17,14 +17,15 @@ class RerankerTrainingConfig(TrainingConfig):
     """Settings of step 2's training. Without steps and minutes it takes `epochs`.
 
     Attributes:
-        recipe: A key of `RECIPES`; the settings below replace its values.
+        recipe: A key of `RECIPES`, `None` for the model's default; the settings below replace its values.
         epochs: Passes over all samples; `None` takes the recipe's, unless steps or minutes are given.
         batch_size: Questions per process and part of a step, each with 16 candidates; `None` takes the recipe's. A step
             sees `batch_size * accumulate * processes` questions.
         accumulate: Parts of a step whose gradients are added up.
         warmup: Share of the run in which the learning rate rises, in 0..1; `None` takes the recipe's.
         precision: The dtype of matrix products; weights and optimizer are always float32. `None` takes bfloat16 on a
-            GPU, and float32 on a CPU, where attention is slower in bfloat16 than all that it gains.
+            GPU and wherever the image tower is trained, else float32 on a CPU, where attention is slower in bfloat16
+            than all that it gains.
         max_tokens: Length in tokens at which texts are cut, if the model itself reads more; `None` takes the model's
             default.
         tokens_per_forward: Tokens of texts and queries, padding included, that go through the Q-Former at once.
@@ -35,7 +36,7 @@ class RerankerTrainingConfig(TrainingConfig):
 
     minutes: float | None = None
     validate_every: int = 200
-    recipe: str = "default"
+    recipe: str | None = None
     epochs: float | None = None
     batch_size: int | None = None
     accumulate: int = 1
@@ -49,7 +50,7 @@ class RerankerTrainingConfig(TrainingConfig):
     def __post_init__(self) -> None:
         """Checks the settings."""
         super().__post_init__()
-        if self.recipe not in RECIPES:
+        if self.recipe not in (None, *RECIPES):
             raise ValueError(f"recipe must be one of {', '.join(RECIPES)}, got {self.recipe!r}")
         if self.precision not in (None, *PRECISIONS):
             raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")

@@ -1,4 +1,4 @@
-"""Features of a frozen image tower: computed once in large batches, kept on disk in shards."""
+"""Images as the training of step 2 reads them, on disk in shards: features of a frozen image tower, or pixels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import math
 import os
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -38,25 +38,33 @@ SHARD_IMAGES = 2048
 BATCH = 32
 """Images per forward pass of the tower."""
 
+Forward = Callable[[Tensor], Tensor]
+"""Maps views, uint8 [N, 3, size, size], to what is stored of them."""
+
 
 @dataclass(frozen=True)
 class FeatureStore:
-    """Features of images on disk: one shard holds those of some consecutive images, view after view, as bfloat16.
+    """Features of images on disk: one shard holds those of some consecutive images, view after view.
 
     Attributes:
         folder: Folder of the shards.
         views: Number of views per image, [I]; the first is the image as it is, the others are augmented.
-        shape: Shape of a view's features, (cells, width).
+        shape: Shape of a view: (cells, width) of features, which are bfloat16, or (3, side, side) of pixels, uint8.
     """
 
     folder: Path
     views: NDArray[np.int64]
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the values."""
+        return torch.uint8 if len(self.shape) == 3 else torch.bfloat16
 
     @property
     def row_bytes(self) -> int:
         """Size of a view."""
-        return 2 * math.prod(self.shape)
+        return self.dtype.itemsize * math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
@@ -83,9 +91,9 @@ class FeatureStore:
         return self.folder / f"{shard:05}.bin"
 
     def read(self, rows: Sequence[int], views: Sequence[int]) -> Tensor:
-        """Reads one view of each image, bfloat16 [N, cells, width]."""
-        features = torch.empty(len(rows), *self.shape, dtype=torch.bfloat16)
-        target = features.view(torch.int16).numpy()
+        """Reads one view of each image, [N, *shape]."""
+        features = torch.empty(len(rows), *self.shape, dtype=self.dtype)
+        target = features.view(torch.uint8).numpy()
         files: dict[int, int] = {}
         try:
             for i, (row, view) in enumerate(zip(rows, views, strict=True)):
@@ -143,6 +151,42 @@ def compute_features(
         shape = fusion.vision_features(pixels).shape[1:]
     store = FeatureStore(folder, views, (shape[0], shape[1]))
     key = {"tower": fusion.fingerprint, "images": _digest(images), "views": _digest(views.tolist()), "seed": seed}
+
+    def forward(views: Tensor) -> Tensor:
+        return _forward(fusion, views)
+
+    _complete(store, key, images, fusion.pixels, forward, seed, workers, processes, progress)
+    return store
+
+
+def store_pixels(
+    images: ImageTable,
+    side: int,
+    folder: Path,
+    *,
+    workers: int = 0,
+    processes: Processes,
+    progress: bool = True,
+) -> FeatureStore:
+    """Resizes all images to squares of `side` pixels, ignoring their proportions; otherwise as `compute_features`."""
+    store = FeatureStore(folder, np.ones(len(images.names), np.int64), (3, side, side))
+    key = {"side": side, "images": _digest(images)}
+    _complete(store, key, images, PixelPreparation(side), lambda views: views, 0, workers, processes, progress)
+    return store
+
+
+def _complete(
+    store: FeatureStore,
+    key: dict[str, object],
+    images: ImageTable,
+    pixels: PixelPreparation,
+    forward: Forward,
+    seed: int,
+    workers: int,
+    processes: Processes,
+    progress: bool,
+) -> None:
+    """Writes the shards that are not there yet, each process its share."""
     if processes.first:
         _claim(store, key)
     processes.wait()
@@ -150,9 +194,9 @@ def compute_features(
     mine = [shard for shard in range(len(shards)) if shard % processes.count == processes.rank]
     waiting = [shard for shard in mine if not store.path(shard).is_file()]
     if waiting:
-        _compute(fusion, images, store, waiting, seed, workers, progress and processes.first)
+        decoded = _Views(images, store.views, pixels, seed)
+        _compute(forward, decoded, store, waiting, workers, progress and processes.first)
     processes.wait()
-    return store
 
 
 def _claim(store: FeatureStore, key: dict[str, object]) -> None:
@@ -166,27 +210,21 @@ def _claim(store: FeatureStore, key: dict[str, object]) -> None:
     free = shutil.disk_usage(store.folder).free
     if store.nbytes - present > free:
         raise ValueError(
-            f"{store.folder}: image features need {store.nbytes / 2**30:.1f} GiB, "
+            f"{store.folder}: images need {store.nbytes / 2**30:.1f} GiB, "
             f"{(free + present) / 2**30:.1f} are free; name a larger disk with --out"
         )
     write_whole(path, json.dumps(key).encode() + b"\n")
 
 
 def _compute(
-    fusion: QFormerFusion,
-    images: ImageTable,
-    store: FeatureStore,
-    waiting: Sequence[int],
-    seed: int,
-    workers: int,
-    progress: bool,
+    forward: Forward, views: _Views, store: FeatureStore, waiting: Sequence[int], workers: int, progress: bool
 ) -> None:
     shards = store.shards()
     batches = [
         list(shards[shard][start : start + BATCH]) for shard in waiting for start in range(0, len(shards[shard]), BATCH)
     ]
     loader: DataLoader[_Decoded] = DataLoader(
-        _Views(images, store.views, fusion.pixels, seed),
+        views,
         batch_sampler=batches,
         num_workers=workers,
         collate_fn=list,
@@ -202,8 +240,8 @@ def _compute(
             while left:
                 batch = next(decoded)
                 problems |= {item.row: item.problem for item in batch if item.problem is not None}
-                features = _forward(fusion, torch.cat([item.views for item in batch]))
-                file.write(features.view(torch.int16).numpy().tobytes())
+                features = forward(torch.cat([item.views for item in batch]))
+                file.write(features.view(torch.uint8).numpy().tobytes())
                 left -= len(batch)
                 bar.update(len(batch))
             write_whole(_problems(store.path(shard)), json.dumps(problems).encode() + b"\n")

@@ -6,13 +6,19 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from retriever.models.qformer import QFormerFusion
-from training.losses import contrastive_loss, mean_max_sim
-from training.reranker.batches import Pairs, SampleBatch
+from training.losses import contrastive_loss, max_sim, mean_max_sim
+from training.reranker.batches import Pairs, SampleBatch, Texts
+from training.reranker.in_batch import InBatch
 
 TEMPERATURE = 0.07
 """Start of equation 6's T, as in BLIP-2 and the paper's code."""
+IN_BATCH_TEMPERATURE = 0.05
+"""Likewise, among the candidates of a whole batch."""
+_SMOOTHING = 0.05
+"""Share of the target that all candidates of a batch get: some look like the right one."""
 
 
 class Reranker(nn.Module):
@@ -24,12 +30,14 @@ class Reranker(nn.Module):
         precision: Dtype of matrix products.
     """
 
+    start = TEMPERATURE
+
     def __init__(self, fusion: QFormerFusion, log_temperature: bool = True, precision: torch.dtype = torch.bfloat16):
         super().__init__()
         self.fusion = fusion
         self.log_temperature = log_temperature
         self.precision = precision
-        start = math.log(TEMPERATURE) if log_temperature else TEMPERATURE
+        start = math.log(self.start) if log_temperature else self.start
         self.learned_temperature = nn.Parameter(torch.tensor(start, device=fusion.query_tokens.device))
         self.fusion.vision.requires_grad_(False)
         last = self.fusion.qformer.encoder.layer[-1]
@@ -68,3 +76,45 @@ class Reranker(nn.Module):
     def forward(self, batch: SampleBatch) -> Tensor:
         """Returns equation 6's loss of a batch, by its weight in the step, a scalar."""
         return contrastive_loss(self.similarities(batch), self.temperature) * batch.weight
+
+
+class InBatchReranker(Reranker):
+    """The fusion encoder, image tower included, trained with the candidates of whole batches.
+
+    Args:
+        fusion: The encoder.
+        precision: Dtype of matrix products.
+    """
+
+    start = IN_BATCH_TEMPERATURE
+
+    def __init__(self, fusion: QFormerFusion, precision: torch.dtype = torch.bfloat16):
+        super().__init__(fusion, precision=precision)
+        self.fusion.vision.requires_grad_(True)
+
+    def train(self, mode: bool = True) -> InBatchReranker:
+        """Sets training mode, for the image tower, too; returns itself."""
+        super().train(mode)
+        self.fusion.vision.train(mode)
+        return self
+
+    def forward(self, batch: InBatch) -> Tensor:  # type: ignore[override]  # another kind of batch
+        """Returns the loss of a batch, by its weight in the step, a scalar."""
+        device = batch.pixels.device
+        with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
+            features = self.fusion.vision_features(self.fusion.pixels.normalize(batch.pixels))
+            questions = self._fused(features, batch.questions)
+            by_section = self._found(questions, features, batch.sections, batch.evidence)
+            by_image = self._found(questions, features, batch.labeled, batch.labeled_gold)
+        return (by_section + by_image) * batch.weight
+
+    def _fused(self, features: Tensor, texts: Texts) -> Tensor:
+        return self.fusion.fuse_tokens(features[texts.image], texts.ids, texts.mask).float()
+
+    def _found(self, questions: Tensor, features: Tensor, candidates: Texts, gold: Tensor) -> Tensor:
+        """Returns equation 6's loss of the questions that have a candidate to find, 0 if none has."""
+        asked = gold >= 0
+        if not asked.any():
+            return questions.new_zeros(())
+        similarities = max_sim(questions[asked], self._fused(features, candidates)) / self.temperature
+        return functional.cross_entropy(similarities, gold[asked], label_smoothing=_SMOOTHING)

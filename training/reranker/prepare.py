@@ -51,6 +51,7 @@ class RerankerData:
         kb_format: See `indexes.formats`; guessed when `None`.
         names: The names that the fields of an entity have in the knowledge base, where they are not the usual ones.
         drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
+        labeled: Whether the questions' images will be labeled images of the index.
     """
 
     kb: Path
@@ -61,6 +62,7 @@ class RerankerData:
     kb_format: str | None = None
     names: Names | None = None
     drop_sections: Sequence[str] | None = None
+    labeled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ def prepare(
     read = read_knowledge_base(data.kb, data.kb_format, data.drop_sections, names=data.names)
     entities = (entity for entity in read if entity.id in wanted)
     bar = progress_bar(entities, total=len(wanted), desc="articles", unit="article", shown=progress)
-    texts = chain(articles.texts(bar), (blip_caption(question.question) for question in questions))
+    texts = chain(articles.texts(bar), (blip_caption(question.question) for question in questions), [""])
     folder.mkdir(parents=True, exist_ok=True)
     write_rows(folder / TEXTS_NAME, _tokens(texts, tokenizer, max_tokens), TOKEN_DTYPE)
     write_lines(folder / PASSAGES_NAME, articles.passages)

@@ -23,7 +23,9 @@ class Recipe:
         log_temperature: Whether the logarithm of equation 6's T is learned, rather than T itself.
         augment: Whether further views of an image are made, where the model's default has some.
         negatives: "spread" draws three other sections of the gold article and fills up with sections of other
-            entities; "pooled" draws all 15 from one pool, into which the first three other sections are put.
+            entities; "pooled" draws all 15 from one pool, into which the first three other sections are put. "in_batch"
+            takes the candidates of a batch's other questions, and trains the image tower, too (`training.reranker.
+            in_batch`).
         positive_image: The image that sections of the gold article are paired with: the article's main image, as
             for every other candidate, or the article's image that is most similar to the query's.
     """
@@ -37,12 +39,13 @@ class Recipe:
     decay_vectors: bool = False
     log_temperature: bool = True
     augment: bool = True
-    negatives: Literal["spread", "pooled"] = "spread"
+    negatives: Literal["spread", "pooled", "in_batch"] = "spread"
     positive_image: Literal["main", "most_similar"] = "main"
 
 
 RECIPES = {
-    "default": Recipe(),
+    "mined": Recipe(),
+    "in-batch": Recipe(epochs=10, learning_rate=5e-4, batch_size=80, augment=False, negatives="in_batch"),
     # Appendix C.2, and where it is silent the values of the authors' code.
     "paper": Recipe(
         epochs=1,
@@ -64,6 +67,7 @@ class ModelDefaults:
     """Settings that suit a kind of fusion encoder.
 
     Attributes:
+        recipe: The recipe, a key of `RECIPES`.
         learning_rate: Peak learning rate.
         max_tokens: Longest text in tokens.
         epochs: Passes over all samples.
@@ -71,6 +75,7 @@ class ModelDefaults:
         main_views: Views per image of an article.
     """
 
+    recipe: str
     learning_rate: float
     max_tokens: int
     epochs: float
@@ -79,9 +84,11 @@ class ModelDefaults:
 
 
 MODEL_DEFAULTS = {
-    # Starts with the embedded weights, on few images; at 5e-4 it forgets what they know of others.
-    "small_clip": ModelDefaults(learning_rate=1e-4, max_tokens=96, epochs=12, query_views=4, main_views=2),
+    # Starts with the embedded weights, on few images; with a frozen tower it forgets at 5e-4 what they know of others.
+    "small_clip": ModelDefaults(
+        recipe="in-batch", learning_rate=1e-4, max_tokens=96, epochs=12, query_views=4, main_views=2
+    ),
     # Fine-tuned; a view takes 0.7 MB at ViT-g's size.
-    "blip2": ModelDefaults(learning_rate=1e-5, max_tokens=512, epochs=1, query_views=1, main_views=1),
+    "blip2": ModelDefaults(recipe="mined", learning_rate=1e-5, max_tokens=512, epochs=1, query_views=1, main_views=1),
 }
 """By kind of image tower."""

@@ -19,7 +19,7 @@ CANDIDATES = 16
 FROM_GOLD = 3
 """The most hard negatives that come from the gold article."""
 
-Negatives = Literal["spread", "pooled"]
+Negatives = Literal["spread", "pooled", "in_batch"]
 Ints = NDArray[np.int32]
 Offsets = NDArray[np.int64]
 
@@ -28,8 +28,8 @@ Offsets = NDArray[np.int64]
 class SampleSet:
     """Samples, and the entities that they draw candidates from; every item is named by its row.
 
-    A text is a section of an entity or, after all sections, a question. Entities follow the order of the knowledge
-    base; `first_section[e] : first_section[e + 1]` are the sections of entity e.
+    A text is a section of an entity or, after all sections, a question; the last one is empty. Entities follow the
+    order of the knowledge base; `first_section[e] : first_section[e + 1]` are the sections of entity e.
 
     Attributes:
         question: Text of each sample's question, [N].

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +25,8 @@ from training.record import Provenance, TrainingRecord
 from training.reranker.batches import BatchMaker, Feeder, Order
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.fusion_weight import best_alpha
-from training.reranker.model import Reranker
+from training.reranker.in_batch import ROOM, InBatchMaker, TowerFeatures
+from training.reranker.model import InBatchReranker, Reranker
 from training.reranker.prepare import RerankerData
 from training.reranker.recipes import MODEL_DEFAULTS, RECIPES, ModelDefaults, Recipe
 from training.reranker.training_set import TrainingSet, Views, make_training_set
@@ -64,7 +66,8 @@ def train_reranker(
 ) -> TrainedReranker:
     """Trains a fusion encoder; writes it to `out/fusion`.
 
-    Articles are tokenized and images encoded once, into `out/data`; the image tower is frozen. A killed run resumes.
+    Articles are tokenized once, and images encoded once by a frozen tower or resized once for one that is trained, into
+    `out/data`. A killed run resumes.
     Under `torchrun` all processes call this function with the same arguments and a shared `out`.
 
     Args:
@@ -95,8 +98,9 @@ def _train(
     progress: bool,
     processes: Processes,
 ) -> TrainedReranker:
-    recipe = _recipe(config)
     defaults = MODEL_DEFAULTS[read_layout(fusion).settings["vision"]["kind"]]
+    name, recipe = _recipe(config, defaults)
+    in_batch = recipe.negatives == "in_batch"
     start = QFormerFusion.load(fusion, str(processes.device))
     max_tokens = min(config.max_tokens or defaults.max_tokens, start.max_text_tokens)
     views = Views(defaults.query_views, defaults.main_views) if recipe.augment else Views(1, 1)
@@ -106,6 +110,7 @@ def _train(
         start,
         max_tokens=max_tokens,
         views=views,
+        side=round(ROOM * start.pixels.size) if in_batch else None,
         most_similar=recipe.positive_image == "most_similar",
         validation_share=config.validation_share,
         seed=config.seed,
@@ -115,34 +120,22 @@ def _train(
         reuse=(out / CHECKPOINT_NAME).is_file(),
         progress=progress,
     )
-    samples, store = training_set.samples, training_set.store
+    samples = training_set.samples
     questions = counted(len(samples.training), "question")
     logger.info("%s to train on, %d to validate on", questions, len(samples.validation))
 
-    default = torch.float32 if processes.device.type == "cpu" else torch.bfloat16
+    default = torch.float32 if processes.device.type == "cpu" and not in_batch else torch.bfloat16
     precision = default if config.precision is None else getattr(torch, config.precision)
-    model = Reranker(start, recipe.log_temperature, precision).to(processes.device)
-    order = Order(samples.training, recipe.batch_size, config.accumulate, processes.count, config.seed)
-    make = BatchMaker(
-        samples,
-        training_set.texts,
-        store,
-        order,
-        processes.rank,
-        recipe.negatives,
-        config.tokens_per_forward,
-        start.token_shape[0],
-        int(start.tokenizer.pad_token_id),
+    model, feeder, validation, steps_per_epoch = _parts(
+        start, training_set, config, recipe, data.labeled, precision, processes
     )
-    feeder = Feeder(make)
     wrapped = processes.wrap(model)
 
     def loss_of(step: int, part: int) -> Tensor:
         loss: Tensor = wrapped(feeder(step * config.accumulate + part).to(processes.device))
         return loss
 
-    optimization = _optimization(config, recipe, defaults, order)
-    validation = Validation(samples, make, processes) if len(samples.validation) else None
+    optimization = _optimization(config, recipe, defaults, steps_per_epoch)
     settings = {
         "fusion": start.fingerprint,
         "samples": samples.digest,
@@ -177,12 +170,12 @@ def _train(
         TrainingRecord(
             kind="reranker",
             base=provenance.base,
-            recipe=config.recipe,
+            recipe=name,
             data={
                 "questions trained on": len(samples.training),
                 "questions validated on": 0 if validation is None else len(validation),
                 "entities": len(samples.main_image),
-                "images": len(store.views),
+                "images": len(training_set.store.views),
             },
             settings={**asdict(optimization), **settings, "processes": processes.count},
             metrics={**result, **metrics},
@@ -206,21 +199,73 @@ def _naming_memory_settings() -> Iterator[None]:
         ) from error
 
 
-def _recipe(config: RerankerTrainingConfig) -> Recipe:
-    """Returns the recipe with what the settings replace."""
-    recipe = RECIPES[config.recipe]
+def _recipe(config: RerankerTrainingConfig, defaults: ModelDefaults) -> tuple[str, Recipe]:
+    """Returns the recipe's name, and the recipe with what the settings replace.
+
+    Raises:
+        ValueError: It would train an image tower that is too large for that.
+    """
+    name = config.recipe or defaults.recipe
+    recipe = RECIPES[name]
+    if recipe.negatives == "in_batch" and defaults.recipe != name:
+        raise ValueError(f"recipe {name} trains the image tower, and this model's is too large: use mined or paper")
     schedule = recipe.schedule if config.warmup is None else replace(recipe.schedule, warmup=config.warmup)
-    return replace(recipe, schedule=schedule, batch_size=config.batch_size or recipe.batch_size)
+    return name, replace(recipe, schedule=schedule, batch_size=config.batch_size or recipe.batch_size)
+
+
+def _parts(
+    start: QFormerFusion,
+    training_set: TrainingSet,
+    config: RerankerTrainingConfig,
+    recipe: Recipe,
+    labeled: bool,
+    precision: torch.dtype,
+    processes: Processes,
+) -> tuple[Reranker, Feeder[Any], Validation | None, int]:
+    """Returns the model, what feeds it, what validates it (`None` without held-out samples), and steps per epoch."""
+    samples, texts, store = training_set.samples, training_set.texts, training_set.store
+    tower = TowerFeatures(start, store) if recipe.negatives == "in_batch" else None
+    padding = int(start.tokenizer.pad_token_id)
+    order = Order(samples.training, recipe.batch_size, config.accumulate, processes.count, config.seed)
+    make = BatchMaker(
+        samples,
+        texts,
+        tower or store,
+        order,
+        processes.rank,
+        recipe.negatives,
+        config.tokens_per_forward,
+        start.token_shape[0],
+        padding,
+    )
+    validation = Validation(samples, make, processes, labeled) if len(samples.validation) else None
+    if tower is None:
+        model = Reranker(start, recipe.log_temperature, precision).to(processes.device)
+        return model, Feeder(make), validation, order.steps_per_epoch
+    batches = InBatchMaker(
+        samples,
+        texts,
+        store,
+        size=start.pixels.size,
+        padding=padding,
+        batch_size=recipe.batch_size,
+        accumulate=config.accumulate,
+        processes=processes.count,
+        rank=processes.rank,
+        seed=config.seed,
+    )
+    model = InBatchReranker(start, precision).to(processes.device)
+    return model, Feeder(batches), validation, batches.steps_per_epoch
 
 
 def _optimization(
-    config: RerankerTrainingConfig, recipe: Recipe, defaults: ModelDefaults, order: Order
+    config: RerankerTrainingConfig, recipe: Recipe, defaults: ModelDefaults, steps_per_epoch: int
 ) -> Optimization:
     """Returns how the model is optimized; without another limit for the recipe's epochs."""
     steps = config.steps
     if config.epochs is not None or (steps is None and config.minutes is None):
         epochs = config.epochs or recipe.epochs or defaults.epochs
-        of_epochs = math.ceil(epochs * order.steps_per_epoch)
+        of_epochs = math.ceil(epochs * steps_per_epoch)
         steps = of_epochs if steps is None else min(steps, of_epochs)
     return Optimization(
         steps=steps,

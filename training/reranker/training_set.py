@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from indexes.growing import save_array
 from retriever.files import write_whole
 from retriever.models.qformer import QFormerFusion
 from training.processes import Processes
-from training.reranker.features import FeatureStore, compute_features
+from training.reranker.features import FeatureStore, compute_features, store_pixels
 from training.reranker.image_table import ImageTable
 from training.reranker.prepare import (
     PASSAGES_NAME,
@@ -57,7 +57,7 @@ class TrainingSet:
     Attributes:
         folder: Its folder.
         samples: The samples.
-        store: Features of their images.
+        store: Features of their images, or their pixels.
     """
 
     folder: Path
@@ -71,9 +71,8 @@ class TrainingSet:
         manifest = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         if manifest.get("inputs") != inputs:
             return None
-        cells, width = manifest["features"]
         views = np.load(folder / _VIEWS_NAME, allow_pickle=False)
-        store = FeatureStore(folder / _FEATURES_NAME, views, (cells, width))
+        store = FeatureStore(folder / _FEATURES_NAME, views, tuple(manifest["features"]))
         return cls(folder, SampleSet.load(folder / _SAMPLES_NAME), store)
 
     @cached_property
@@ -97,6 +96,7 @@ def make_training_set(
     *,
     max_tokens: int,
     views: Views,
+    side: int | None = None,
     most_similar: bool,
     validation_share: float,
     seed: int,
@@ -106,7 +106,7 @@ def make_training_set(
     reuse: bool = False,
     progress: bool = True,
 ) -> TrainingSet:
-    """Makes a training set: the first process reads the data, all of them encode images.
+    """Makes a training set: the first process reads the data, all of them read images.
 
     Questions that cannot be trained on are listed in `left_out.jsonl` beside the folder.
 
@@ -116,6 +116,7 @@ def make_training_set(
         fusion: The model in training: its tokenizer, and its image tower.
         max_tokens: Length at which texts are cut.
         views: Views per image.
+        side: Keep the images themselves, as squares of so many pixels, instead of features.
         most_similar: See `prepare`.
         validation_share: Share of the images to hold out.
         seed: Seed of that choice and of augmented views.
@@ -134,6 +135,7 @@ def make_training_set(
         "tower": fusion.fingerprint,
         "max_tokens": max_tokens,
         "views": list(views),
+        "side": side,
         "most_similar": most_similar,
         "validation_share": validation_share,
         "seed": seed,
@@ -159,17 +161,12 @@ def make_training_set(
             problem = error
     _agree(problem, processes)
     images: ImageTable = processes.broadcast(prepared.images if prepared else None)  # type: ignore[assignment]
-    counts = np.array([views.query if name.kind == "query" else views.main for name in images.names], dtype=np.int64)
-    store = compute_features(
-        fusion,
-        images,
-        counts,
-        folder / _FEATURES_NAME,
-        seed=seed,
-        workers=_workers(workers, processes),
-        processes=processes,
-        progress=progress,
-    )
+    used: dict[str, Any] = {"workers": _workers(workers, processes), "processes": processes, "progress": progress}
+    if side is None:
+        counts = [views.query if name.kind == "query" else views.main for name in images.names]
+        store = compute_features(fusion, images, np.array(counts), folder / _FEATURES_NAME, seed=seed, **used)
+    else:
+        store = store_pixels(images, side, folder / _FEATURES_NAME, **used)
     if prepared is not None:
         try:
             samples = _readable(prepared, store)
@@ -180,7 +177,7 @@ def make_training_set(
                     f"{folder.parent / LEFT_OUT_NAME} says why"
                 )
             samples.save(folder / _SAMPLES_NAME)
-            save_array(folder / _VIEWS_NAME, counts)
+            save_array(folder / _VIEWS_NAME, store.views)
             write_whole(
                 folder / MANIFEST_NAME, json.dumps({"features": store.shape, "inputs": inputs}).encode() + b"\n"
             )

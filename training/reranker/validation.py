@@ -1,4 +1,4 @@
-"""Validates step 2 as it is used: its ranking of what step 1 found for held-out images, all sections scored."""
+"""Validates step 2 as it is used: its ranking of what step 1 found for held-out images, everything stored scored."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from training.reranker.model import Reranker
 from training.reranker.samples import SampleSet
 
 MOST_QUESTIONS = 1000
-MOST_SECTIONS = 50_000
-"""Different sections that are encoded, at most: 0.4 GB of tokens for the embedded model, 2.5 for BLIP-2."""
+MOST_ROWS = 50_000
+"""Different sections and labeled images that are encoded, at most: 0.4 GB of tokens for the embedded model, 2.5 for
+BLIP-2."""
 _AT_ONCE = 512
 
 
@@ -36,6 +37,7 @@ class ScoredQuestion:
         sim_c: Their scores in step 1, `None` if unknown.
         sim_m: For each entity, the scores of its sections in step 2; empty without an image or sections.
         evidence: `sim_m` of the evidence.
+        labeled: For each entity, the scores of its labeled images in step 2; empty if the index has none.
     """
 
     sample: int
@@ -44,11 +46,12 @@ class ScoredQuestion:
     sim_c: list[float | None]
     sim_m: list[list[float]]
     evidence: float
+    labeled: list[list[float]]
 
     @property
     def best_sim_m(self) -> list[float | None]:
-        """The entities' scores in step 2, those of their best sections."""
-        return [max(sims, default=None) for sims in self.sim_m]
+        """The entities' scores in step 2, those of their best sections or labeled images."""
+        return [max([*sims, *further], default=None) for sims, further in zip(self.sim_m, self.labeled, strict=True)]
 
     def ranking(self, alpha: float) -> list[int]:
         """Returns the places in `entities` by equation 5, best first; ties keep step 1's order."""
@@ -67,11 +70,17 @@ class Validation:
         samples: The samples; those held out are validated on, as many as fit the limits.
         make: Makes tensors of pairs.
         processes: They share the questions.
+        labeled: Whether the images that are trained on will be labeled images of the index.
     """
 
-    def __init__(self, samples: SampleSet, make: BatchMaker, processes: Processes):
+    def __init__(self, samples: SampleSet, make: BatchMaker, processes: Processes, labeled: bool = False):
         self.samples, self.make, self.processes = samples, make, processes
-        self.questions = _selected(samples, make.order.seed)
+        self._images: dict[int, list[int]] = {}
+        for sample in samples.training if labeled else ():
+            of_entity = self._images.setdefault(int(samples.gold[sample]), [])
+            if (image := int(samples.query_image[sample])) not in of_entity:
+                of_entity.append(image)
+        self.questions = self._selected()
 
     def __len__(self) -> int:
         """Returns the number of validated questions."""
@@ -109,11 +118,14 @@ class Validation:
         """Returns (image, view, section) of everything that a question is compared with."""
         samples = self.samples
         entities = {int(samples.gold[sample]), *samples.found[samples.found_by(sample)].tolist()}
-        return [pair for entity in sorted(entities) for pair in self._sections(entity)]
+        return [pair for entity in sorted(entities) for pair in (*self._sections(entity), *self._labeled(entity))]
 
     def _sections(self, entity: int) -> list[tuple[int, int, int]]:
         image = int(self.samples.main_image[entity])
         return [(image, 0, section) for section in self.samples.sections_of(entity)] if image >= 0 else []
+
+    def _labeled(self, entity: int) -> list[tuple[int, int, int]]:
+        return [(image, 0, len(self.make.texts) - 1) for image in self._images.get(entity, ())]
 
     def _encode(self, model: Reranker, pairs: Sequence[tuple[int, int, int]]) -> Tensor:
         """Returns the normalized tokens of pairs, [N, 32, H], in half precision: millions of them must fit."""
@@ -134,14 +146,15 @@ class Validation:
         entities = [int(entity) for entity in samples.found[part]]
         wanted = self._candidates(sample)
         sims = mean_max_sim(query[None], tokens[[rows[pair] for pair in wanted]][None])[0].tolist()
-        by_section = {section: sim for (_, _, section), sim in zip(wanted, sims, strict=True)}
+        found = dict(zip(wanted, sims, strict=True))
         return ScoredQuestion(
             sample,
             entities,
             samples.right[part].tolist(),
             [None if np.isnan(sim) else float(sim) for sim in samples.similarity[part]],
-            [[by_section[section] for _, _, section in self._sections(entity)] for entity in entities],
-            by_section[int(samples.evidence[sample])],
+            [[found[pair] for pair in self._sections(entity)] for entity in entities],
+            found[int(samples.main_image[samples.gold[sample]]), 0, int(samples.evidence[sample])],
+            [[found[pair] for pair in self._labeled(entity)] for entity in entities],
         )
 
     def _loss(self, scored: Sequence[ScoredQuestion], temperature: float) -> float:
@@ -152,6 +165,18 @@ class Validation:
             logits = torch.tensor([question.evidence, *(sim for sims in wrong for sim in sims)]) / temperature
             losses.append(float(logits.logsumexp(0) - logits[0]))
         return sum(losses) / len(losses)
+
+    def _selected(self) -> list[int]:
+        """Returns held-out samples in a seeded order, as many as the limits allow."""
+        samples, selected, entities, rows = self.samples, list[int](), set[int](), 0
+        for sample in np.random.default_rng([self.make.order.seed, 2]).permutation(samples.validation).tolist():
+            further = {int(samples.gold[sample]), *samples.found[samples.found_by(sample)].tolist()} - entities
+            rows += sum(len(samples.sections_of(entity)) + len(self._labeled(entity)) for entity in further)
+            if selected and (rows > MOST_ROWS or len(selected) == MOST_QUESTIONS):
+                break
+            entities |= further
+            selected.append(sample)
+        return selected
 
 
 def recall_at_1(scored: Sequence[ScoredQuestion], alpha: float) -> float:
@@ -208,18 +233,3 @@ def _section_recall(
         best = max(range(len(fused)), key=fused.__getitem__)
         hits += samples.sections_of(question.entities[top])[best] == int(samples.evidence[question.sample])
     return hits / len(scored)
-
-
-def _selected(samples: SampleSet, seed: int) -> list[int]:
-    """Returns held-out samples in a seeded order, as many as the limits allow."""
-    selected: list[int] = []
-    entities: set[int] = set()
-    sections = 0
-    for sample in np.random.default_rng([seed, 2]).permutation(samples.validation).tolist():
-        further = {int(samples.gold[sample]), *samples.found[samples.found_by(sample)].tolist()} - entities
-        sections += sum(len(samples.sections_of(entity)) for entity in further)
-        if selected and (sections > MOST_SECTIONS or len(selected) == MOST_QUESTIONS):
-            break
-        entities |= further
-        selected.append(sample)
-    return selected

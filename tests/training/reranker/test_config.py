@@ -27,7 +27,7 @@ from training.reranker.config import RerankerTrainingConfig
         ({"warmup": 1.5}, r"warmup must be between 0 and 1, got 1\.5"),
         ({"max_bad": -0.1}, r"max_bad must be between 0 and 1, got -0\.1"),
         ({"workers": -1}, "workers must be at least 0, got -1"),
-        ({"recipe": "cake"}, "recipe must be one of default, paper, got 'cake'"),
+        ({"recipe": "cake"}, "recipe must be one of mined, in-batch, paper, got 'cake'"),
         ({"precision": "int4"}, "precision must be one of bfloat16, float32, got 'int4'"),
     ],
 )

@@ -38,7 +38,7 @@ def test_texts_are_tokenized_as_the_model_reads_them(world: TrainingWorld, tmp_p
     samples = prepared(world, world.data, tmp_path).samples
     texts = Rows(tmp_path / TEXTS_NAME, TOKEN_DTYPE)
     tokenizer = AutoTokenizer.from_pretrained(world.folder / "fusion")
-    assert len(texts) == 8 * 4 + 16
+    assert len(texts) == 8 * 4 + 16 + 1
     # The third section of the second article, cleaned as BLIP-2 does: "#" and ":" become spaces.
     words = "wiki article land 1\n section title height\nthe height of it"
     assert texts[6].tolist() == tokenizer(words, truncation=True, max_length=16)["input_ids"]

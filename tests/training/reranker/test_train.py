@@ -27,7 +27,7 @@ from training.reranker.config import RerankerTrainingConfig
 from training.reranker.model import Reranker
 from training.reranker.train import train_reranker
 
-CONFIG = RerankerTrainingConfig(steps=6, validate_every=2, validation_share=0.25)
+CONFIG = RerankerTrainingConfig(recipe="mined", steps=6, validate_every=2, validation_share=0.25)
 
 
 def run(world: TrainingWorld, out: Path, config: RerankerTrainingConfig = CONFIG) -> Path:
@@ -35,7 +35,7 @@ def run(world: TrainingWorld, out: Path, config: RerankerTrainingConfig = CONFIG
 
 
 def test_the_loss_falls_and_the_result_loads(world: TrainingWorld, tmp_path: Path) -> None:
-    config = RerankerTrainingConfig(steps=48, validate_every=16, learning_rate=3e-3, validation_share=0.0, batch_size=6)
+    config = replace(CONFIG, steps=48, validate_every=16, learning_rate=3e-3, validation_share=0.0, batch_size=6)
     out = run(world, tmp_path, config)
     with (tmp_path / "curve.csv").open() as file:
         losses = [float(row["loss"]) for row in csv.DictReader(file)]
@@ -71,7 +71,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
 
 
 def test_both_recipes_train(world: TrainingWorld, tmp_path: Path) -> None:
-    for recipe in ("default", "paper"):
+    for recipe in ("mined", "paper"):
         result = train_reranker(
             world.folder / "fusion",
             world.data,
@@ -126,7 +126,7 @@ def test_what_cannot_be_trained_on_is_listed(world: TrainingWorld, tmp_path: Pat
 
 def test_nothing_to_train_on_is_an_error(world: TrainingWorld, tmp_path: Path) -> None:
     blind = replace(world.data, query_image_of=lambda image_id: None)
-    config = RerankerTrainingConfig(max_bad=1.0)
+    config = RerankerTrainingConfig(recipe="mined", max_bad=1.0)
     with pytest.raises(ValueError, match="none of 16 questions"):
         train_reranker(world.folder / "fusion", blind, tmp_path, config, progress=False)
 

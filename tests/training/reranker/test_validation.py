@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from indexes.build import build_index
+from indexes.labeled_images import LabeledImage
 from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion
 from retriever.pipeline import Retriever
@@ -32,7 +33,7 @@ from training.reranker.validation import ScoredQuestion, best_beta, recall_at_1
 
 def question(sims: Sequence[float | None], sections: list[list[float]], gold: int, sample: int = 0) -> ScoredQuestion:
     right = [place == gold for place in range(len(sims))]
-    return ScoredQuestion(sample, list(range(len(sims))), right, list(sims), sections, 0.5)
+    return ScoredQuestion(sample, list(range(len(sims))), right, list(sims), sections, 0.5, [[] for _ in sims])
 
 
 def test_step_2_and_step_1_share_the_first_places() -> None:
@@ -70,14 +71,25 @@ def test_beta_is_the_one_with_the_most_evidence_first() -> None:
     assert best_beta(samples, scored, 1.0, Even(), {0: "q"}, {0: ["a", "b"]}) == (0.7, 1.0)  # 0.45 to 1
 
 
-@pytest.mark.parametrize("seed", [0, 3])
-def test_figures_are_those_of_the_pipeline(world: TrainingWorld, tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("recipe", "labeled", "seed"), [("mined", False, 0), ("mined", True, 3), ("in-batch", True, 0)]
+)
+def test_figures_are_those_of_the_pipeline(
+    world: TrainingWorld, tmp_path: Path, recipe: str, labeled: bool, seed: int
+) -> None:
     encoder = ClipEncoder.load(world.folder / "clip")
     parts = {"kb": world.data.kb, "images": world.data.images, "summarizer": FakeSummarizer(), "progress": False}
+    if labeled:
+        shown = {q.image_id: q for q in world.questions if not is_held_out(q.image_id, 0.4, seed)}
+        images = {name: world.query_image_of(name) for name in shown}
+        parts["labeled"] = [LabeledImage(name, images[name], q.entity_ids[0]) for name, q in shown.items()]  # type: ignore[arg-type]
+        parts["candidates"] = "combined"
     index = build_index(out=tmp_path / "index", encoder=encoder, fusion=None, **parts)  # type: ignore[arg-type]
     mine_negatives(encoder, index, world.questions, world.query_image_of, tmp_path / "negatives.json", progress=False)
-    config = RerankerTrainingConfig(steps=8, learning_rate=2e-3, validation_share=0.4, validate_every=4, seed=seed)
-    data = replace(world.data, negatives=tmp_path / "negatives.json")
+    config = RerankerTrainingConfig(
+        recipe=recipe, steps=8, learning_rate=2e-3, validation_share=0.4, validate_every=4, seed=seed
+    )
+    data = replace(world.data, negatives=tmp_path / "negatives.json", labeled=labeled)
     trained = train_reranker(
         world.folder / "fusion", data, tmp_path / "out", config, sections=lambda: Last(), progress=False
     )
@@ -85,6 +97,7 @@ def test_figures_are_those_of_the_pipeline(world: TrainingWorld, tmp_path: Path,
 
     fusion = QFormerFusion.load(trained.folder)
     index = build_index(out=tmp_path / "trained", encoder=encoder, fusion=fusion, **parts)  # type: ignore[arg-type]
+    assert index.manifest.counts.labeled_tokens == len(parts.get("labeled", ()))  # type: ignore[arg-type]
     steps: list[Step] = [
         EntitySearch(encoder, index, 20),
         FusionRerank(fusion, index, trained.alpha),

@@ -1,0 +1,240 @@
+"""Batches whose candidates are those of all their questions: for towers that are small enough to be trained along.
+
+Equation 6 with other negatives: for a question, the sections of the other questions of its batch, and another section
+of its own article. Some questions of a batch are about entities that step 1 confuses with those of the others, which
+keeps the paper's hard negatives. A second softmax is over labeled images: another image of the question's entity among
+those of the others, fused with no text, as an index holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from retriever.models.pixels import PixelPreparation
+from retriever.models.qformer import QFormerFusion
+from training.augment import vary
+from training.reranker.batches import Ints, Texts, padded
+from training.reranker.features import FeatureStore
+from training.reranker.rows import Rows
+from training.reranker.samples import SampleSet
+
+ROOM = 1.25
+"""Images are kept this much larger than the model's input, so that a crop loses little."""
+SLIGHT = 0.3
+"""How much main images vary, of what other images do: an index holds them as they are."""
+CONFUSED = 2
+"""Entities that step 1 confuses with that of a drawn question, and that get into its batch."""
+_MAIN, _LABELED = 0.6, 0.5
+"""Candidates of either kind, at most, per question of a batch."""
+_TOWER_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class InBatch:
+    """Questions of a process in one part of a step, with their candidates.
+
+    Attributes:
+        pixels: Varied images, float32 [P, 3, size, size] in 0..1.
+        questions: The questions.
+        labeled: Labeled images, with an empty text.
+        sections: Sections: the evidence, and further ones.
+        labeled_gold: The row in `labeled` that each question is to find, int64 [B], -1 if there is none.
+        evidence: The row in `sections` that each question is to find, int64 [B], -1 if there is none.
+        weight: Weight of the mean loss.
+    """
+
+    pixels: Tensor
+    questions: Texts
+    labeled: Texts
+    sections: Texts
+    labeled_gold: Tensor
+    evidence: Tensor
+    weight: float
+
+    def to(self, device: torch.device) -> InBatch:
+        """Copies to a device."""
+        return InBatch(
+            self.pixels.to(device, non_blocking=True),
+            self.questions.to(device),
+            self.labeled.to(device),
+            self.sections.to(device),
+            self.labeled_gold.to(device),
+            self.evidence.to(device),
+            self.weight,
+        )
+
+
+class InBatchMaker:
+    """Makes batches; equal arguments give equal batches, in any thread.
+
+    An image is drawn with a weight of one over the square root of its entity's number of images: halfway between equal
+    weights for images and equal weights for entities.
+
+    Args:
+        samples: The samples.
+        texts: Token ids of all texts.
+        store: Pixels of all images.
+        size: Side of the model's input in pixels.
+        padding: Token id of padding.
+        batch_size: Questions per process and part of a step.
+        accumulate: Parts of a step.
+        processes: Number of processes.
+        rank: The number of this process.
+        seed: Seed of the batches.
+    """
+
+    def __init__(
+        self,
+        samples: SampleSet,
+        texts: Rows,
+        store: FeatureStore,
+        *,
+        size: int,
+        padding: int,
+        batch_size: int,
+        accumulate: int,
+        processes: int,
+        rank: int,
+        seed: int,
+    ):
+        self.samples, self.texts, self.store, self.size = samples, texts, store, size
+        self.padding = padding
+        self.accumulate, self.processes, self.rank, self.seed = accumulate, processes, rank, seed
+        rows = samples.training
+        self.images, first = np.unique(samples.query_image[rows], return_index=True)
+        self.batch_size = min(batch_size, len(self.images))
+        self.owners = samples.gold[rows][first]
+        self._questions = _Groups(np.searchsorted(self.images, samples.query_image[rows]), len(self.images), rows)
+        entities = len(samples.main_image)
+        self._shown = _Groups(self.owners, entities, np.arange(len(self.images)))
+        weights = self._shown.counts[self.owners] ** -0.5
+        self._weights = weights / weights.sum()
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps in which as many images are drawn as there are."""
+        return -(-len(self.images) // (self.batch_size * self.accumulate * self.processes))
+
+    def __call__(self, number: int) -> InBatch:
+        """Returns a batch, counted over the parts of all steps."""
+        rng = np.random.default_rng([self.seed, number, self.rank])
+        chosen = self._draw(rng)
+        samples = self.samples
+        asked = [int(rng.choice(self._questions[image])) for image in chosen]
+        owners = self.owners[chosen].tolist()
+        evidence = dict[int, int]()  # by entity: that of its first question
+        for sample, entity in zip(asked, owners, strict=True):
+            evidence.setdefault(entity, int(samples.evidence[sample]))
+        main = list(evidence)[: max(1, round(_MAIN * self.batch_size))]
+        further = [(entity, self._other_section(entity, evidence[entity], rng)) for entity in main]
+        sections = [(entity, evidence[entity]) for entity in main]
+        sections += [(entity, section) for entity, section in further if section is not None]
+        several = [entity for entity in evidence if self._shown.counts[entity] > 1]
+        labeled = several[: max(1, round(_LABELED * self.batch_size))]
+        others = [self._other_image(entity, chosen, rng) for entity in labeled]
+
+        varied = [*self.images[chosen].tolist(), *self.images[others].tolist()]
+        slightly = [int(samples.main_image[entity]) for entity in main]
+        place = {entity: len(varied) + number for number, entity in enumerate(main)}
+        generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
+        pixels = [vary(self._pixels(varied), self.size, generator)]
+        pixels.append(vary(self._pixels(slightly), self.size, generator, SLIGHT))
+        column = {section: number for number, (_, section) in enumerate(sections[: len(main)])}
+        return InBatch(
+            torch.cat(pixels),
+            self._texts([self.texts[int(samples.question[sample])] for sample in asked], range(len(chosen))),
+            self._texts([self.texts[len(self.texts) - 1]] * len(labeled), range(len(chosen), len(varied))),
+            self._texts([self.texts[section] for _, section in sections], [place[entity] for entity, _ in sections]),
+            torch.tensor([labeled.index(entity) if entity in labeled else -1 for entity in owners]),
+            torch.tensor([column.get(int(samples.evidence[sample]), -1) for sample in asked]),
+            1 / self.accumulate,
+        )
+
+    def _draw(self, rng: np.random.Generator) -> list[int]:
+        """Draws different images: some by weight, each followed by some of entities that step 1 confuses with its."""
+        drawn = dict[int, None]()
+        for image in rng.choice(len(self.images), self.batch_size, replace=False, p=self._weights).tolist():
+            if len(drawn) < self.batch_size:
+                drawn[image] = None
+                found = self.samples.others(int(self._questions[image][0]))
+                found = found[self._shown.counts[found] > 0]
+                for entity in rng.choice(found, min(CONFUSED, len(found)), replace=False).tolist():
+                    drawn[int(rng.choice(self._shown[entity]))] = None
+        return list(drawn)[: self.batch_size]
+
+    def _other_section(self, entity: int, section: int, rng: np.random.Generator) -> int | None:
+        own = self.samples.sections_of(entity)
+        if len(own) < 2:
+            return None
+        other = own[int(rng.integers(len(own) - 1))]
+        return other if other < section else other + 1
+
+    def _other_image(self, entity: int, chosen: Sequence[int], rng: np.random.Generator) -> int:
+        """Returns an image of an entity that is not among the chosen ones, unless all are."""
+        own = self._shown[entity]
+        free = own[~np.isin(own, chosen)]
+        return int(rng.choice(free if len(free) else own))
+
+    def _pixels(self, rows: Sequence[int]) -> Tensor:
+        return self.store.read(rows, [0] * len(rows))
+
+    def _texts(self, rows: Sequence[NDArray[np.int64]], images: Sequence[int]) -> Texts:
+        return padded(rows, torch.tensor(list(images), dtype=torch.int64), self.padding)
+
+
+class TowerFeatures:
+    """Features by a tower as it is now, of the images that are asked for.
+
+    Args:
+        fusion: The encoder in training.
+        store: Pixels of all images.
+    """
+
+    def __init__(self, fusion: QFormerFusion, store: FeatureStore):
+        self.fusion, self.store = fusion, store
+
+    @property
+    def views(self) -> Ints:
+        """Number of views per image, [I]."""
+        return self.store.views
+
+    def read(self, rows: Sequence[int], views: Sequence[int]) -> Tensor:
+        """Returns features, float32 [N, cells, width] on the model's device."""
+        pixels, device = self.fusion.pixels, self.fusion.query_tokens.device
+        parts = []
+        for part in self.store.read(rows, views).split(_TOWER_BATCH):
+            small = _resized(part.to(device).float() / 255, pixels)
+            parts.append(self.fusion.vision_features(pixels.normalize(small)))
+        return torch.cat(parts)
+
+
+def _resized(images: Tensor, pixels: PixelPreparation) -> Tensor:
+    size = (pixels.size, pixels.size)
+    return functional.interpolate(images, size, mode="bilinear", antialias=True, align_corners=False)
+
+
+class _Groups:
+    """Items by the number of their group.
+
+    Args:
+        group: The group of each item, [N].
+        groups: Number of groups.
+        items: The items, [N].
+    """
+
+    def __init__(self, group: NDArray[np.integer], groups: int, items: NDArray[np.integer]):
+        order = np.argsort(group, kind="stable")
+        self._items = items[order]
+        self.counts: Ints = np.bincount(group, minlength=groups)
+        self._first = np.concatenate([[0], np.cumsum(self.counts)])
+
+    def __getitem__(self, group: int) -> Ints:
+        """Returns the items of a group."""
+        return self._items[self._first[group] : self._first[group + 1]]
