@@ -153,6 +153,8 @@ class SyntheticIndex:
         start = rng.randrange(self._sizes.stored - count)
         return range(start, start + count)
 
+    token_rows = section_rows
+
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         """Returns the whole store and where the spans begin, like a store in GPU memory."""
         return StoredTokens(self.values, self.scales, np.array([span.start for span in spans], np.int64))

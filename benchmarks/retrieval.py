@@ -89,6 +89,8 @@ class RecomputedTokens:
             self._owners[span] = row
         return span
 
+    token_rows = section_rows  # its index has no labeled images
+
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         """Computes the normalized tokens of spans that `section_rows` returned."""
         parts, first = [torch.zeros(0, *self._index.manifest.token_shape)], []

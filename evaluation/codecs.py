@@ -220,9 +220,9 @@ def _query(question: Question, folder: Path) -> Query | None:
 def _sample(index: Index, rows: Sequence[int]) -> list[Tensor]:
     """Returns the tokens of entities evenly spaced among `rows`, as stored, up to `_SAMPLE` sections."""
     blocks: list[Tensor] = []
-    total = sum(len(index.section_rows(row)) for row in rows)
+    total = sum(len(index.token_rows(row)) for row in rows)
     for row in sorted(rows)[:: max(1, -(-total // _SAMPLE))]:
-        if len(span := index.section_rows(row)):
+        if len(span := index.token_rows(row)):
             blocks.append(index.tokens(np.asarray(span)))
     return blocks
 

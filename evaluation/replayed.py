@@ -63,8 +63,12 @@ class ReencodedIndex:
         return self._index.image_path(row)
 
     def section_rows(self, row: int) -> range:
-        """Returns the rows of an entity's tokens."""
+        """Returns the rows of an entity's section tokens."""
         return self._index.section_rows(row)
+
+    def token_rows(self, row: int) -> range:
+        """Returns the rows of an entity's tokens."""
+        return self._index.token_rows(row)
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         """Returns the tokens of spans, encoded and unpacked as an index of the codec would."""

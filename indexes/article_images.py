@@ -28,7 +28,7 @@ class ImageUse(NamedTuple):
     Attributes:
         keys: Image keys of an entity, at most, labeled ones apart; 1 is the main image alone.
         sections: Whether a section's tokens are made with its own image if it has one, else with the main image.
-        labeled: Whether labeled images are keys as well, all of them.
+        labeled: Whether labeled images are used, all of them: as keys and, with a fusion encoder, by their tokens.
     """
 
     keys: int = 1
@@ -58,6 +58,11 @@ class FurtherImages(NamedTuple):
         return found
 
 
+def is_labeled(name: str) -> bool:
+    """Returns whether a key is a labeled image, by its name."""
+    return name.removeprefix(GROUNDS).startswith(LABELED)
+
+
 class FurtherTable:
     """The further images of all entities by row, read from disk on demand.
 
@@ -79,9 +84,9 @@ class FurtherTable:
         main, further, number = array("q"), array("q"), len(self._lines)
         for row in range(len(self._lines)):
             path, problem, _, names, *_ = self._lines.read(row)
-            if problem is None and path is not None and path.startswith(LABELED):
+            if problem is None and path is not None and is_labeled(path):
                 main.append(row)
-            further.extend(n for n, name in enumerate(names, number) if name.removeprefix(GROUNDS).startswith(LABELED))
+            further.extend(n for n, name in enumerate(names, number) if is_labeled(name))
             number += len(names)
         return np.array(main + further, np.int64)
 

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
+
 from indexes.article_images import FurtherTable
 from indexes.claim import PARTS, UNKNOWN, claim, publish, resumable
 from indexes.existing import existing_index, with_images
@@ -240,8 +242,9 @@ def _run_stages(
     keys = write_keys(candidates, articles, main_images, workers, parts, batch, progress)
     if len(keys.owners):
         save_array(parts / OWNERS, keys.owners)
+    labeled = FurtherTable(parts).labeled() if inputs.labeled != "none" else np.empty(0, np.int64)
     if inputs.labeled != "none":
-        save_array(parts / LABELED_KEYS, FurtherTable(parts).labeled())
+        save_array(parts / LABELED_KEYS, labeled)
     record = _write_search(parts, keys, inputs, search_uri, image_weight, encoder, progress)
     fit = measure_self_retrieval(parts, readable_rows(main_images), encoder)
     write_report(parts / "report.json", articles, main_images, read_skipped(parts), fit)
@@ -249,7 +252,7 @@ def _run_stages(
         name=name,
         created_with=_created_with(),
         inputs=inputs,
-        counts=_count(articles, main_images, keys, offsets),
+        counts=_count(articles, main_images, keys, offsets, 0 if fusion is None else len(labeled)),
         dimension=encoder.dimension,
         token_shape=(0, 0) if fusion is None else fusion.token_shape,
         thumbnails=hash_thumbnails(parts, range(len(articles))),
@@ -303,14 +306,15 @@ def _with_report(entities: Iterator[Entity], skipped: SkippedEntries, parts: Pat
     write_skipped(parts, skipped)
 
 
-def _count(articles: Articles, main_images: MainImages, keys: Keys, offsets: IntArray) -> Counts:
+def _count(articles: Articles, main_images: MainImages, keys: Keys, offsets: IntArray, labeled_tokens: int) -> Counts:
     return Counts(
         entities=len(articles),
         sections=sum(len(entity.sections) for entity in articles),
         with_image=sum(image.readable for image in main_images),
         searchable=keys.searchable,
         further_keys=len(keys.owners),
-        token_sections=int(offsets[-1]),
+        token_sections=int(offsets[-1]) - labeled_tokens,
+        labeled_tokens=labeled_tokens,
     )
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from PIL import Image
 
-from indexes.article_images import MAIN_ONLY, ImageUse
+from indexes.article_images import MAIN_ONLY, FurtherTable, ImageUse
 from indexes.chat_summarizer import ChatSummarizer
 from indexes.image_stage import store_images
 from indexes.keys import write_keys
@@ -140,8 +140,10 @@ def estimate_build(
         )
         shown = sum(image.readable for image in images)
         thumbnails = sum(file.stat().st_size for file in (folder / THUMBNAILS).iterdir())
+        labeled_rows = len(FurtherTable(folder).labeled()) if fusion is not None else 0
         sampled_sections = sum(len(entity.sections) for entity in drawn)
-        with_tokens = round(sections * int(offsets[-1]) / max(1, sampled_sections))
+        with_tokens = round(sections * (int(offsets[-1]) - labeled_rows) / max(1, sampled_sections))
+        with_tokens += round(scale * labeled_rows)
         section = codec.bytes_per_section((0, 0) if fusion is None else fusion.token_shape)
         sizes = {
             "articles": round(scale * (folder / "entities.jsonl").stat().st_size) + 8 * 3 * count,

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from indexes.article_images import GROUNDS, IMAGES, FurtherImages, FurtherTable, ImageUse
+from indexes.article_images import GROUNDS, IMAGES, FurtherImages, FurtherTable, ImageUse, is_labeled
 from indexes.further_images import choose_further
 from indexes.grounds import has_no_ground, key_vectors, on_grounds, section_tokens
 from indexes.growing import GrowingLines, GrowingRows, save_array
@@ -49,6 +49,7 @@ class EntityImages(NamedTuple):
         further: Its further images.
         problems: Those that cannot be read, each with the reason.
         texts: What the fusion encoder reads of its sections; none if it gets no tokens.
+        labeled: The names of its keys that are labeled images and get tokens, too.
         images: The decoded images by name, if a model needs them.
     """
 
@@ -57,6 +58,7 @@ class EntityImages(NamedTuple):
     further: FurtherImages = FurtherImages()
     problems: Sequence[str] = ()
     texts: Sequence[str] = ()
+    labeled: Sequence[str] = ()
     images: Mapping[str, Image.Image] = {}
 
 
@@ -71,12 +73,13 @@ def store_images(
     batch: int,
     progress: bool,
 ) -> tuple[MainImages, IntArray]:
-    """Returns the main images, and where the section tokens of each entity start, int64 [N + 1].
+    """Returns the main images, and where the tokens of each entity start, int64 [N + 1].
 
     Readable main images get a thumbnail in `images/<row>.jpg`; `images.jsonl` says which images are used and what is
     wrong with others. `image_keys.npy` gets a row per entity, zeros without a readable main image, `further_keys.npy` a
-    row per further image that is a key, `tokens.npy` and `token_scales.npy` those of sections as `codec` says. An
-    entity has tokens if it has sections and a readable main image; without a fusion encoder none has.
+    row per further image that is a key, `tokens.npy` and `token_scales.npy` those of sections and, after those of each
+    entity, of its labeled images, as `codec` says. Sections have tokens if there is a readable main image; without a
+    fusion encoder there are none.
     """
     path, shapes = folder / IMAGES, _shapes(workers, candidates, codec)
     (folder / THUMBNAILS).mkdir(exist_ok=True)
@@ -130,11 +133,11 @@ def _shapes(
 
 
 def _line(one: EntityImages) -> list[Any]:
-    return [*one.main, one.further.keys, one.further.sections, one.problems, len(one.texts)]
+    return [*one.main, one.further.keys, one.further.sections, one.problems, len(one.texts) + len(one.labeled)]
 
 
 def _counts(path: Path) -> Iterator[tuple[int, int, int]]:
-    """Yields how many main images, further keys and sections with tokens each entity has, by the lines of `_line`."""
+    """Yields how many main images, further keys and rows of tokens each entity has, by the lines of `_line`."""
     with path.open("rb") as file:
         for line in file:
             keys, tokens = json.loads(line)[3::3]
@@ -155,7 +158,8 @@ def _resume(path: Path, lines: GrowingLines, files: Mapping[str, GrowingRows]) -
 class ReadImages:
     """Reads the images of entities; `encode` returns what was read, without images, and the rows for each file.
 
-    A section is paired with its own image if it has one among the further images, else with the main image.
+    A section is paired with its own image if it has one among the further images, else with the main image. A labeled
+    image is fused with no text.
 
     Args:
         folder: The unfinished build, with the articles.
@@ -208,13 +212,19 @@ class ReadImages:
         main = MainImage(name)
         further = choose_further(entity, main, self._use, usable, has_no_ground(images[name]))
         texts = section_texts(entity) if self._fusion is not None else []
-        if self._encoder is None and not texts:
+        labeled = labeled_names(main, further) if self._fusion is not None else []
+        if self._encoder is None and not texts and not labeled:
             images = {}
-        return EntityImages(main, small, further, list(problems.values()), texts, images)
+        return EntityImages(main, small, further, list(problems.values()), texts, labeled, images)
 
     def encode(self, items: Sequence[EntityImages]) -> tuple[list[EntityImages], Parts]:
         """Encodes the images of a batch; returns its entities without their images, and the rows for each file."""
         return [one._replace(images={}) for one in items], self._models.encode(items)
+
+
+def labeled_names(main: MainImage, further: FurtherImages) -> list[str]:
+    """Returns the names of the keys of an entity that are labeled images, in order."""
+    return [name for name in (str(main.path), *further.keys) if is_labeled(name)] if main.readable else []
 
 
 class ImageModels:
@@ -251,10 +261,13 @@ class ImageModels:
         for one in items:
             first = len(places)
             for name, positions in one.further.of_sections(str(one.main.path), len(one.texts)).items():
-                image = one.images[name]
-                views.append([image, *on_grounds(image)] if f"{GROUNDS}{name}" in one.further.keys else [image])
+                views.append(_views(one, name))
                 texts.append([one.texts[position] for position in positions])
                 places += [first + position for position in positions]
+            for name in one.labeled:
+                views.append(_views(one, name.removeprefix(GROUNDS)))
+                texts.append([""])  # so that its tokens stay as they are when the article changes
+                places.append(len(places))
         if not views:
             shape = self._codec.stored_shape(fusion.token_shape)
             return {TOKENS: np.empty((0, *shape), self._codec.dtype), SCALES: np.empty((0, shape[0]), np.float16)}
@@ -263,3 +276,9 @@ class ImageModels:
         encoded = encode_tokens(tokens, self._codec)
         parts = {TOKENS: encoded.values.cpu().numpy()}
         return parts if encoded.scales is None else parts | {SCALES: encoded.scales.cpu().numpy()}
+
+
+def _views(one: EntityImages, name: str) -> list[Image.Image]:
+    """Returns an image of an entity, and the same one on several grounds if it has none of its own."""
+    image = one.images[name]
+    return [image, *on_grounds(image)] if f"{GROUNDS}{name}" in one.further.keys else [image]

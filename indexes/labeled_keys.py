@@ -1,4 +1,4 @@
-"""Which keys of an index are labeled images: they are kept when an article changes, since it does not hold them."""
+"""Labeled images of an index: their keys and tokens are kept when an article changes, since it does not hold them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,15 @@ def load_labeled(folder: Path, manifest: Manifest) -> IntArray:
     if manifest.inputs.labeled == "none":
         return np.empty(0, np.int64)
     return np.asarray(np.load(folder / LABELED_KEYS, mmap_mode="r", allow_pickle=False))
+
+
+def labeled_owners(folder: Path, manifest: Manifest) -> IntArray:
+    """Returns the row of the entity of each labeled image that has tokens, ascending, int64."""
+    if not manifest.counts.labeled_tokens:
+        return np.empty(0, np.int64)
+    labeled, entities = load_labeled(folder, manifest), manifest.counts.entities
+    main, further = labeled[labeled < entities], labeled[labeled >= entities] - entities
+    return np.sort(np.concatenate([main, load_owners(folder, manifest)[further]]))
 
 
 def labeled_numbers(folder: Path, manifest: Manifest, row: int) -> IntArray:

@@ -103,7 +103,8 @@ class Inputs(_Model):
 class Counts(_Model):
     """How much an index holds.
 
-    Entities that are `searchable` have a key, `further_keys` are theirs beyond the first; `token_sections` have tokens.
+    Entities that are `searchable` have a key, `further_keys` are theirs beyond the first; `token_sections` have tokens,
+    and so have `labeled_tokens` labeled images: all that are keys, or none in an index of an older version.
     """
 
     entities: int
@@ -112,6 +113,7 @@ class Counts(_Model):
     searchable: int
     token_sections: int
     further_keys: int = 0
+    labeled_tokens: int = 0
 
 
 class SearchRecord(_Model):
@@ -181,7 +183,8 @@ class Manifest(_Model):
     @property
     def stored_shape(self) -> tuple[int, int, int]:
         """Shape of the values in `tokens.npy`."""
-        return self.counts.token_sections, *self.inputs.codec.stored_shape(self.token_shape)
+        rows = self.counts.token_sections + self.counts.labeled_tokens
+        return rows, *self.inputs.codec.stored_shape(self.token_shape)
 
     @property
     def scales_shape(self) -> tuple[int, int]:

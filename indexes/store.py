@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from indexes.ids import canonical_url, hash_id, other_ids
 from indexes.keys import IMAGE_WEIGHT, as_query, load_owners
+from indexes.labeled_keys import labeled_owners
 from indexes.lines import Articles, Lines
 from indexes.live.layout import settled_files
 from indexes.manifest import (
@@ -58,6 +59,7 @@ class Index:
         self._summaries = Lines(folder / "summaries.jsonl")
         self._ids: IntArray = _load(folder / "entity_ids.npy")
         self._token_offsets: IntArray = _load(folder / "token_offsets.npy")
+        self._labeled_owners = labeled_owners(folder, manifest)
         self._search = open_search(folder, manifest.search, device)  # before the tokens, which take what is left
         if manifest.counts.further_keys:
             self._search = BestKeySearch(self._search, manifest.counts.entities, load_owners(folder, manifest))
@@ -247,8 +249,8 @@ class Index:
         path = self.folder / THUMBNAILS / f"{row}.jpg"
         return path if path.is_file() else None
 
-    def section_rows(self, row: int) -> range:
-        """Returns the rows of an entity's section tokens, in the order of `Entity.sections`; may be empty.
+    def token_rows(self, row: int) -> range:
+        """Returns the rows of an entity's tokens: those of its sections and then of its labeled images; may be empty.
 
         Raises:
             IndexError: There is no such row.
@@ -257,17 +259,27 @@ class Index:
             raise IndexError(f"row must be within 0 to {len(self) - 1}, got {row}")
         return range(int(self._token_offsets[row]), int(self._token_offsets[row + 1]))
 
+    def section_rows(self, row: int) -> range:
+        """Returns the rows of an entity's section tokens, in the order of `Entity.sections`; raises as `token_rows`."""
+        rows = self.token_rows(row)
+        first, last = np.searchsorted(self._labeled_owners, [row, row + 1]).tolist()
+        return rows[: len(rows) - (last - first)]
+
     def gather(self, spans: Sequence[range]) -> StoredTokens:
-        """Returns the stored tokens of sections; each span is the `section_rows` of an entity."""
+        """Returns stored tokens; each span is the `token_rows` of an entity or the first of them."""
         return self._tokens.gather(spans)
 
     def tokens(self, rows: IntArray) -> torch.Tensor:
-        """Returns stored section tokens, decoded, float32 [len(rows), tokens, H], normalized over H up to rounding.
+        """Returns stored tokens, decoded, float32 [len(rows), tokens, H], normalized over H up to rounding.
 
         Raises:
             IndexError: A row is out of range.
         """
         return self._tokens.read(rows)
+
+    def stored_tokens(self, rows: range) -> tuple[NDArray[Any], NDArray[np.float16]]:
+        """Returns tokens as they are on disk: values [len(rows), M, W] and scales [len(rows), M], [0, 0] without."""
+        return self._tokens.stored(rows)
 
     def _check_shapes(self) -> None:
         counts = self.manifest.counts

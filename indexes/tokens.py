@@ -1,4 +1,4 @@
-"""The token store: the fusion encoder's tokens of every section, on disk and, if they fit, on a GPU."""
+"""The token store: the fusion encoder's tokens of sections and labeled images, on disk and, if they fit, on a GPU."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from retriever.types import IntArray, StoredTokens
 
 
 class TokenStore:
-    """Tokens by section row, readable from any number of threads.
+    """Tokens by row, readable from any number of threads; a row is a section or a labeled image.
 
     With a GPU as the device, all tokens are kept on it as they are stored if they take at most half of the memory that
-    is free when the store is opened. Otherwise the sections of each batch are read from the memory-mapped files and
-    sent to it. Values of less than a byte are unpacked there, of the sections of a batch alone; on a CPU, MaxSim reads
-    signs as they are.
+    is free when the store is opened. Otherwise the rows of each batch are read from the memory-mapped files and sent to
+    it. Values of less than a byte are unpacked there, of the rows of a batch alone; on a CPU, MaxSim reads signs as
+    they are.
 
     Args:
         codec: How the tokens are stored.
@@ -60,6 +60,11 @@ class TokenStore:
             found = unpack_tokens(found, self._codec)
         first = np.cumsum([0, *(len(span) for span in spans)], dtype=np.int64)[:-1]
         return StoredTokens(found.values, found.scales, first)
+
+    def stored(self, rows: range) -> tuple[NDArray[Any], NDArray[np.float16]]:
+        """Returns values [len(rows), M, W] and scales [len(rows), M] as they are on disk, [0, 0] without scales."""
+        part = slice(rows.start, rows.stop)
+        return self._values[part], np.empty((0, 0), np.float16) if self._scales is None else self._scales[part]
 
     def read(self, rows: IntArray) -> Tensor:
         """Returns the tokens at `rows`, float32 [len(rows), M, H].

@@ -98,8 +98,11 @@ class EntityIndex(Protocol):
     def section_rows(self, row: int) -> range:
         """Returns the rows of its sections in the token store; empty without image or sections."""
 
+    def token_rows(self, row: int) -> range:
+        """Returns all its rows in the token store: those of its sections and then of its labeled images."""
+
     def gather(self, spans: Sequence[range]) -> StoredTokens:
-        """Reads the stored tokens of sections; each span is the `section_rows` of an entity."""
+        """Reads stored tokens; each span is the `token_rows` of an entity or the first of them."""
 
 
 Finish = Callable[[list[list[Candidate]]], list[list[Candidate]]]

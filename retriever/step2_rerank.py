@@ -1,4 +1,4 @@
-"""Step 2, fusion rerank: image and question together against the stored tokens of every candidate's sections."""
+"""Step 2, fusion rerank: image and question together against the stored tokens of every candidate."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from retriever.types import Candidate, Query, ScoredSection
 
 class FusionRerank:
     """Reranks candidates by equation 5: `alpha * sim_c + (1 - alpha) * max over its sections of sim_m`.
+
+    Beyond the paper, the maximum is also over an entity's labeled images, which are stored like sections.
 
     Args:
         fusion: The encoder that made the stored tokens of `index`.
@@ -48,11 +50,11 @@ class FusionRerank:
         pairs = [(query, candidate) for query, ranked in enumerate(candidates) for candidate in ranked]
         if not pairs:
             return
-        spans = [self.index.section_rows(candidate.row) for _, candidate in pairs]
+        spans = [self.index.token_rows(candidate.row) for _, candidate in pairs]
         scores = max_sim_spans(tokens, self.index.gather(spans), [query for query, _ in pairs], spans, self.mode)
         for (_, candidate), sims in zip(pairs, scores, strict=True):
             candidate.sim_m = max(sims, default=None)
-            candidate.sections = self._sections(candidate.row, sims)
+            candidate.sections = self._sections(candidate.row, sims[: len(self.index.section_rows(candidate.row))])
 
     def _fused(self, query: Query, candidates: list[Candidate]) -> list[Candidate]:
         alpha = self.alpha if query.options.alpha is None else query.options.alpha

@@ -53,7 +53,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredTokens:
-    """Section tokens as MaxSim reads them, normalized over H.
+    """Tokens of sections and labeled images as MaxSim reads them, normalized over H.
 
     Attributes:
         values: [R, M, H], float16, or int8 where a token is `values * scale`, or packed signs, uint8 [R, M, H / 8]; M
@@ -111,7 +111,7 @@ class Candidate:
     Attributes:
         row: The entity's row in the index.
         sim_c: Inner product of query image and summary (step 1), `None` if another step found the entity.
-        sim_m: The largest multimodal similarity of its sections (step 2), `None` without image or sections.
+        sim_m: The largest multimodal similarity of its sections and labeled images (step 2), `None` without any.
         score: The score the last step ranked by; higher is better.
         sections: Its sections, best first once scored.
     """

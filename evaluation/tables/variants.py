@@ -93,12 +93,12 @@ class FirstTokenRerank:
 
     @torch.inference_mode()
     def _ordered(self, query: Tensor, candidates: list[Candidate]) -> list[Candidate]:
-        spans = [self._index.section_rows(candidate.row) for candidate in candidates]
+        spans = [self._index.token_rows(candidate.row) for candidate in candidates]
         stored = self._index.gather(spans)
-        # A store in GPU memory comes back whole: take the candidates' sections before converting anything.
+        # A store in GPU memory comes back whole: take the candidates' rows before converting anything.
         starts = zip(stored.first.tolist(), spans, strict=True)
-        sections = [row for start, span in starts for row in range(start, start + len(span))]
-        rows = torch.tensor(sections, dtype=torch.int64, device=stored.values.device)
+        wanted = [row for start, span in starts for row in range(start, start + len(span))]
+        rows = torch.tensor(wanted, dtype=torch.int64, device=stored.values.device)
         firsts = stored.values[rows, 0].float()
         if stored.scales is not None:
             firsts = firsts * stored.scales[rows, 0].float()[:, None]
@@ -107,7 +107,8 @@ class FirstTokenRerank:
             own = list(itertools.islice(sims, len(span)))
             candidate.sim_m = max(own, default=None)
             unscored = [ScoredSection(place) for place in range(len(self._index.entity(candidate.row).sections))]
-            scored = [ScoredSection(place, sim, score=sim) for place, sim in enumerate(own)]
+            of_sections = own[: len(self._index.section_rows(candidate.row))]
+            scored = [ScoredSection(place, sim, score=sim) for place, sim in enumerate(of_sections)]
             candidate.sections = sorted(scored, key=lambda section: -(section.sim_m or 0.0)) or unscored
         scores = fuse([None] * len(candidates), [candidate.sim_m for candidate in candidates], 0.0)
         for candidate, score in zip(candidates, scores, strict=True):

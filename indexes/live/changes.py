@@ -26,9 +26,12 @@ class Addition:
         image: Its main image as the build's report names it.
         thumbnail: JPEG of the main image, empty without one.
         keys: What step 1 searches, float32 [keys, length of a key], the main image's first; none if it cannot be found.
-        tokens: Its sections' tokens as the codec stores them, [sections, M, W]; no rows without main image.
-        scales: Float16 [sections, M], or [0, 0] for a codec without.
+        tokens: The tokens of its sections and then of its labeled images as the codec stores them, [rows, M, W]; none
+            of sections without main image.
+        scales: Float16 [rows, M], or [0, 0] for a codec without.
         labeled: How many of the last keys are labeled images.
+        labeled_tokens: How many of the last rows of tokens are those of labeled images: all or, in an index of an older
+            version, none.
     """
 
     entity: Entity
@@ -39,6 +42,12 @@ class Addition:
     tokens: NDArray[Any]
     scales: NDArray[np.float16]
     labeled: int = 0
+    labeled_tokens: int = 0
+
+    @property
+    def token_sections(self) -> int:
+        """How many sections have tokens."""
+        return len(self.tokens) - self.labeled_tokens
 
     @property
     def id(self) -> str:
@@ -107,7 +116,7 @@ def to_bytes(change: Change | Origin) -> bytes:
         return save({"change": _json({"remove": change.id})})
     about: dict[str, Any] = {"put": to_row(change.entity), "summary": change.summary, "image": change.image}
     if change.labeled:
-        about["labeled"] = change.labeled
+        about |= {"labeled": change.labeled, "labeled_tokens": change.labeled_tokens}
     arrays = {"keys": change.keys, "tokens": change.tokens, "scales": change.scales}
     thumbnail = np.frombuffer(change.thumbnail, np.uint8)
     return save({"change": _json(about), "thumbnail": thumbnail, **arrays})
@@ -130,6 +139,7 @@ def from_bytes(content: bytes) -> Change | Origin:
         tokens=arrays["tokens"],
         scales=arrays["scales"],
         labeled=about.get("labeled", 0),
+        labeled_tokens=about.get("labeled_tokens", 0),
     )
 
 

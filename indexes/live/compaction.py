@@ -82,7 +82,7 @@ def _write(version: Version, out: Path) -> None:
     _write_lines(base, sources, out / "summaries.jsonl", lambda new: {"id": new.id, "summary": new.summary})
     save_offsets(out / "summaries.jsonl")
     keys, search = _write_keys(base, sources, out)
-    offsets = _write_tokens(base, sources, out)
+    offsets, labeled_tokens = _write_tokens(base, sources, out)
     shown = _write_thumbnails(base, sources, out)
     report = _report(base, sources)
     write_whole(out / "report.json", (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode())
@@ -92,7 +92,8 @@ def _write(version: Version, out: Path) -> None:
         with_image=shown,
         searchable=keys.searchable,
         further_keys=len(keys.owners),
-        token_sections=int(offsets[-1]),
+        token_sections=int(offsets[-1]) - labeled_tokens,
+        labeled_tokens=labeled_tokens,
     )
     manifest = base.manifest.model_copy(
         update={
@@ -197,13 +198,10 @@ def _old_keys(stored: Keys, sources: Sequence[Source]) -> tuple[IntArray, IntArr
     return np.array([*first, *further], np.int64), np.array(owners, np.int64)
 
 
-def _write_tokens(base: Index, sources: Sequence[Source], out: Path) -> IntArray:
-    """Writes the section tokens; returns where each entity's begin."""
-    folder, codec = base.folder, base.manifest.inputs.codec
-    old = {
-        name: np.load(folder / name, mmap_mode="r", allow_pickle=False) for name in ("tokens.npy", "token_scales.npy")
-    }
-    counts = (len(base.section_rows(one) if isinstance(one, int) else one.tokens) for one in sources)
+def _write_tokens(base: Index, sources: Sequence[Source], out: Path) -> tuple[IntArray, int]:
+    """Writes all tokens; returns where each entity's begin, and how many rows are those of labeled images."""
+    codec, labeled = base.manifest.inputs.codec, 0
+    counts = (len(base.token_rows(one) if isinstance(one, int) else one.tokens) for one in sources)
     offsets: IntArray = np.zeros(len(sources) + 1, np.int64)
     np.cumsum(np.fromiter(counts, np.int64, len(sources)), out=offsets[1:])
     save_array(out / "token_offsets.npy", offsets)
@@ -215,18 +213,17 @@ def _write_tokens(base: Index, sources: Sequence[Source], out: Path) -> IntArray
     for row, source in enumerate(sources):
         part = slice(offsets[row], offsets[row + 1])
         if isinstance(source, int):
-            span = base.section_rows(source)
-            there = slice(span.start, span.stop)
-            tokens[part] = old["tokens.npy"][there]
-            if codec.scaled:
-                scales[part] = old["token_scales.npy"][there]
+            rows = base.token_rows(source)
+            tokens[part], old_scales = base.stored_tokens(rows)
+            labeled += len(rows) - len(base.section_rows(source))
         else:
-            tokens[part] = source.tokens
-            if codec.scaled:
-                scales[part] = source.scales
+            tokens[part], old_scales = source.tokens, source.scales
+            labeled += source.labeled_tokens
+        if codec.scaled:
+            scales[part] = old_scales
     tokens.flush()
     scales.flush()
-    return offsets
+    return offsets, labeled
 
 
 def _write_thumbnails(base: Index, sources: Sequence[Source], out: Path) -> int:

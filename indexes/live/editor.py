@@ -158,7 +158,7 @@ class Editor:
 
     def _additions(self, articles: Sequence[Article]) -> list[Addition]:
         labeled = [self._labeled(one.entity) for one in articles]
-        articles = [one._replace(entity=entity) for one, (entity, _) in zip(articles, labeled, strict=True)]
+        articles = [one._replace(entity=entity) for one, (entity, *_) in zip(articles, labeled, strict=True)]
         items = [self._images_of(one) for one in articles]
         summaries = self._summaries([one.entity for one in articles])
         with self.models:
@@ -169,7 +169,8 @@ class Editor:
         untold = np.empty((0, *manifest.stored_shape[1:]), manifest.inputs.codec.dtype)
         additions, further, sections = list[Addition](), 0, 0
         for row, (article, item, summary) in enumerate(zip(articles, items, summaries, strict=True)):
-            vectors = kept = labeled[row][1]
+            _, kept, (kept_tokens, kept_scales) = labeled[row]
+            vectors = kept
             if MAIN_KEYS in parts and item.main.readable:
                 more = slice(further, further := further + len(item.further.keys))
                 vectors = np.concatenate([parts[MAIN_KEYS][row : row + 1], parts[FURTHER_KEYS][more], kept])
@@ -178,24 +179,28 @@ class Editor:
                 own = slice(sections, sections := sections + len(item.texts))
                 tokens = parts[TOKENS][own]
                 scales = parts[SCALES][own] if manifest.inputs.codec.scaled else unscaled
+            if len(kept_tokens):
+                tokens = np.concatenate([tokens, kept_tokens])
+                scales = np.concatenate([scales, kept_scales]) if manifest.inputs.codec.scaled else unscaled
             keys = self._keys(vectors, texts[row : row + 1])
             about = article.entity, summary, article.main, item.small or b""
-            additions.append(Addition(*about, keys, tokens, scales, len(kept)))
+            additions.append(Addition(*about, keys, tokens, scales, len(kept), len(kept_tokens)))
         return additions
 
-    def _labeled(self, entity: Entity) -> tuple[Entity, NDArray[Any]]:
-        """Returns an article with the labeled images of the one it replaces, and the vectors [n, D] of those."""
+    def _labeled(self, entity: Entity) -> tuple[Entity, NDArray[Any], tuple[NDArray[Any], NDArray[np.float16]]]:
+        """Returns an article with the labeled images of the one it replaces, their vectors [n, D] and their tokens."""
         none = np.empty((0, self.encoder.dimension), np.float32)
+        untold = np.empty(0, np.uint8), np.empty(0, np.float16)
         if not self.index.manifest.inputs.image_use.labeled:
-            return entity, none
+            return entity, none, untold
         with self.index.pinned():
             row = self.index.row_of(entity.id)
             if row is None or (old := self.index.entity(row)).id != entity.id:
-                return entity, none
-            keys = self.index.labeled_keys(row)
+                return entity, none, untold
+            keys, tokens = self.index.labeled_keys(row), self.index.labeled_tokens(row)
         own = (image for image in entity.images if not image.url.startswith(LABELED))
         labeled = (image for image in old.images if image.url.startswith(LABELED))
-        return replace(entity, images=(*own, *labeled)), keys[:, : self.encoder.dimension]
+        return replace(entity, images=(*own, *labeled)), keys[:, : self.encoder.dimension], tokens
 
     def _images_of(self, article: Article) -> EntityImages:
         """Returns the images of an article as a build reads them."""

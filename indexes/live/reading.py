@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from indexes.labeled_keys import labeled_keys, labeled_numbers
 from indexes.live import layout
@@ -22,7 +24,7 @@ from retriever.types import Entity, FloatArray, IntArray, StoredTokens
 from retriever.wording import counted
 
 _SPREAD = 1 << 24
-"""Token rows per entity: the section tokens of the entity at row r begin at r * _SPREAD."""
+"""Token rows per entity: the tokens of the entity at row r begin at r * _SPREAD."""
 
 
 class VersionedIndex(Index):
@@ -117,23 +119,37 @@ class VersionedIndex(Index):
             return 0 < home.change.labeled == len(home.change.keys)
         return own in labeled_numbers(home.folder, home.manifest, own)
 
+    def token_rows(self, row: int) -> range:
+        """Returns the rows of an entity's tokens, see `Index.token_rows`; raises as `entity`."""
+        home, own = self._at(row)
+        count = len(home.change.tokens) if isinstance(home, Entry) else len(home.token_rows(own))
+        return range(row * _SPREAD, row * _SPREAD + count)
+
     def section_rows(self, row: int) -> range:
         """Returns the rows of an entity's section tokens; raises as `entity`."""
         home, own = self._at(row)
-        count = len(home.change.tokens) if isinstance(home, Entry) else len(home.section_rows(own))
+        count = home.change.token_sections if isinstance(home, Entry) else len(home.section_rows(own))
         return range(row * _SPREAD, row * _SPREAD + count)
 
+    def labeled_tokens(self, row: int) -> tuple[NDArray[Any], NDArray[np.float16]]:
+        """Returns the tokens of an entity's labeled images, see `Index.stored_tokens`; raises as `entity`."""
+        home, own = self._at(row)
+        if isinstance(home, Entry):
+            return home.change.tokens[home.change.token_sections :], home.change.scales[home.change.token_sections :]
+        return home.stored_tokens(home.token_rows(own)[len(home.section_rows(own)) :])
+
     def gather(self, spans: Sequence[range]) -> StoredTokens:
-        """Returns the stored tokens of sections; each span is the `section_rows` of an entity."""
+        """Returns stored tokens; each span is the `token_rows` of an entity or the first of them."""
         homes = [self._at(span.start // _SPREAD) if span else None for span in spans]
         bases = list(dict.fromkeys(home[0] for home in homes if home and isinstance(home[0], Index)))
         if len(bases) <= 1 and not any(home and isinstance(home[0], Entry) for home in homes):
             base = bases[0] if bases else self.version.base
-            return base.gather([base.section_rows(home[1]) if home else range(0) for home in homes])
+            pairs = zip(homes, spans, strict=True)
+            return base.gather([base.token_rows(home[1])[: len(span)] if home else range(0) for home, span in pairs])
         found: dict[int, StoredTokens] = {}
         for base in bases:
             places = [place for place, home in enumerate(homes) if home and home[0] is base]
-            stored = base.gather([base.section_rows(home[1]) for home in homes if home and home[0] is base])
+            stored = base.gather([base.token_rows(homes[place][1])[: len(spans[place])] for place in places])
             for place, first in zip(places, stored.first.tolist(), strict=True):
                 found[place] = _part(stored, first, len(spans[place]))
         for place, home in enumerate(homes):
@@ -148,7 +164,7 @@ class VersionedIndex(Index):
         )
 
     def tokens(self, rows: IntArray) -> torch.Tensor:
-        """Returns stored section tokens, decoded; see `Index.tokens`."""
+        """Returns stored tokens, decoded; see `Index.tokens`."""
         parts = []
         for row in np.asarray(rows, np.int64).tolist():
             home, own = self._at(row // _SPREAD)
@@ -158,7 +174,7 @@ class VersionedIndex(Index):
                     raise IndexError(f"token row {row}: entity {home.change.id!r} has {len(home.change.tokens)}")
                 parts.append(self._store(home).read(np.array([place], np.int64)))
             else:
-                parts.append(home.tokens(np.array([home.section_rows(own)[place]], np.int64)))
+                parts.append(home.tokens(np.array([home.token_rows(own)[place]], np.int64)))
         return torch.cat(parts) if parts else self.version.base.tokens(np.empty(0, np.int64))
 
     def save_pretrained(self, folder: str | Path, *, license: str | None = None) -> None:

@@ -96,6 +96,8 @@ class FakeIndex:
     def section_rows(self, row: int) -> range:
         return range(4 * row, 4 * row + 4) if LANDS[row].image else range(0)
 
+    token_rows = section_rows
+
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         return StoredTokens(torch.zeros(8, 32, 4), None, np.array([span.start for span in spans]))
 

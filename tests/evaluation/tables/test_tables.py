@@ -175,7 +175,7 @@ class ResidentIndex:
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self.entity, self.section_rows = index.entity, index.section_rows
+        self.entity, self.section_rows, self.token_rows = index.entity, index.section_rows, index.token_rows
         self.stored = index.gather([range(index.manifest.counts.token_sections)])
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
