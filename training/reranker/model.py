@@ -102,7 +102,8 @@ class InBatchReranker(Reranker):
         """Returns the loss of a batch, by its weight in the step, a scalar."""
         device = batch.pixels.device
         with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
-            features = self.fusion.vision_features(self.fusion.pixels.normalize(batch.pixels))
+            pixels = self.fusion.pixels.normalize(batch.pixels).to(memory_format=torch.channels_last)
+            features = self.fusion.vision_features(pixels)
             questions = self._fused(features, batch.questions)
             by_section = self._found(questions, features, batch.sections, batch.evidence)
             by_image = self._found(questions, features, batch.labeled, batch.labeled_gold)
