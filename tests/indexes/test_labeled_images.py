@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from indexes.build import build_index
@@ -17,11 +19,13 @@ from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.live.editor import Editor, article_of
 from indexes.live.index import LiveIndex
 from indexes.live.layout import current_files
+from indexes.manifest import describe_file
 from indexes.search_kinds import bytes_per_key
 from indexes.sources import FolderImages
 from indexes.store import Index
 from omgm.__main__ import main
-from retriever.types import Entity
+from retriever.step2_rerank import FusionRerank
+from retriever.types import Candidate, Entity, Query
 from tests.fakes.live import World, article, data_of, painting
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.indexes.live.test_live_index import check_same
@@ -72,6 +76,49 @@ def test_an_entity_is_found_by_its_labeled_images(kb: Path, caplog: pytest.LogCa
     assert index.manifest.counts.further_keys == 3  # and not the second image of A's article
     assert [best(index, color) for color in ("red", "blue", "white", "black", "yellow")] == ["a", "a", "b", "b", "b"]
     assert "1 entity of labeled images not in the knowledge base, the first is nobody" in caplog.text
+
+
+def test_step_2_compares_with_labeled_images(kb: Path) -> None:
+    """Their tokens are those of the images with no text, behind the sections' rows."""
+    index, fusion = build(kb, labeled(kb, blue="a", black="b", yellow="b")), FakeFusion()
+    counts = index.manifest.counts
+    assert (counts.token_sections, counts.labeled_tokens) == (2, 3)
+    assert [index.section_rows(row) for row in (0, 1)] == [range(0, 1), range(2, 3)]
+    assert [index.token_rows(row) for row in (0, 1)] == [range(0, 2), range(2, 5)]
+    images = [Image.new("RGB", (90, 60), color) for color in ("blue", "black", "yellow")]
+    expected = torch.nn.functional.normalize(fusion.encode(images, ["", "", ""]), dim=-1)
+    assert torch.allclose(index.tokens(np.array([1, 3, 4])), expected, atol=1e-3)
+    query = Query(Image.new("RGB", (90, 60), "black"), "Which one?")
+    [[first, second]] = FusionRerank(fusion, index, alpha=0.0).start([query])([[Candidate(0), Candidate(1)]])
+    tokens = torch.nn.functional.normalize(fusion.encode([query.image], ["which one?"]), dim=-1)[0]
+    sims = [float((tokens @ row.T).amax(1).mean()) for row in index.tokens(np.arange(5))]
+    assert first.row == 1 and first.sim_m == pytest.approx(max(sims[2:]), abs=1e-3)
+    assert second.sim_m == pytest.approx(max(sims[:2]), abs=1e-3)
+    assert [section.sim_m for section in first.sections] == pytest.approx([sims[2]], abs=1e-3)
+
+
+def test_an_index_without_tokens_of_labeled_images_opens(kb: Path) -> None:
+    """As older versions wrote it; a change leaves it so."""
+    folder = build(kb, labeled(kb, black="b")).folder
+    manifest, offsets = json.loads((folder / "manifest.json").read_bytes()), np.array([0, 1, 2])
+    for name in ("tokens.npy", "token_scales.npy"):
+        stored = np.load(folder / name)
+        np.save(folder / name, stored[:2])
+    np.save(folder / "token_offsets.npy", offsets)
+    for name in ("tokens.npy", "token_scales.npy", "token_offsets.npy"):
+        manifest["files"][name] = describe_file(folder / name).model_dump()
+    del manifest["counts"]["labeled_tokens"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    index = LiveIndex.open(folder, encoder=FakeEncoder(), fusion=FakeFusion(), write=True)
+    editor = Editor(index, FakeSummarizer, FakeEncoder(), FakeFusion())
+    changed = [replace(entity, title="New") for entity in read_knowledge_base(kb)][1:]
+    editor.put([article_of(entity, FolderImages(kb.parent / "images")) for entity in changed])
+    row = index.row_of("b")
+    assert row is not None and len(index.token_rows(row)) == len(index.section_rows(row)) == 1
+    assert index.compact()
+    editor.close()
+    counts = Index.open(folder).manifest.counts
+    assert (counts.token_sections, counts.labeled_tokens, counts.further_keys) == (2, 0, 1)
 
 
 def test_labels_name_entities_as_questions_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -156,6 +203,7 @@ def test_a_changed_article_keeps_its_labeled_images(tmp_path: Path, candidates: 
     world.put(editor, article("a", 7, image=None))  # keeps them without a main image of its own, too
     row = editor.index.row_of("kb/a")
     assert row is not None and len(editor.index.labeled_keys(row)) == 2
+    assert (len(editor.index.section_rows(row)), len(editor.index.token_rows(row))) == (0, 2)
     world.put(editor, final[0], final[2], final[4])
     editor.remove(["kb/c"])
     world.options["labeled"] = [label for label in labels if label.entity_id != "kb/c"]

@@ -195,10 +195,11 @@ class TowerFeatures:
     Args:
         fusion: The encoder in training.
         store: Pixels of all images.
+        precision: Dtype of matrix products.
     """
 
-    def __init__(self, fusion: QFormerFusion, store: FeatureStore):
-        self.fusion, self.store = fusion, store
+    def __init__(self, fusion: QFormerFusion, store: FeatureStore, precision: torch.dtype):
+        self.fusion, self.store, self.precision = fusion, store, precision
 
     @property
     def views(self) -> Ints:
@@ -210,8 +211,9 @@ class TowerFeatures:
         pixels, device = self.fusion.pixels, self.fusion.query_tokens.device
         parts = []
         for part in self.store.read(rows, views).split(_TOWER_BATCH):
-            small = _resized(part.to(device).float() / 255, pixels)
-            parts.append(self.fusion.vision_features(pixels.normalize(small)))
+            small = pixels.normalize(_resized(part.to(device).float() / 255, pixels))
+            with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
+                parts.append(self.fusion.vision_features(small.to(memory_format=torch.channels_last)))
         return torch.cat(parts)
 
 

@@ -224,7 +224,7 @@ def _parts(
 ) -> tuple[Reranker, Feeder[Any], Validation | None, int]:
     """Returns the model, what feeds it, what validates it (`None` without held-out samples), and steps per epoch."""
     samples, texts, store = training_set.samples, training_set.texts, training_set.store
-    tower = TowerFeatures(start, store) if recipe.negatives == "in_batch" else None
+    tower = TowerFeatures(start, store, precision) if recipe.negatives == "in_batch" else None
     padding = int(start.tokenizer.pad_token_id)
     order = Order(samples.training, recipe.batch_size, config.accumulate, processes.count, config.seed)
     make = BatchMaker(

@@ -130,7 +130,7 @@ def test_a_batch_holds_what_step_1_confuses(training_set: TrainingSet) -> None:
 
 def test_features_are_those_of_the_tower_as_it_is(world: TrainingWorld, training_set: TrainingSet) -> None:
     fusion = QFormerFusion.load(world.folder / "fusion")
-    features = TowerFeatures(fusion, training_set.store)
+    features = TowerFeatures(fusion, training_set.store, torch.float32)
     with torch.no_grad():
         [read] = features.read([0], [0])
         expected = fusion.vision_features(fusion.pixels([stored_image(training_set, 0)]))[0]
