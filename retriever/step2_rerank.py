@@ -16,7 +16,9 @@ from retriever.types import Candidate, Query, ScoredSection
 class FusionRerank:
     """Reranks candidates by equation 5: `alpha * sim_c + (1 - alpha) * max over its sections of sim_m`.
 
-    Beyond the paper, the maximum is also over an entity's labeled images, which are stored like sections.
+    Beyond the paper, an entity that has labeled images scores by the best of these instead; its sections are still
+    ranked by `sim_m`. A section's score also says how well its text fits the question, which for wrong entities is as
+    often so, and another photograph of the entity is closer to the query's than its main image.
 
     Args:
         fusion: The encoder that made the stored tokens of `index`.
@@ -53,8 +55,9 @@ class FusionRerank:
         spans = [self.index.token_rows(candidate.row) for _, candidate in pairs]
         scores = max_sim_spans(tokens, self.index.gather(spans), [query for query, _ in pairs], spans, self.mode)
         for (_, candidate), sims in zip(pairs, scores, strict=True):
-            candidate.sim_m = max(sims, default=None)
-            candidate.sections = self._sections(candidate.row, sims[: len(self.index.section_rows(candidate.row))])
+            sections = len(self.index.section_rows(candidate.row))
+            candidate.sim_m = max(sims[sections:] or sims, default=None)
+            candidate.sections = self._sections(candidate.row, sims[:sections])
 
     def _fused(self, query: Query, candidates: list[Candidate]) -> list[Candidate]:
         alpha = self.alpha if query.options.alpha is None else query.options.alpha

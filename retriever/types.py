@@ -111,7 +111,8 @@ class Candidate:
     Attributes:
         row: The entity's row in the index.
         sim_c: Inner product of query image and summary (step 1), `None` if another step found the entity.
-        sim_m: The largest multimodal similarity of its sections and labeled images (step 2), `None` without any.
+        sim_m: The largest multimodal similarity of its labeled images or else of its sections (step 2), `None` without
+            any.
         score: The score the last step ranked by; higher is better.
         sections: Its sections, best first once scored.
     """

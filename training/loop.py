@@ -22,7 +22,7 @@ from training.processes import Processes, without_exchange
 logger = logging.getLogger(__name__)
 
 BETTER_BY = ("recall@1", "validation_loss")
-"""The best validation of step 1 and of step 2 is the one with the highest recall, among equals with the lowest loss."""
+"""The best validation of step 1 is the one with the highest recall, among equals with the lowest loss."""
 
 
 def train(

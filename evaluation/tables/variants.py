@@ -105,10 +105,10 @@ class FirstTokenRerank:
         sims = iter(self._similarity(query.to(firsts.device), firsts).tolist())
         for candidate, span in zip(candidates, spans, strict=True):
             own = list(itertools.islice(sims, len(span)))
-            candidate.sim_m = max(own, default=None)
+            sections = len(self._index.section_rows(candidate.row))
+            candidate.sim_m = max(own[sections:] or own, default=None)
             unscored = [ScoredSection(place) for place in range(len(self._index.entity(candidate.row).sections))]
-            of_sections = own[: len(self._index.section_rows(candidate.row))]
-            scored = [ScoredSection(place, sim, score=sim) for place, sim in enumerate(of_sections)]
+            scored = [ScoredSection(place, sim, score=sim) for place, sim in enumerate(own[:sections])]
             candidate.sections = sorted(scored, key=lambda section: -(section.sim_m or 0.0)) or unscored
         scores = fuse([None] * len(candidates), [candidate.sim_m for candidate in candidates], 0.0)
         for candidate, score in zip(candidates, scores, strict=True):

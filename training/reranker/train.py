@@ -19,7 +19,7 @@ from retriever.protocols import TextReranker
 from retriever.wording import counted
 from training.checkpoint import CHECKPOINT_NAME
 from training.config import Optimization
-from training.loop import BETTER_BY, train
+from training.loop import train
 from training.processes import Processes, joined
 from training.record import Provenance, TrainingRecord
 from training.reranker.batches import BatchMaker, Feeder, Order
@@ -35,6 +35,8 @@ from training.reranker.validation import Validation, best_beta, recall_at_1, sec
 logger = logging.getLogger(__name__)
 
 DATA_NAME = "data"
+_BETTER_BY = ("section_recall", "validation_loss")
+"""A hundred images tell Recall@1 apart to some points only; that the evidence comes first is a harder question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +157,7 @@ def _train(
                 validate=None if validation is None else lambda: validation.metrics(model),
                 validate_every=config.validate_every,
                 save_every=config.validate_every,
-                better_by=BETTER_BY,
+                better_by=_BETTER_BY,
                 settings=settings,
                 wrapped=wrapped,
                 processes=processes,

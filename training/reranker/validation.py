@@ -50,8 +50,8 @@ class ScoredQuestion:
 
     @property
     def best_sim_m(self) -> list[float | None]:
-        """The entities' scores in step 2, those of their best sections or labeled images."""
-        return [max([*sims, *further], default=None) for sims, further in zip(self.sim_m, self.labeled, strict=True)]
+        """The scores of the entities in step 2: of their best labeled images or, without any, of their best sections."""
+        return [max(further or sims, default=None) for sims, further in zip(self.sim_m, self.labeled, strict=True)]
 
     def ranking(self, alpha: float) -> list[int]:
         """Returns the places in `entities` by equation 5, best first; ties keep step 1's order."""
