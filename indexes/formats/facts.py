@@ -24,7 +24,7 @@ _WRITTEN = (int, float, Decimal, date, time)
 _LONGEST_LIST = 30
 _DEEPEST = 3
 _MARKUP = re.compile(
-    r"</?(?:p|br|hr|div|ul|ol|li|dl|dt|dd|b|i|u|em|strong|small|a|h\d|span|font|img|table|blockquote|pre|code|kbd)\b[^<>]*>",
+    r"</?(?:p|br|hr|div|ul|ol|li|dl|dt|dd|b|i|u|em|strong|small|a|h\d|span|font|img|table|blockquote|pre|code|kbd|sup|sub)\b[^<>]*>",
     re.IGNORECASE,
 )
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#x[0-9A-Fa-f]{2,6});")

@@ -16,6 +16,7 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
 from indexes.formats.images import SMALLEST
+from indexes.formats.superscripts import END, START, write_superscripts
 from indexes.images import IMAGE_SUFFIXES
 
 Link = tuple[str, str]
@@ -172,14 +173,20 @@ class _Html(HTMLParser):
             self._hidden = tag
         elif tag == "br":
             self.text.append("\n")
+        elif tag == "sup":
+            self.text.append(START)
+        elif tag == "a" and self.text[-1:] == [START] and (given.get("href") or "").startswith("#"):  # to a footnote
+            self._hidden = tag
         elif tag in _BLOCKS:
             self.end_piece()
 
     def handle_endtag(self, tag: str) -> None:
         if tag == self._hidden:
             self._hidden = ""
+        elif tag == "sup":
+            self.text.append(END)
         elif re.fullmatch("h[1-6]", tag):
-            words = " ".join("".join(self.text).split())
+            words = " ".join(self._words().split())
             self.text = []
             images, self.images = self.images, []
             self.pieces += [Heading(int(tag[1]), words)] if words else []
@@ -193,11 +200,14 @@ class _Html(HTMLParser):
 
     def end_piece(self) -> None:
         """Ends a paragraph."""
-        lines = (" ".join(line.split()) for line in "".join(self.text).splitlines())
+        lines = (" ".join(line.split()) for line in self._words().splitlines())
         words = "\n".join(filter(None, lines))
         if words or self.images:
             self.pieces.append(Piece(words, tuple(self.images)))
         self.text, self.images = [], []
+
+    def _words(self) -> str:
+        return write_superscripts("".join(self.text))
 
 
 _BLOCKS = frozenset(
