@@ -189,3 +189,27 @@ def test_an_image_with_a_query_in_another_folder(tmp_path: Path) -> None:
     (tmp_path / "docs" / "fox.md").write_text("# Fox\n\nRed. ![](/img/fox.jpg?raw=true)\n")
     (fox,) = read_knowledge_base(tmp_path)
     assert fox.image == "static/img/fox.jpg"
+
+
+def test_indented_html_is_code_only_outside_of_html(tmp_path: Path) -> None:
+    note = """Before:
+
+    <p>sample</p>
+
+<div>
+  <ul>
+
+      <li>One fox</li>
+
+  </ul>
+
+    <img src="fox.png">
+    make foxes
+
+</div>
+
+    <b>other sample</b>
+"""
+    (entity,) = read(tmp_path, {"a.md": note, "fox.png": ""}).values()
+    assert texts(entity) == [("a", "Before:\n<p>sample</p>\nOne fox\nmake foxes\n<b>other sample</b>")]
+    assert entity.image == "fox.png"
