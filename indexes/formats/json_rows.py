@@ -40,7 +40,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, Any]]:
         yield from _in_value(_load(path), str(path))
     elif starts_with(path, "["):
         yield from ((f"{path}: item {number}", row) for number, row in read_items(path))
-    elif _is_lines(path):
+    elif has_lines(path):
         yield from _in_lines(path)
     else:
         yield from _in_object(path)
@@ -64,8 +64,8 @@ def first_row(path: Path) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def _is_lines(path: Path) -> bool:
-    """Returns whether a file has one value per line, by its name, or because its first line is a whole value."""
+def has_lines(path: Path) -> bool:
+    """Returns whether a file has a JSON value per line, by its name, or because its first line is a whole value."""
     if any(suffix.lower() in _LINES for suffix in path.suffixes[-2:]):
         return True
     with opened(path) as file:
