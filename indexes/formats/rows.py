@@ -138,7 +138,7 @@ def entity_of(row: Any, where: str, names: Names) -> Entity:
     given = row.get("names")  # what else it may be in a file of another's
     other_names = [*titles[1:], *(given if isinstance(given, list) else ())]
     return Entity(
-        id=scalar_of(id) or "",
+        id="NA" if id == "NA" else scalar_of(id) or "",  # Namibia
         title=check_text(titles[0], where, title_name),
         sections=split_article([*sections, (FACTS, "\n".join(facts))]),
         image=images[0] if images else None,
