@@ -253,6 +253,8 @@ def _title_heading(pieces: list[Piece | Heading]) -> int | None:
     if not headings:
         return None
     number, level = headings[0]
+    if not any(map(str.isalnum, pieces[number].text)):  # of a template, whose words are elsewhere
+        return None
     leads = not any(isinstance(piece, Piece) and piece.text for piece in pieces[:number])
     highest = [one for _, one in headings].count(level) == 1 and level == min(one for _, one in headings)
     return number if (level == 1 and leads) or (highest and (leads or level == 1)) else None

@@ -224,5 +224,9 @@ def test_the_name_of_a_file_is_a_title_in_words(tmp_path: Path) -> None:
         "2020-01-05": "2020-01-05",
         "The X-ray": "The X-ray",
     }
+    assert (
+        read(tmp_path / "b", {"half-title.md": "# {{ site.title }}: {{ site.subtitle }}\n\nText."})["half-title"].title
+        == "half title"
+    )
     (tmp_path / ".obsidian").mkdir()  # whose notes are called like their files
     assert read(tmp_path, files)["Gold-Pan"].title == "Gold-Pan"
