@@ -118,6 +118,18 @@ def test_a_title_of_another_name_is_that_of_the_first_row(tmp_path: Path) -> Non
         read(path)
 
 
+def test_a_category_is_no_title(tmp_path: Path) -> None:
+    emoji = [("🦊", "fox face"), ("🐔", "hen"), ("🦉", "owl")]
+    rows = [{"emoji": sign, "description": words, "category": "Animals"} for sign, words in emoji]
+    found = read(written(tmp_path / "emoji.json", rows))
+    assert [one.title for one in found] == ["fox face", "hen", "owl"]
+    assert found[0].sections == (Section("Facts", "Emoji: 🦊\nCategory: Animals", 0),)
+    rows = [{"group": "Birds", "species": one} for one in ("Hen", "Owl")]
+    assert [one.title for one in read(written(tmp_path / "birds.json", rows))] == ["Hen", "Owl"]
+    rows = [{"group": "Birds", "kind": one} for one in ("Hen", "Hen")]  # nothing differs
+    assert [one.title for one in read(written(tmp_path / "hens.json", rows))] == ["Birds", "Birds"]
+
+
 def test_rows_without_ids_may_have_the_same_title(tmp_path: Path) -> None:
     path = tmp_path / "kb.csv"
     path.write_text("Title,Artist\nUntitled,Ann\nUntitled,Bob\n")
