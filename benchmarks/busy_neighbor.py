@@ -39,7 +39,7 @@ def answer_turns(args: argparse.Namespace) -> None:
     """Retrieves for each line of standard input, a list of query numbers, and writes the milliseconds as a line."""
     from benchmarks.retrieval import read_queries
     from evaluation.datasets import load
-    from omgm.parts import open_retriever
+    from omgm.opening import open_retriever
     from omgm.profile import load_profile
 
     queries = read_queries(load("evqa", args.queries), args.query_images, 50)

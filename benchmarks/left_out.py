@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from evaluation.datasets import find_query_image, load
 from indexes.formats import guess_format
 from omgm.indexing import build
-from omgm.parts import open_retriever
+from omgm.opening import open_retriever
 from omgm.profile import load_profile
 from retriever.files import write_whole
 from retriever.images import load_image

@@ -72,7 +72,8 @@ def read_questions(args: argparse.Namespace) -> Pairs:
 
 def answer_turns(args: argparse.Namespace) -> None:
     """For each line of standard input, a batch size and seconds, writes answers per second and ms per batch."""
-    from omgm.parts import build_generator, open_retriever
+    from omgm.opening import open_retriever
+    from omgm.parts import build_generator
     from omgm.server import freeze_objects
     from retriever.evidence import generation_request
     from retriever.types import Query

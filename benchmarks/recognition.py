@@ -20,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from evaluation.datasets import load
 from evaluation.recognition import FOLDS, Trial, collect, fit
-from omgm.parts import build_encoder, build_fusion, open_retriever, recognition_key
+from omgm.opening import open_retriever, recognition_key
+from omgm.parts import build_encoder, build_fusion
 from omgm.profile import load_profile
 from retriever.image_cache import ImageCache
 

@@ -33,7 +33,7 @@ from evaluation.datasets import Question, find_query_image, load
 from evaluation.metrics import percentile
 from indexes.stages import section_texts
 from indexes.store import Index
-from omgm.parts import open_retriever
+from omgm.opening import open_retriever
 from omgm.profile import load_profile
 from retriever.images import load_image
 from retriever.pipeline import Retriever

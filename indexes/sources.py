@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -210,6 +211,8 @@ _OTHER = "images:"
 _ROWS = frozenset({"csv", "jsonl", "parquet", "sql"})
 """Formats whose images may be called like their rows."""
 _MOST_FILES = 200_000
+_ACCENTS = re.compile("[\u0300-\u036f]")
+"""Of Latin, Greek and Cyrillic letters; signs of other scripts are letters of their own."""
 
 
 def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | None:
@@ -251,14 +254,15 @@ def images_beside(kb: Path, kb_format: str) -> Path | None:
 def find_main(source: ImageSource, entity: Entity) -> str | None:
     """Returns the name of an entity's main image: `Entity.image`, or else the first of `Entity.images` found.
 
-    Of an entity that names none, it is the image that is called like it, if such images count.
+    If there is none, it is the image that is called like the entity, if such images count. That one comes first if no
+    more of a URL than its last part is found: `icon.svg` is the name of many images.
     """
-    named = False
+    called = partial(source.called, entity) if isinstance(source, FolderImages) else lambda: None
     for url in main_candidates(entity):
-        named = True
         if (name := source.find(url)) is not None:
-            return name
-    return source.called(entity) if not named and isinstance(source, FolderImages) else None
+            by_last_part = "://" in url and "/" not in name
+            return (called() if by_last_part else None) or name
+    return called()
 
 
 def with_images_called(entities: Iterable[Entity], source: ImageSource | None) -> Iterator[Entity]:
@@ -271,9 +275,10 @@ def with_images_called(entities: Iterable[Entity], source: ImageSource | None) -
 def _stem(name: str) -> str:
     """Returns the name of an image or an entity without what is written in different ways.
 
-    "Red Fox" is "red-fox", and "007" is "7", but "1-10" is not "11-0".
+    "Red Fox" is "red-fox", "Citroën" is "citroen", and "007" is "7", but "1-10" is not "11-0".
     """
-    words = re.sub(r"(?<!\d)[\W_]+|[\W_]+(?!\d)", "", re.sub(r"(?<=\d)[\W_]+(?=\d)", "-", name.casefold()))
+    name = _ACCENTS.sub("", unicodedata.normalize("NFD", name.casefold()))
+    words = re.sub(r"(?<!\d)[\W_]+|[\W_]+(?!\d)", "", re.sub(r"(?<=\d)[\W_]+(?=\d)", "-", name))
     return (words.lstrip("0") or "0") if words.isdecimal() else words
 
 

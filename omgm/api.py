@@ -16,7 +16,7 @@ from indexes.report import encoder_warning, read_report
 from indexes.store import Index
 from indexes.summarizers import Summarizer
 from llm.background import BackgroundLoop
-from omgm import indexing, parts
+from omgm import indexing, opening, parts
 from omgm.profile import load_profile
 from omgm.results import Answer, CandidateRow, Retrieval, make_answer, make_retrieval
 from omgm.settings import Profile
@@ -82,7 +82,7 @@ class OMGM:
             ValueError: The index or a model is missing, or they do not fit each other.
         """
         loaded = _profile(profile, settings)
-        retriever = parts.open_retriever(
+        retriever = opening.open_retriever(
             loaded, Path(index), encoder=encoder, fusion=fusion, reranker=reranker, live=True
         )
         return cls(retriever, generator or parts.build_generator(loaded))

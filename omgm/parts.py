@@ -1,13 +1,11 @@
-"""Builds the objects that a profile describes; the only place that turns settings into objects."""
+"""Builds the models, clients and readers that a profile describes."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import logging
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -23,9 +21,6 @@ from generators.guard import GuardedGenerator
 from generators.reader.process import ReaderProcess
 from generators.reader.reader import ExtractiveReader
 from indexes.chat_summarizer import ChatSummarizer
-from indexes.live.editor import Editor
-from indexes.live.index import LiveIndex
-from indexes.store import Index
 from indexes.summarizers import ExtractiveSummarizer, Summarizer
 from indexes.summary_cache import SummaryCache, default_cache
 from llm.chat import ChatClient
@@ -40,14 +35,7 @@ from retriever.models.feature_map import feature_map
 from retriever.models.grounding import load_grounding
 from retriever.models.precision import fastest_dtype
 from retriever.models.qformer import QFormerFusion
-from retriever.pipeline import Retriever
-from retriever.protocols import DualEncoder, FusionEncoder, Generator, Step, TextReranker
-from retriever.recognition import SIGNS, Recognition, Signs
-from retriever.step1_search import EntitySearch
-from retriever.step2_rerank import FusionRerank
-from retriever.step3_sections import SectionRerank
-
-logger = logging.getLogger(__name__)
+from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
 
 Model = TypeVar("Model")
 
@@ -132,110 +120,6 @@ def _answering(profile: Profile, apart: bool) -> Generator:
             client, settings.style, settings.multimodal, settings.max_tokens, settings.max_context_tokens, cut
         )
     return ReaderProcess() if apart else ExtractiveReader()
-
-
-def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int) -> str:
-    """Returns a hash of everything that decides what the scores of steps 1 and 2 are.
-
-    Args:
-        profile: The profile.
-        encoder: Step 1's model.
-        fusion: Step 2's model.
-        image_keys: Image keys of an entity in the index, at most: the best of more keys scores higher.
-    """
-    search = profile.search
-    searched = [search.candidates, search.image_weight, image_keys, search.trim_borders]
-    settings = [*searched, profile.fusion.score_mode, profile.fusion.alpha]
-    parts = [encoder.fingerprint, fusion.fingerprint, *settings]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-
-
-def build_recognition(
-    profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int
-) -> Recognition | None:
-    """Returns the profile's recognition, or `None` if it was not fitted to what `recognition_key` counts."""
-    settings = profile.recognition
-    if not settings.fitted_to:
-        return None
-    if settings.fitted_to != recognition_key(profile, encoder, fusion, image_keys):
-        logger.warning(
-            "profile %s: recognition was fitted to other models or weights, or to another number of image keys than "
-            "the index has (%d), so nothing is declined; fit it again with omgm calibrate",
-            profile.name,
-            image_keys,
-        )
-        return None
-    return Recognition(settings.bias, Signs(**{name: getattr(settings, name) for name in SIGNS}), settings.threshold)
-
-
-def open_retriever(
-    profile: Profile,
-    folder: Path,
-    *,
-    encoder: DualEncoder | None = None,
-    fusion: FusionEncoder | None = None,
-    reranker: TextReranker | None = None,
-    live: bool = False,
-    index: LiveIndex | None = None,
-    cache: ImageCache | None = None,
-) -> Retriever[Index]:
-    """Opens an index and puts the three steps on it, with a profile's models or those given in their place.
-
-    Args:
-        profile: The profile.
-        folder: The index's folder.
-        encoder: Step 1's model.
-        fusion: Step 2's model.
-        reranker: Step 3's model.
-        live: Whether changes count that are not in the index's files yet, those of other processes in future included;
-            else an index that has some is refused.
-        index: The index, if it is open already, with `encoder` and `fusion`.
-        cache: Where the profile's models keep what they compute of images.
-
-    Raises:
-        ValueError: The index or a model is missing, or they do not fit each other; the message says what to do.
-    """
-    encoder, fusion = encoder or build_encoder(profile, cache), fusion or build_fusion(profile, cache)
-    options = _index_options(profile, encoder, fusion)
-    opened = index or (LiveIndex.open if live else Index.open)(folder, **options)
-    built_with = opened.manifest.inputs.candidates
-    if built_with != profile.search.candidates:
-        raise ValueError(
-            f"{folder}: was built with search.candidates = {built_with!r}, but profile {profile.name} has "
-            f"{profile.search.candidates!r}; build it again or pass --set search.candidates={built_with}"
-        )
-    steps: list[Step] = [
-        EntitySearch(encoder, opened, profile.search.k),
-        FusionRerank(fusion, opened, profile.fusion.alpha, profile.fusion.score_mode),
-        SectionRerank(reranker or build_text_reranker(profile), opened, profile.sections.beta),
-    ]
-    recognition = build_recognition(profile, encoder, fusion, opened.manifest.inputs.image_keys)
-    pin = opened.pinned if isinstance(opened, LiveIndex) else nullcontext
-    return Retriever(steps, opened, recognition, pin, profile.search.trim_borders)
-
-
-def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: FusionEncoder, doing: str) -> Editor:
-    """Opens an index for changes.
-
-    Args:
-        profile: The profile it was built with.
-        folder: The index's folder.
-        encoder: The profile's model for step 1.
-        fusion: The profile's model for step 2.
-        doing: What this process does with it, see `LiveIndex.open`.
-
-    Raises:
-        ValueError: As `open_retriever`, or another process changes the index (`LockedError`).
-        OSError: The folder is read-only.
-    """
-    options = _index_options(profile, encoder, fusion)
-    index = LiveIndex.open(folder, **options, write=True, doing=doing)
-    return Editor(index, lambda: build_summarizer(profile), encoder, fusion)
-
-
-def _index_options(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder) -> dict[str, Any]:
-    device, weight = placement(profile)[0], profile.search.image_weight
-    return {"encoder": encoder, "fusion": fusion, "device": device, "image_weight": weight}
 
 
 def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sections", "regions"]) -> Path:

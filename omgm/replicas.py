@@ -150,7 +150,8 @@ class Replica:
 
 def build_app(profile: Profile, index: Path) -> FastAPI:
     """Returns the service over an index that it only reads; runs in a replica."""
-    from omgm.parts import build_encoder, build_fusion, build_generator, open_retriever
+    from omgm.opening import open_retriever
+    from omgm.parts import build_encoder, build_fusion, build_generator
     from omgm.served_agents import agents_of
     from omgm.server import freeze_objects
     from retriever.image_cache import ImageCache

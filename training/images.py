@@ -1,26 +1,47 @@
-"""Images to train on: where main images are found, and how images are held in memory at training size."""
+"""Images to train on: where main images are found, and how images are kept in a file at training size."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from indexes.ahead import map_ahead
 from indexes.formats import guess_format
+from indexes.growing import GrowingArray, release
 from indexes.progress import progress_bar
 from indexes.sources import ImageSource, find_main, open_images
+from retriever.files import as_line, read_object, write_whole
 from retriever.models.pixels import PixelPreparation
 from retriever.types import Entity
 
 Key = TypeVar("Key")
-ImageLoader = Callable[[], Image.Image]
-"""Loads an image; raises a `ValueError` that names the file if it cannot be read."""
+
+BATCH = 256
+"""The most images that a killed run loads again."""
+
+
+class ImageLoader(NamedTuple):
+    """An image that is not read yet.
+
+    Attributes:
+        name: What `read` calls it: its path, or its name in an image source.
+        read: Returns an image in RGB; raises a `ValueError` that names the file if it cannot be read.
+    """
+
+    name: str
+    read: Callable[[str], Image.Image]
+
+    def __call__(self) -> Image.Image:
+        """Reads the image."""
+        return self.read(self.name)
 
 
 def image_source(images: Path | None, kb: Path, kb_format: str | None) -> ImageSource:
@@ -52,22 +73,64 @@ def main_images(
     source = image_source(images, kb, kb_format)
     named = {key: find_main(source, entity) for key, entity in entities.items()}
     loaders: dict[Key, ImageLoader] = {
-        key: partial(source.load, name) for key, name in named.items() if name is not None
+        key: ImageLoader(name, source.load) for key, name in named.items() if name is not None
     }
     if not loaders:
         raise ValueError(f"{images or kb}: holds none of the main images that {kb} names")
     return loaders
 
 
-def load_images(loaders: Sequence[ImageLoader], side: int, progress: bool = True) -> Tensor:
-    """Loads images and resizes them to a square, ignoring their proportions; returns uint8 [N, 3, side, side].
+class StoredImages:
+    """Images of one size in a file, of which a batch at a time is in memory.
+
+    Args:
+        values: The mapped file, uint8 [N, 3, side, side].
+    """
+
+    def __init__(self, values: np.ndarray[Any, np.dtype[np.uint8]]):
+        self._values = values
+
+    def __len__(self) -> int:
+        """Returns the number of images."""
+        return len(self._values)
+
+    def __getitem__(self, rows: Sequence[int] | Tensor) -> Tensor:
+        """Reads images, uint8 [len(rows), 3, side, side]."""
+        images = torch.from_numpy(self._values[np.asarray(rows, np.int64)])
+        release(self._values)
+        return images
+
+
+def load_images(loaders: Sequence[ImageLoader], side: int, path: Path, progress: bool = True) -> StoredImages:
+    """Resizes images to a square, ignoring their proportions, and keeps them in a file.
+
+    A killed run resumes; a file of other images or of another size is made anew.
+
+    Args:
+        loaders: The images.
+        side: Side of the square in pixels.
+        path: The file, `.npy`; what it holds is noted beside it.
+        progress: Shows a progress bar.
 
     Raises:
-        ValueError: A file is not an image; the message names it.
+        ValueError: An image cannot be read; the message names it.
+        OSError: There is no space for the file.
     """
     preparation = PixelPreparation(side)
-    with ThreadPoolExecutor(2) as pool:
-        parts = pool.map(lambda load: preparation.to_uint8([load()]), loaders)
-        bar = progress_bar(parts, total=len(loaders), desc="loading images", unit="image", shown=progress)
-        loaded = list(bar)
-    return torch.cat(loaded) if loaded else preparation.to_uint8([])
+    note = path.with_suffix(".json")
+    holds = {"side": side, "images": hashlib.sha256(as_line([load.name for load in loaders])).hexdigest()}
+    if not note.is_file() or read_object(note) != holds:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        write_whole(note, as_line(holds))
+    stored = GrowingArray(path, (len(loaders), 3, side, side), np.uint8)
+    waiting = loaders[stored.done :]
+    loaded = map_ahead(lambda load: preparation.to_uint8([load()])[0].numpy(), waiting, BATCH)
+    bar = progress_bar(total=len(loaders), initial=stored.done, desc="loading images", unit="image", shown=progress)
+    with closing(loaded), bar:
+        for row, pixels in enumerate(loaded, stored.done):
+            stored.values[row] = pixels
+            bar.update()
+            if row + 1 == stored.done + BATCH or row + 1 == len(loaders):
+                stored.commit(row + 1)
+    return StoredImages(stored.values)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -27,13 +26,14 @@ from retriever.models.small_clip import SmallCLIPConfig
 from retriever.wording import counted
 from training.augment import vary
 from training.config import TrainingConfig
-from training.images import ImageLoader, load_images, main_images
+from training.images import ImageLoader, StoredImages, load_images, main_images
 from training.loop import BETTER_BY, train
 from training.questions import is_held_out
 from training.record import Provenance, TrainingRecord
 
 logger = logging.getLogger(__name__)
 
+RUN = "encoder-run"  # folder under `out` with the curve, the checkpoint and the images
 IMAGES, TEXTS, MAIN = 112, 144, 64  # per batch: images, summaries, main images to find
 LEARNING_RATE = 1e-3
 SLIGHT = 0.3  # how much main images vary, of what the other images do: an index holds them as they are
@@ -79,7 +79,7 @@ def train_encoder(
     Args:
         encoder: Folder of the encoder to start from (a `SmallCLIP`).
         data: Knowledge base and labeled images.
-        out: Folder for the encoder and the run (curve, checkpoint).
+        out: Folder for the encoder and the run (curve, checkpoint, images).
         config: Limits, seed and device; `validation_share` is the share of the labeled images.
         provenance: Where model and code come from, for the record of the training.
         progress: Shows progress bars.
@@ -107,13 +107,15 @@ def train_encoder(
     validation: list[tuple[ImageLoader, int]] = []
     for image in data.labeled:
         held_out = is_held_out(image.image_id, config.validation_share, config.seed)
-        (validation if held_out else training).append((partial(load_image, image.path), row_of[image.entity_id]))
+        loader = ImageLoader(str(image.path), load_image)
+        (validation if held_out else training).append((loader, row_of[image.entity_id]))
     counts = counted(len(main), "main image"), counted(len(training), "labeled image")
     logger.info("%s, %s, %d held out", *counts, len(validation))
 
     side = round(model.pixels.size * ROOM)
     rows = [*main, *(row for _, row in training)]
-    images = load_images([*main.values(), *(load for load, _ in training)], side, progress)
+    loaders = [*main.values(), *(load for load, _ in [*training, *validation])]
+    images = load_images(loaders, side, out / RUN / "images.npy", progress)
     batch_of = _Batches(rows, len(main), len(entities), config.seed)
     tokens = model.tokenize(summaries)
     network = model.model.to(memory_format=torch.channels_last)
@@ -140,9 +142,9 @@ def train_encoder(
     metrics = train(
         network,
         loss_of,
-        out=out / "encoder-run",
+        out=out / RUN,
         optimization=optimization,
-        validate=_validation(model, summaries, images[: len(main)], list(main), validation, side, progress)
+        validate=_validation(model, summaries, images, list(main), [row for _, row in validation])
         if validation
         else None,
         validate_every=config.validate_every,
@@ -215,32 +217,24 @@ class _Batches:
 
 
 def _validation(
-    model: ClipEncoder,
-    summaries: list[str],
-    main: Tensor,
-    rows: list[int],
-    held_out: Sequence[tuple[ImageLoader, int]],
-    side: int,
-    progress: bool,
+    model: ClipEncoder, summaries: list[str], images: StoredImages, rows: list[int], held_out: list[int]
 ) -> Callable[[], dict[str, float]]:
     """Returns a function that validates the model: Recall@1 and loss of the held-out images among both kinds of keys.
 
     Args:
         model: The encoder.
         summaries: Of all entities.
-        main: Main images, uint8 [M, 3, side, side].
+        images: Main images first, held-out images last.
         rows: The entity of each main image.
-        held_out: Images with the row of their entity.
-        side: Side of the images in pixels.
-        progress: Shows progress bars.
+        held_out: The entity of each held-out image.
     """
-    images = torch.cat([load_images([load for load, _ in held_out], side, progress), main])
-    gold = torch.tensor([row for _, row in held_out])
-    keyed = torch.tensor(rows)
+    shown = [*range(len(images) - len(held_out), len(images)), *range(len(rows))]
+    parts = [shown[start : start + model.batch_size] for start in range(0, len(shown), model.batch_size)]
+    gold, keyed = torch.tensor(held_out), torch.tensor(rows)
 
     def validate() -> dict[str, float]:
         texts = model.encode_texts(summaries).cpu()
-        vectors = functional.normalize(torch.cat([encoded(part) for part in images.split(model.batch_size)]), dim=-1)
+        vectors = functional.normalize(torch.cat([encoded(images[part]) for part in parts]), dim=-1)
         queries, keys = vectors.split([len(gold), len(keyed)])
         by_text, by_image = (queries @ texts.T).argmax(1), keyed[(queries @ keys.T).argmax(1)]
         recalls = [float((found == gold).float().mean()) for found in (by_text, by_image)]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from evaluation.datasets.plain import plain_question
+from evaluation.datasets.plain import answers_in, plain_question, renamed
 from evaluation.datasets.rows import Row
 from indexes.formats.fields import optional
 from indexes.progress import progress_bar
@@ -24,8 +24,8 @@ def export(folder: Path, out: Path, split: str | None = None, *, progress: bool 
     """Writes the images to `out/images/`, then `out/questions.jsonl`, and returns the number of questions.
 
     Args:
-        folder: A dataset that `Dataset.save_to_disk` wrote, with the columns that `plain_question` names. The column
-            `image` holds images or their names; other columns are ignored.
+        folder: A dataset that `Dataset.save_to_disk` wrote, with the columns that `plain_question` names, or with usual
+            other names. The column `image` holds images or their names; other columns are ignored.
         out: The folder to write to.
         split: The split of a `DatasetDict`.
         progress: Whether to show a progress bar.
@@ -72,7 +72,10 @@ def _write(path: Path, rows: Iterable[tuple[str, Row]]) -> None:
 
 def _with_image_name(row: Row, folder: Path, where: str) -> Row:
     """Returns a row with the name of its image file, which is written if the row holds the image."""
+    row = renamed(row)
     kept = {name: row[name] for name in FIELDS if row.get(name) is not None}
+    if "answers" in kept:
+        kept["answers"] = answers_in(kept["answers"]) or kept["answers"]
     if isinstance(kept.get("image"), dict):
         data, path = kept["image"].get("bytes"), kept["image"].get("path")
         if not data and not path:

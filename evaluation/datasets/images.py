@@ -29,7 +29,7 @@ def locate(folder: Path, image_id: str) -> tuple[str, Path] | None:
     - `flat`: `ID.jpg`, or any other of `EXTENSIONS` in either case;
     - `landmarks`: Google Landmarks' `a/b/c/abc….jpg`, also under `train/`;
     - `oven`: `oven_images/01/oven_01….jpg`, or `01/oven_01….jpg`;
-    - `coco`: `val2014/COCO_val2014_….jpg`;
+    - `coco`: `val2014/COCO_val2014_….jpg`; for a number also `000000000123.jpg`, in the folder or in `val2017/`;
     - `inaturalist`: the file that `val_id2name.json` or `train_id2name.json` names for the id;
     - `path`: a file name, or the longest suffix of a path or URL, like the images of a knowledge base.
 
@@ -39,6 +39,9 @@ def locate(folder: Path, image_id: str) -> tuple[str, Path] | None:
         if file := _listing(place).get(image_id):
             return layout, file
     if image_id.isdecimal():
+        for place in (folder, *(folder / f"{split}2017" for split in ("val", "train", "test"))):
+            if file := _listing(place).get(f"{image_id:0>12}"):
+                return "coco", file
         for root in _roots(folder):
             if file := _by_name(root, image_id):
                 return "inaturalist", file

@@ -1,61 +1,95 @@
-"""The project's own format, for your own questions: one JSON object per line, or a list or a table of them."""
+"""The project's own format, for your own questions: JSON lines, a list, a table, or questions by image."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from evaluation.datasets.question import Item, Question
-from evaluation.datasets.rows import Row, csv_rows, json_lines, name, optional_text, questions, text, texts
+from evaluation.datasets.rows import Row, csv_rows, json_file, json_lines, name, optional_text, questions, text, texts
 from indexes.formats.fields import folded
+from indexes.formats.json_rows import has_lines
 from indexes.formats.streams import read_items, starts_with
 
 _OTHERS = {
     "id": ("question_id", "data_id", "sample_id", "qid", "uid"),
     "image": ("image_id", "image_path", "image_url", "image_name", "img_path", "img_id", "img", "file_name"),
     "question": ("query", "input", "prompt"),
-    "answers": ("answer", "direct_answers", "gold_answers", "gold_answer"),
-    "entity": ("entity_id", "entity_ids", "wikidata_id"),
+    "questions": ("qa_pairs", "qas", "qa"),
+    "answers": ("answer", "direct_answers", "gold_answers", "gold_answer", "output"),
+    "entity": ("entity_id", "entity_ids", "wikidata_id", "wikidata_ids", "qids"),
 }
 """Names that fields have in question files of others, without case, spaces, `_` and `-`; the first one counts."""
+_ANSWERS = ("original_answer", "answer", "answers", "value", "text", "aliases")
+"""Members of an object that holds answers: those of KILT, TriviaQA, SQuAD and VQA."""
 
 
 def read_plain(path: Path) -> Iterator[Item]:
-    """Yields the questions of JSON lines, of a JSON list or of CSV; `plain_question` says what a row holds.
+    """Yields the questions of JSON lines, of a JSON list or object, or of CSV; `plain_question` says what a row holds.
 
-    A row without an id has its number as its id. In CSV, `|` separates several answers or entities.
+    A row may hold several questions about its image (`_questions_in`). A row without an id has its number as its id. In
+    CSV, `|` separates several answers or entities.
 
     Raises:
         ValueError: The file cannot be read.
     """
-    return questions(_rows(path), plain_question, "id")
+    return questions(_numbered(path), _question, "id")
 
 
-def _rows(path: Path) -> Iterator[tuple[str, Row | ValueError]]:
-    rows: Iterator[tuple[str, Any]]
+def _numbered(path: Path) -> Iterator[tuple[str, Row | ValueError]]:
+    number = 0
+    for where, row in _rows(path):
+        try:
+            if not isinstance(row, dict):
+                raise row if isinstance(row, ValueError) else ValueError(f"{where}: not a JSON object")
+            for place, one in _questions_in(renamed(row), where):
+                number += 1
+                yield place, {"id": number, **one}
+        except ValueError as error:
+            number += 1
+            yield where, error
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Any]]:
     if any(suffix.lower() == ".csv" for suffix in path.suffixes[-2:]):
-        rows = ((where, _split(row) if isinstance(row, dict) else row) for where, row in csv_rows(path, ()))
-    elif path.is_file() and starts_with(path, "["):
-        rows = ((f"{path}: item {number}", row) for number, row in read_items(path))
+        return ((where, _split(row) if isinstance(row, dict) else row) for where, row in csv_rows(path, ()))
+    if path.is_file() and starts_with(path, "["):
+        return ((f"{path}: item {number}", row) for number, row in read_items(path))
+    return json_lines(path) if not path.is_file() or has_lines(path) else _in_object(path)
+
+
+def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yields the rows in a JSON object: itself, its members by their ids or images, or those of the only list in it."""
+    content = json_file(path)
+    own = renamed(content)
+    lists = {
+        key: value
+        for key, value in content.items()
+        if isinstance(value, list) and value and all(isinstance(one, dict) for one in value)
+    }
+    if "question" in own or ("questions" in own and "image" in own):
+        yield str(path), content
+    elif content and all(isinstance(value, dict) for value in content.values()):
+        for key, row in content.items():
+            yield f"{path}: entry {key!r}", {"id": key, "image": key, **renamed(row)}
+    elif len(lists) == 1:
+        for key, rows in lists.items():
+            yield from ((f"{path}: {key}[{position}]", row) for position, row in enumerate(rows))
     else:
-        rows = json_lines(path)
-    for number, (where, row) in enumerate(rows, start=1):
-        if isinstance(row, dict):
-            yield where, {"id": number, **_named(row)}
-        else:
-            yield where, row if isinstance(row, ValueError) else ValueError(f"{where}: not a JSON object")
+        fields = ", ".join(content) or "none"
+        raise ValueError(f"{path}: expected an object per question, or one list of them; it has the fields {fields}")
 
 
 def _split(row: dict[str, str]) -> Row:
     """Returns a row of CSV with its values of several parts as lists, and its section as a number."""
-    named = {key: value for key, value in _named(row).items() if value != ""}
+    named = {key: value for key, value in renamed(row).items() if value != ""}
     lists = {key: str(named[key]).split("|") for key in ("answers", "entity") if key in named}
     section = str(named.get("section", ""))
     return named | lists | ({"section": int(section)} if section.isdecimal() else {})
 
 
-def _named(row: Row) -> Row:
+def renamed(row: Row) -> Row:
     """Returns a row whose fields have our names."""
     given = {folded(key): key for key in reversed(row)}
     named = dict(row)
@@ -63,10 +97,59 @@ def _named(row: Row) -> Row:
         found = next((given[folded(other)] for other in (field, *others) if folded(other) in given), None)
         if field not in row and found is not None:
             named[field] = row[found]
-        value = named.get(field)
-        if field == "answers" and isinstance(value, list):  # such as those of VQA's annotators
-            named[field] = [one.get("answer") if isinstance(one, dict) else one for one in value]
     return named
+
+
+def _questions_in(row: Row, where: str) -> Iterator[tuple[str, Row]]:
+    """Yields the questions of a row, with their places: itself, or those in its list `questions`.
+
+    These are objects, or texts beside lists of as many answers, types, categories and sections. Everything else belongs
+    to each.
+
+    Raises:
+        ValueError: There are more or fewer answers than questions.
+    """
+    listed = row.get("questions")
+    if "question" in row or not isinstance(listed, list) or not listed:
+        yield where, row
+        return
+    lists = {key: row[key] for key in ("answers", "type", "category", "section") if isinstance(row.get(key), list)}
+    parallel = {key: value for key, value in lists.items() if len(value) == len(listed)}
+    if isinstance(listed[0], str) and len(listed) > 1 and "answers" in lists and "answers" not in parallel:
+        raise ValueError(f"{where}: field answers has {len(lists['answers'])} for {len(listed)} questions")
+    for number, one in enumerate(listed):
+        beside = {key: value[number] for key, value in parallel.items()}
+        own = renamed(one) if isinstance(one, dict) else {"question": one, **beside}
+        id = {"id": f"{row['id']}_{number + 1}"} if "id" in row else {}
+        yield f"{where}: question {number + 1}", {key: row[key] for key in row if key != "questions"} | id | own
+
+
+def _question(row: Row, where: str) -> Question:
+    """Builds the question of a row as others write it.
+
+    Raises:
+        ValueError: A field is missing or invalid; the message says what a missing one may be called.
+    """
+    for field in ("image", "question", "answers"):
+        if field not in row:
+            names = ", ".join((field, *_OTHERS[field]))
+            hint = "; VQA's files, which keep answers apart, are of --dataset okvqa" if field == "answers" else ""
+            raise ValueError(
+                f"{where}: field {field} is missing; the row has {', '.join(map(str, row))}; "
+                f"rename one of them to {names}{hint}"
+            )
+    groups = {field: "" for field in ("type", "split", "category") if isinstance(row.get(field), list | dict)}
+    return plain_question({**row, **groups, "answers": answers_in(row["answers"]) or row["answers"]}, where)
+
+
+def answers_in(value: object) -> list[Any]:
+    """Returns the answers in a value: itself, those of a list, or those that objects name."""
+    if isinstance(value, list):
+        return [answer for one in value for answer in answers_in(one)]
+    if isinstance(value, Mapping):
+        found = [answer for key in _ANSWERS for answer in answers_in(value.get(key, []))]
+        return list(dict.fromkeys(answer for answer in found if answer not in (None, "")))
+    return [value]
 
 
 def plain_question(row: Row, where: str) -> Question:

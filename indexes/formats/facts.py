@@ -21,10 +21,12 @@ LONGEST_FACT = 250
 """Characters above which a value is a section of its own and no fact."""
 _WRITTEN = (int, float, Decimal, date, time)
 """Types of values, those of columns in Parquet among them, that are facts as Python writes them."""
+_SENTENCE = 40
+"""Characters from which the only other thing that a named object says is its text, whatever it is called."""
 _LONGEST_LIST = 30
 _DEEPEST = 3
 _MARKUP = re.compile(
-    r"</?(?:p|br|hr|div|ul|ol|li|dl|dt|dd|b|i|u|em|strong|small|a|h\d|span|font|img|table|blockquote|pre|code|kbd)\b[^<>]*>",
+    r"</?(?:p|br|hr|div|ul|ol|li|dl|dt|dd|b|i|u|em|strong|small|a|h\d|span|font|img|table|blockquote|pre|code|kbd|sup|sub)\b[^<>]*>",
     re.IGNORECASE,
 )
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#x[0-9A-Fa-f]{2,6});")
@@ -71,14 +73,17 @@ def _item(value: Any, depth: int) -> str:
     title_name, title = _title(value)
     text_name, text = field_of(value, "text", {})
     about = " ".join(plain(text_in(text)).split())
-    words = f"{title}: {about}" if title and about else title or about
-    details = [
-        f"{label}: {fact}".replace("\n", "; ")
+    said = [
+        (label, fact.replace("\n", "; "))
         for name, one in (value.items() if depth < _DEEPEST else ())
         if name not in (title_name, text_name) and not isinstance(one, bool) and not _leads_elsewhere(name)
         for label, fact in _facts(_label(name, first=False), one, depth + 1)
         if fact != title and not looks_like_image(fact)
     ]
+    if title and not about and len(said) == 1 and len(said[0][1]) >= _SENTENCE:
+        about, said = said[0][1], []
+    words = f"{title}: {about}" if title and about else title or about
+    details = [f"{label}: {fact}" for label, fact in said]
     return f"{words} ({'; '.join(details)})" if words and details else words or "; ".join(details)
 
 

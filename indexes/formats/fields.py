@@ -70,17 +70,31 @@ def parse_names(pairs: Iterable[str]) -> dict[str, str]:
 def field_of(row: Mapping[str, Any], field: str, names: Names) -> tuple[str, Any]:
     """Returns the name that a field has in a row, and its value; `None` if the row has no such field.
 
-    It has the name given in `names`, or else the first of the usual ones (`GUESSES`) that has a value.
+    It has the name given in `names`, or else the first of the usual ones (`GUESSES`) that has a value; of a title and a
+    name, the name: the title is a person's rank or an epithet.
     """
     if field in names:
         value: Any = row
         for part in names[field].split(".") if names[field] not in row else [names[field]]:
             value = value.get(part) if isinstance(value, Mapping) else None
         return names[field], value
-    for name in _usual_names(field, tuple(row)):
-        if row.get(name) not in (None, "", [], {}):
-            return name, row[name]
-    return field, None
+    given = [name for name in _usual_names(field, tuple(row)) if row.get(name) not in (None, "", [], {})]
+    if not given:
+        return field, None
+    if [folded(name) for name in given[:2]] == ["title", "name"]:
+        title, name = (row[one] for one in given[:2])
+        if isinstance(title, str) and isinstance(name, str) and not _is_code(name, title):
+            return given[1], name
+    return given[0], row[given[0]]
+
+
+def _is_code(name: str, title: str) -> bool:
+    """Returns whether a name is for machines: `acme-rocket` of "Acme Rocket 2", `item-12`, `1984.21`."""
+    if re.search(r"\s", name):
+        return False
+    words = re.split(r"[-_./]", name.lower())
+    says_the_same = folded(name) == folded(title) or (name.islower() and all(word in title.lower() for word in words))
+    return says_the_same or (name == name.lower() and re.search(r"[\d_]", name) is not None)
 
 
 def images_of(row: Mapping[str, Any], where: str, names: Names) -> tuple[str, list[str]]:

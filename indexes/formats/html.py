@@ -26,6 +26,7 @@ from indexes.formats.page_parts import (
     meta,
     remove,
 )
+from indexes.formats.superscripts import END, START, write_superscripts
 from indexes.sections import DROPPED, title_rule
 from retriever.types import ArticleImage
 
@@ -94,6 +95,8 @@ def read_page(
     remove(tree.css(NO_CONTENT))
     drop_license(tree)
     root = content(tree)
+    for node in reversed(tree.css("sup")):
+        node.replace_with(f"{START}{node.text()}{END}")
     for node in tree.css(", ".join(f"{tag} br" for tag in sorted(_HEADINGS))):
         node.replace_with(" ")
     titles = (_heading(node) for node in (*root.css("h1"), *tree.css("h1"), *tree.css("title")))
@@ -278,7 +281,7 @@ def _heading(node: Any) -> str:
 
 
 def _words(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(write_superscripts(text).split())
 
 
 def _is_frame(node: Any) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from indexes.formats.superscripts import write_superscripts
+
 INFOBOX = 'table[class*="infobox"], div[class*="infobox"], aside.portable-infobox, table.sinottico, table.biota'
 """Infoboxes of Wikipedia in several languages, and of Fandom's wikis."""
 
@@ -66,7 +68,7 @@ def _belongs(row: Any, box: Any) -> bool:
 
 def _words(cell: Any) -> str:
     """Returns the text of a cell; the items of a list, or its lines, are separated by commas."""
-    listed = [item.text() for item in cell.css("li")]
-    parts = listed or cell.text().split(_BREAK)
+    listed = [write_superscripts(item.text()) for item in cell.css("li")]
+    parts = listed or write_superscripts(cell.text()).split(_BREAK)
     words = (" ".join(part.replace(_BREAK, " ").split()).strip(" ,") for part in parts)
     return ", ".join(filter(None, words))

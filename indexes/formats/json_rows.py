@@ -22,6 +22,8 @@ _LINES = (".jsonl", ".ndjson")
 _SUFFIXES = (".json", *_LINES)
 _YAML = (".yml", ".yaml")
 _DEEPEST = 3
+_NAME_WORDS = 4
+"""Words of a name at most; what is longer says something."""
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, Any]]:
@@ -40,7 +42,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, Any]]:
         yield from _in_value(_load(path), str(path))
     elif starts_with(path, "["):
         yield from ((f"{path}: item {number}", row) for number, row in read_items(path))
-    elif _is_lines(path):
+    elif has_lines(path):
         yield from _in_lines(path)
     else:
         yield from _in_object(path)
@@ -64,8 +66,8 @@ def first_row(path: Path) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def _is_lines(path: Path) -> bool:
-    """Returns whether a file has one value per line, by its name, or because its first line is a whole value."""
+def has_lines(path: Path) -> bool:
+    """Returns whether a file has a JSON value per line, by its name, or because its first line is a whole value."""
     if any(suffix.lower() in _LINES for suffix in path.suffixes[-2:]):
         return True
     with opened(path) as file:
@@ -94,7 +96,7 @@ def _in_lines(path: Path) -> Iterator[tuple[str, Any]]:
 def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
     """Yields the rows of an object as a stream: its members if the first two are objects, or else a list in it.
 
-    Only an object whose longest list of objects is inside another object is held in memory.
+    Only an object of texts, or one whose longest list of objects is inside another object, is held in memory.
     """
     first = [value for _, number, value in islice(read_parts(path), 2) if number == 0]
     if len(first) == 2 and all(isinstance(value, Mapping) for value in first):
@@ -184,8 +186,18 @@ def _of_object(value: Mapping[str, Any], where: str, itself: bool) -> Iterator[t
         yield where, value
     elif _holds_objects(value):
         yield from ((f"{where}: entry {key!r}", _keyed(key, one)) for key, one in value.items())
+    elif len(value) > 1 and all(isinstance(one, str) for one in value.values()) and not itself:
+        yield from _of_texts(value, where)
     else:
         raise ValueError(f"{where}: holds no list of objects, nor an object with a title")
+
+
+def _of_texts(value: Mapping[str, str], where: str) -> Iterator[tuple[str, Any]]:
+    """Yields rows of an object of texts: these are names of what the keys are codes of, or else explain the keys."""
+    are_names = sum(len(text.split()) <= _NAME_WORDS for text in value.values()) > len(value) / 2
+    for key, text in value.items():
+        row = {"id": key, "title": text} if are_names else {"id": key, "title": key, "text": text}
+        yield f"{where}: entry {key!r}", row
 
 
 def _lists(value: Any, depth: int = 0) -> Iterator[list[Mapping[str, Any]]]:

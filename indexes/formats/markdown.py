@@ -188,7 +188,7 @@ class _Notes:
             title = called
             first = first if first is not None and pieces[first].text == called else None
         elif not title:
-            title = called if first is None else pieces[first].text
+            title = _as_words(called) if first is None else pieces[first].text
         sections: list[tuple[str, list[str]]] = [(title, [])]
         found: list[ArticleImage] = []
         for number, piece in enumerate(pieces):
@@ -253,9 +253,16 @@ def _title_heading(pieces: list[Piece | Heading]) -> int | None:
     if not headings:
         return None
     number, level = headings[0]
+    if not any(map(str.isalnum, pieces[number].text)):  # of a template, whose words are elsewhere
+        return None
     leads = not any(isinstance(piece, Piece) and piece.text for piece in pieces[:number])
     highest = [one for _, one in headings].count(level) == 1 and level == min(one for _, one in headings)
     return number if (level == 1 and leads) or (highest and (leads or level == 1)) else None
+
+
+def _as_words(name: str) -> str:
+    """Returns the name of a file as words: wikis of GitHub write `Gold-Pan`, and sites `gold_pan`."""
+    return name if re.search(r"\s", name) else re.sub(r"(?<=[^\W\d_])[-_]+(?=\w)|(?<=\w)[-_]+(?=[^\W\d_])", " ", name)
 
 
 def _name(path: str, folder: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from html.parser import HTMLParser
@@ -16,6 +16,7 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
 from indexes.formats.images import SMALLEST
+from indexes.formats.superscripts import END, START, write_superscripts
 from indexes.images import IMAGE_SUFFIXES
 
 Link = tuple[str, str]
@@ -42,6 +43,12 @@ _EMOJI = re.compile(r"(?<![\w:/]):[a-z+][a-z0-9_+-]*:(?![\w:])")
 _BOLD = re.compile(r"\*\*(?=\S)([^*\n]+)(?<=\S)\*\*")
 """Emphasis that CommonMark does not see, because no space is beside it, as in Chinese and Japanese."""
 _IN_HTML = re.compile(r"\]\(|\*\*\w|`")
+_TAG = re.compile(r"\s*(?:</?[A-Za-z]|<!--)")
+_CONTAINER = re.compile(
+    r"<(/?)(?:article|aside|center|details|div|dl|figure|main|nav|ol|section|table|ul)\b[^<>]*>", re.IGNORECASE
+)
+"""The start or the end of an element that holds others. To CommonMark, HTML ends at an empty line, and what is indented
+after it is code; browsers and authors see one element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +75,7 @@ def parse(text: str, notes: frozenset[str] = frozenset()) -> list[Piece | Headin
         notes: The names of notes that wiki links may lead to, by `note_name`.
     """
     pieces: list[Piece | Heading] = []
-    level, row = 0, -1
+    level, row, inside = 0, -1, 0
     cells: list[str] = []
     for token in _parser().parse(text, {"notes": notes}):
         if token.type == "heading_open":
@@ -77,16 +84,11 @@ def parse(text: str, notes: frozenset[str] = frozenset()) -> list[Piece | Headin
             level = 0
         elif token.type == "code_block" and _ITEM.match(token.content):  # a list that is indented
             pieces += parse(dedent(token.content), notes)
+        elif token.type == "html_block" or (token.type == "code_block" and inside > 0 and _TAG.match(token.content)):
+            inside += sum(-1 if end else 1 for end in _CONTAINER.findall(token.content))
+            pieces += _html_and_markdown(token.content, notes)
         elif token.type in ("fence", "code_block"):
             pieces.append(Piece(token.content.strip("\n")))
-        elif token.type == "html_block":
-            for piece in _html(token.content):  # in HTML, site generators read Markdown too
-                again = isinstance(piece, Piece) and _IN_HTML.search(piece.text)
-                pieces += (
-                    [*parse(piece.text, notes), Piece("", piece.images)]
-                    if again and isinstance(piece, Piece)
-                    else [piece]
-                )
         elif token.type == "tr_open":
             cells, row = [], len(pieces)
         elif token.type == "tr_close":
@@ -144,6 +146,16 @@ def plain_html(content: str) -> str:
     return "\n".join(f"== {one.text} ==" if isinstance(one, Heading) else one.text for one in pieces if one.text)
 
 
+def _html_and_markdown(content: str, notes: frozenset[str]) -> Iterator[Piece | Heading]:
+    """Yields the parts of a block of HTML, in which site generators read Markdown too."""
+    for piece in _html(content):
+        if isinstance(piece, Piece) and _IN_HTML.search(piece.text):
+            yield from parse(piece.text, notes)
+            yield Piece("", piece.images)
+        else:
+            yield piece
+
+
 def _html(content: str) -> list[Piece | Heading]:
     html = _Html()
     html.feed(content)
@@ -172,14 +184,20 @@ class _Html(HTMLParser):
             self._hidden = tag
         elif tag == "br":
             self.text.append("\n")
+        elif tag == "sup":
+            self.text.append(START)
+        elif tag == "a" and self.text[-1:] == [START] and (given.get("href") or "").startswith("#"):  # to a footnote
+            self._hidden = tag
         elif tag in _BLOCKS:
             self.end_piece()
 
     def handle_endtag(self, tag: str) -> None:
         if tag == self._hidden:
             self._hidden = ""
+        elif tag == "sup":
+            self.text.append(END)
         elif re.fullmatch("h[1-6]", tag):
-            words = " ".join("".join(self.text).split())
+            words = " ".join(self._words().split())
             self.text = []
             images, self.images = self.images, []
             self.pieces += [Heading(int(tag[1]), words)] if words else []
@@ -193,11 +211,14 @@ class _Html(HTMLParser):
 
     def end_piece(self) -> None:
         """Ends a paragraph."""
-        lines = (" ".join(line.split()) for line in "".join(self.text).splitlines())
+        lines = (" ".join(line.split()) for line in self._words().splitlines())
         words = "\n".join(filter(None, lines))
         if words or self.images:
             self.pieces.append(Piece(words, tuple(self.images)))
         self.text, self.images = [], []
+
+    def _words(self) -> str:
+        return write_superscripts("".join(self.text))
 
 
 _BLOCKS = frozenset(

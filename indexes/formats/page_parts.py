@@ -10,6 +10,7 @@ from indexes.ids import canonical_url
 NO_CONTENT = (
     "script, style, noscript, template, svg, textarea, nav, footer, form, math, iframe, button, select, audio, video, "
     "sup.reference, .reference, .reflist, ol.references, sup[id^=cite_ref], a[href*='#cite_note'], .mw-ref, "
+    "sup a[href^='#'], "
     ".mw-editsection, .noprint, .navbox, "
     ".vertical-navbox, .sidebar, .navbar, .NavFrame, .succession-box, .metadata, .ambox, .hatnote, "
     ".dablink, .shortdescription, .toc, #toc, .mw-jump-link, .external-autonumber, .mwe-math-element, .sistersitebox, "

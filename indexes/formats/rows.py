@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 from typing import Any
 
 from indexes.formats.facts import EMPTY, LONGEST_FACT, facts_of, parsed, plain, scalar_of, text_in, texts_in
@@ -22,6 +23,8 @@ BESIDE = "_beside"
 """The key under which a row of a file in a folder of the knowledge base's has the path of that folder."""
 _LONGEST_LIST = 30
 _LONGEST_NAME = 100
+_SAMPLE = 50
+"""Rows that tell which field is the title."""
 _IN_HTML = re.compile(r"<img\b[^<>]*?\ssrc\s*=\s*[\"'](?!data:)([^\"'<>]+)", re.IGNORECASE)
 
 
@@ -42,16 +45,16 @@ def entities_of(
     Raises:
         ValueError: No row has a field that `names` names.
     """
-    titles, unseen, number, columns = SeenHashes(), set(names), 0, list[str]()
-    for where, row in _joined(rows, names):
-        number += 1
+    joined = _joined(rows, names)
+    sample = list(islice(joined, _SAMPLE))
+    readable = [row for _, row in sample if isinstance(row, Mapping)]
+    if "title" not in names and readable and (title := _title_field(readable)):
+        names = {**names, "title": title}
+    titles, unseen, columns = SeenHashes(), set(names), list(readable[0]) if readable else []
+    for number, (where, row) in enumerate(chain(sample, joined), start=1):
         if isinstance(row, ValueError):
             yield where, row
             continue
-        if not columns and isinstance(row, Mapping):  # the first that can be read
-            columns = list(row)
-            if "title" not in names and (title := _title_field(row)):
-                names = {**names, "title": title}
         if unseen and isinstance(row, Mapping):
             unseen = {field for field in unseen if field_of(row, field, names)[1] is None}
         where = place_of(row, where, names)
@@ -116,6 +119,7 @@ def entity_of(row: Any, where: str, names: Names) -> Entity:
     id_name, id = field_of(row, "id", names)
     url_name, url = field_of(row, "url", names)
     text_name, text = field_of(row, "text", names)
+    text = None if text_name == title_name else text
     image_name, images = _images(row, where, names)
     used = {name if name in row else name.partition(".")[0] for name in (title_name, image_name)}
     used |= {
@@ -138,7 +142,7 @@ def entity_of(row: Any, where: str, names: Names) -> Entity:
     given = row.get("names")  # what else it may be in a file of another's
     other_names = [*titles[1:], *(given if isinstance(given, list) else ())]
     return Entity(
-        id=scalar_of(id) or "",
+        id="NA" if id == "NA" else scalar_of(id) or "",  # Namibia
         title=check_text(titles[0], where, title_name),
         sections=split_article([*sections, (FACTS, "\n".join(facts))]),
         image=images[0] if images else None,
@@ -171,17 +175,28 @@ def _has_title(row: Row, names: Names | None = None) -> bool:
     return any(texts_in(field_of(row, "title", names or {})[1]))
 
 
-def _title_field(row: Row) -> str:
+def _title_field(rows: Sequence[Row]) -> str:
     """Returns the field that is the title of rows without a usual one, "" if there is one, or none that may be.
 
-    It is the first whose name ends with "name" or "title" ("Airport name"), or else the first that is a short text.
+    It is the first whose name ends with "name" or "title" ("Airport name"), or else the first short text that differs
+    from row to row, which a category does not; a description may be one.
     """
-    if _has_title(lifted(row)) or any(folded(name) in map(folded, GUESSES["title"]) for name in row):
+    first = rows[0]
+    if _has_title(lifted(first)) or any(folded(name) in map(folded, GUESSES["title"]) for name in first):
         return ""
-    usual = {BESIDE, *(field_of(row, field, {})[0] for field in ("id", "url", "text", "image"))}
-    texts = [name for name, value in row.items() if name not in usual and isinstance(value, str) and _is_name(value)]
-    named = (name for name in texts if folded(name).endswith(("title", "name")))
-    return next(named, texts[0] if texts else "")
+    text = field_of(first, "text", {})[0]
+    usual = {BESIDE, *(field_of(first, field, {})[0] for field in ("id", "url", "image"))}
+    texts = [name for name, value in first.items() if name not in usual and isinstance(value, str) and _is_name(value)]
+    others = [name for name in texts if name != text]
+    named = (name for name in others if folded(name).endswith(("title", "name")))
+    different = (name for name in (*others, *texts) if _differs(name, rows))
+    return next(named, None) or next(different, None) or next(iter(others), "")
+
+
+def _differs(name: str, rows: Sequence[Row]) -> bool:
+    """Returns whether the values of a field are names, and nine of ten different ones."""
+    values = [value for row in rows if isinstance(value := row.get(name), str) and value]
+    return len(set(values)) >= 0.9 * len(values) and all(map(_is_name, values))
 
 
 def _is_name(value: str) -> bool:

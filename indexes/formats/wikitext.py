@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from indexes.formats.fields import optional
 from indexes.formats.html import FACTS
 from indexes.formats.images import ICON, SMALLEST, photos_first
+from indexes.formats.superscripts import END, START, write_superscripts
 from indexes.sections import DROPPED, title_rule
 from retriever.types import ArticleImage
 
@@ -29,7 +30,7 @@ _DROPPED_TAGS = frozenset(
 )
 _WORDS = frozenset(
     {"nowrap", "nobr", "small", "big", "abbr", "sc", "smallcaps", "nihongo", "as of", "em", "strong", "linktext", "url"}
-    | {"center", "nbsp", "-", "plainlist", "flatlist", "hlist", "ubl", "unbulleted list", "cslist", "no wrap"}
+    | {"center", "nbsp", "sub", "-", "plainlist", "flatlist", "hlist", "ubl", "unbulleted list", "cslist", "no wrap"}
 )
 """Templates whose values are words of the text."""
 _DATE = re.compile(r"(?:birth|death|start|end|film|opening)[ -]?(?:date|year).*|date|dob|bda", re.IGNORECASE)
@@ -169,6 +170,8 @@ class _Words:
         given = [one.value for one in node.params if not one.showkey]
         if name in ("convert", "cvt"):
             return " ".join(" ".join(self.of(one).split()) for one in given[:2])
+        if name == "sup":
+            return f"{START}{''.join(map(self.of, given))}{END}"
         if name == "lang" or name.startswith("lang-"):
             return self.of(given[1 if name == "lang" else 0]) if len(given) > (name == "lang") else ""
         if self._facts and _DATE.fullmatch(name):
@@ -190,6 +193,8 @@ class _Words:
             return ""
         if node.wiki_markup in ("*", "#", ";", ":"):
             return ""
+        if name == "sup":
+            return f"{START}{self.of(node.contents)}{END}"
         start = "\n" if name in ("br", "hr", "p", "div", "li", "dd", "dt", "blockquote") else ""
         return f"{start}{self.of(node.contents)}{start}"
 
@@ -250,7 +255,7 @@ def _split(options: str) -> Iterator[str]:
 
 def _lines(text: str) -> str:
     """Returns text without leftovers of markup, one line per paragraph."""
-    lines = (" ".join(line.split()) for line in _MARKUP.sub("", text).splitlines())
+    lines = (" ".join(line.split()) for line in _MARKUP.sub("", write_superscripts(text)).splitlines())
     return "\n".join(line for line in lines if line.strip(" .,;:-\u2013|"))
 
 

@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> None:
 
     from evaluation.recognition import collect, fit, report
     from indexes.progress import progress_bar
-    from omgm.parts import build_encoder, build_fusion, open_retriever, recognition_key
+    from omgm.opening import open_retriever, recognition_key
+    from omgm.parts import build_encoder, build_fusion
     from omgm.profile import parse_overrides, write_profile
     from retriever.image_cache import ImageCache
 

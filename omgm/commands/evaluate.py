@@ -67,7 +67,8 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
     from evaluation.summary import as_text
-    from omgm.parts import build_generator, open_retriever
+    from omgm.opening import open_retriever
+    from omgm.parts import build_generator
     from retriever.files import write_whole
 
     bem = None if args.bem is None else load_bem(existing(args.bem, "--bem"))

@@ -72,7 +72,8 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from indexes.live.editor import article_of
     from indexes.progress import progress_bar
     from indexes.sources import open_images, with_images_called
-    from omgm.parts import build_encoder, build_fusion, open_editor
+    from omgm.opening import open_editor
+    from omgm.parts import build_encoder, build_fusion
 
     reading = reading_of(args)
     kb_format = reading["kb_format"] or guess_format(kb)

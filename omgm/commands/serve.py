@@ -166,10 +166,11 @@ def open_service(
         cache: Where that of step 2 keeps what it computes of images.
 
     Raises:
-        ValueError: As `omgm.parts.open_retriever`.
+        ValueError: As `omgm.opening.open_retriever`.
     """
     from indexes.lock import LockedError
-    from omgm.parts import build_fusion, open_editor, open_retriever
+    from omgm.opening import open_editor, open_retriever
+    from omgm.parts import build_fusion
 
     fusion = build_fusion(profile, cache)
     try:

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
     from evaluation.sweep import as_text, sweep
-    from omgm.parts import open_retriever
+    from omgm.opening import open_retriever
     from omgm.profile import parse_overrides, write_profile
 
     retriever = open_retriever(profile, args.index)

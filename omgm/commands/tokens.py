@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> None:
 
     from evaluation.codecs import CODECS, as_markdown, measure_codecs
     from evaluation.run import commit
-    from omgm.parts import open_retriever
+    from omgm.opening import open_retriever
     from retriever.files import write_whole
 
     retriever = open_retriever(profile, args.index)

@@ -171,7 +171,7 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
 
     from indexes.live.layout import current_files
     from indexes.manifest import read_manifest
-    from omgm.parts import open_retriever
+    from omgm.opening import open_retriever
     from training.generator.samples import SAMPLES, make_samples
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not (args.out / SAMPLES).is_file():

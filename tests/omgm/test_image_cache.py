@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from omgm.parts import open_retriever
+from omgm.opening import open_retriever
 from omgm.profile import load_profile
 from retriever.image_cache import CONTENT, ImageCache
 from retriever.types import Query, RetrievalResult

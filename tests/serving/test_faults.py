@@ -17,7 +17,8 @@ import uvicorn
 
 from generators.guard import GuardedGenerator
 from generators.reader.process import ReaderProcess
-from omgm.parts import build_generator, open_retriever
+from omgm.opening import open_retriever
+from omgm.parts import build_generator
 from omgm.profile import load_profile
 from serving.app import create_app
 from serving.settings import ServingSettings

@@ -7,19 +7,23 @@ import json
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from PIL import Image
 from safetensors.numpy import load_file
 
 from indexes.formats import read_knowledge_base
 from omgm.__main__ import parser
 from omgm.commands.common import labeled_of
+from retriever.images import load_image
+from retriever.models.pixels import PixelPreparation
 from retriever.types import ArticleImage, Entity
 from tests.fakes.images import write_image
 from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
 from training.config import TrainingConfig
-from training.images import load_images, main_images
+from training.images import ImageLoader, load_images, main_images
 from training.train_encoder import EncoderData, train_encoder
 
 
@@ -38,9 +42,48 @@ def test_the_first_image_that_exists_is_the_main_image(tmp_path: Path) -> None:
     }
     found = main_images(tmp_path, tmp_path / "kb.jsonl", None, entities)
     assert {row: load().getpixel((0, 0)) for row, load in found.items()} == {0: (0, 0, 255), 5: (255, 0, 0)}
-    loaded = load_images(list(found.values()), 4, progress=False)
-    assert loaded.shape == (2, 3, 4, 4)
-    assert loaded[:, :, 0, 0].tolist() == [[0, 0, 255], [255, 0, 0]]
+    loaded = load_images(list(found.values()), 4, tmp_path / "out" / "images.npy", progress=False)
+    assert len(loaded) == 2 and loaded[[0, 1]].shape == (2, 3, 4, 4)
+    assert loaded[torch.tensor([1, 0, 1])][:, :, 0, 0].tolist() == [[255, 0, 0], [0, 0, 255], [255, 0, 0]]
+    assert loaded[[]].shape == (0, 3, 4, 4)
+
+
+def noise(folder: Path, count: int) -> list[ImageLoader]:
+    rng = np.random.default_rng(0)
+    for number in range(count):
+        Image.fromarray(rng.integers(0, 256, (9, 7, 3), np.uint8)).save(folder / f"{number}.png")
+    return [ImageLoader(str(folder / f"{number}.png"), load_image) for number in range(count)]
+
+
+def test_images_in_a_file_are_those_that_were_loaded_before_a_kill_and_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training.images.BATCH", 2)
+    loaders, path = noise(tmp_path, 5), tmp_path / "images.npy"
+    (tmp_path / "3.png").rename(tmp_path / "away")
+    with pytest.raises(ValueError, match=r"3\.png"):
+        load_images(loaders, 6, path, progress=False)
+    (tmp_path / "away").rename(tmp_path / "3.png")
+    read: list[str] = []
+
+    def noted(name: str) -> Image.Image:
+        read.append(Path(name).name)
+        return load_image(name)
+
+    expected = PixelPreparation(6).to_uint8([load() for load in loaders])
+    for _ in range(2):
+        stored = load_images([ImageLoader(load.name, noted) for load in loaders], 6, path, progress=False)
+        assert torch.equal(stored[range(5)], expected)
+        assert sorted(read) == ["2.png", "3.png", "4.png"]  # the first batch was on disk
+
+
+def test_other_images_replace_those_in_a_file(tmp_path: Path) -> None:
+    loaders, path = noise(tmp_path, 3), tmp_path / "images.npy"
+    load_images(loaders, 6, path, progress=False)
+    for chosen, side in ((loaders[::-1], 6), (loaders[:2], 6), (loaders[:2], 4)):
+        stored = load_images(chosen, side, path, progress=False)
+        expected = PixelPreparation(side).to_uint8([load() for load in chosen])
+        assert torch.equal(stored[range(len(chosen))], expected)
 
 
 def test_a_knowledge_base_without_images_is_refused(tmp_path: Path) -> None:

@@ -170,7 +170,8 @@ def hub_rows(folder: Path) -> list[dict[str, Any]]:
     data = (folder / "tea.png").read_bytes()
     tiff = folder / "tea.tiff"
     Image.new("RGB", (4, 4), "blue").save(tiff)
-    shared = {"question": "Where is it grown?", "answers": ["Assam", "India"], "entity": "tea", "note": "dropped"}
+    answers = {"value": "Assam", "aliases": ["India"]}
+    shared = {"question": "Where is it grown?", "answers": answers, "entity_id": "tea", "note": "dropped"}
     return [
         shared | {"id": "a", "image": {"bytes": data, "path": None}},
         shared | {"id": "b", "image": {"bytes": data, "path": None}},

@@ -36,6 +36,8 @@ def test_flat_images_of_any_extension(tmp_path: Path) -> None:
         ("oven", "oven_images/01/oven_01963180.JPEG", "oven_01963180"),
         ("oven", "04/oven_04000000.jpg", "oven_04000000"),
         ("coco", "val2014/COCO_val2014_000000297147.jpg", "COCO_val2014_000000297147"),
+        ("coco", "train2017/000000299207.jpg", "299207"),
+        ("coco", "000000299207.jpg", "299207"),
         ("path", "shelf/tea.jpg", "shelf/tea.jpg"),
         ("path", "shelf/tea.jpg", "https://host.example/photos/shelf/tea.jpg"),
         ("path", "tea.jpg", "tea.jpg"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.datasets import load
+from evaluation.datasets import Question, load, read
 
 
 def test_rows_as_others_write_them(tmp_path: Path) -> None:
@@ -41,3 +41,91 @@ def test_a_missing_field_is_named_beside_those_that_are_there(tmp_path: Path) ->
     path.write_text('{"img_id": "a", "sent": "Who?", "answer": "x"}\n')
     with pytest.raises(ValueError, match=r"line 1: field question is missing; the row has id, img_id, sent, answer"):
         load("plain", path)
+
+
+def test_rows_of_viquae_name_their_answers_in_an_object(tmp_path: Path) -> None:
+    row = {
+        "image": "512px-Jackie_Wilson.png",
+        "input": "this singer advertised what brand?",
+        "id": "3f2a",
+        "kilt_id": "qw_1",
+        "meta": {"mention": None},
+        "output": {
+            "answer": ["Levi Strauss", "Levi's"],
+            "original_answer": "Levi's",
+            "provenance": [{"title": ["Reet Petite"], "wikipedia_id": ["12"]}],
+        },
+        "wikidata_id": "Q312290",
+    }
+    kilt = row | {"id": "4", "output": [{"answer": "1957", "provenance": []}, {"provenance": [{"title": "A"}]}]}
+    path = tmp_path / "test.jsonl"
+    path.write_text(json.dumps(row) + "\n" + json.dumps(kilt) + "\n")
+    first, second = load("plain", path)
+    assert (first.id, first.image_id, first.entity_ids) == ("3f2a", "512px-Jackie_Wilson.png", ("Q312290",))
+    assert first.answers == ("Levi's", "Levi Strauss") and second.answers == ("1957",)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"value": "Ann", "aliases": ["Anna", "Ann"]}, ("Ann", "Anna")),  # TriviaQA
+        ({"text": ["Ann", "Anna"], "answer_start": [3, 9]}, ("Ann", "Anna")),  # SQuAD
+        ([{"answer": "yes"}, {"answer": "no"}, {"answer": "yes"}], ("yes", "no", "yes")),  # VQA: each of ten people
+    ],
+)
+def test_answers_in_objects(tmp_path: Path, given: object, expected: tuple[str, ...]) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text(json.dumps({"image": "a", "question": "Who?", "answers": given}))
+    (question,) = load("plain", path)
+    assert question.answers == expected
+
+
+def test_several_questions_per_image(tmp_path: Path) -> None:
+    by_image = {  # KVQA's layout
+        "21": {
+            "NamedEntities": ["Ann", "Bob"],
+            "imgPath": "KVQAimgs/21.jpg",
+            "Qids": ["Q1", "Q2"],
+            "Questions": ["Who is left?", "How old is she?"],
+            "Answers": ["Ann", 41],
+            "Type of Question": [["1-hop"], ["1-hop", "subtraction"]],
+            "split": [1, 2, 3, 4, 4],
+        },
+        "22": {"Questions": ["Where?"], "Answers": [["Rome", "Roma"]], "Qids": ["Q3"], "split": [1]},
+    }
+    path = tmp_path / "dataset.json"
+    path.write_text(json.dumps(by_image, indent=1))
+    found = [(one.id, one.image_id, one.question, one.answers, one.entity_ids) for one in load("plain", path)]
+    assert found == [
+        ("21_1", "KVQAimgs/21.jpg", "Who is left?", ("Ann",), ("Q1", "Q2")),
+        ("21_2", "KVQAimgs/21.jpg", "How old is she?", ("41",), ("Q1", "Q2")),
+        ("22_1", "22", "Where?", ("Rome", "Roma"), ("Q3",)),
+    ]
+    row = {
+        "image": "a.jpg",
+        "entity": "tea",
+        "qa_pairs": [{"question": "What?", "answer": "tea"}, {"qid": 9, "query": "Who?"}],
+    }
+    path.write_text(json.dumps({"version": 1, "data": [row]}))
+    first, error = read("plain", path)
+    assert isinstance(first, Question) and (first.id, first.image_id, first.entity_ids) == ("1", "a.jpg", ("tea",))
+    assert str(error).startswith(
+        f"{path}: data[0]: question 2: field answers is missing; the row has id, image, entity, qa_pairs, qid, query, "
+        "question; rename one of them to answers, answer, "
+    )
+    path.write_text(json.dumps({"image": "a.jpg", "questions": ["What?", "Who?"], "answers": ["x"]}))
+    with pytest.raises(ValueError, match=r"dataset\.json: field answers has 1 for 2 questions"):
+        load("plain", path)
+
+
+def test_a_file_without_answers_says_what_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "q.json"
+    rows = [{"image_id": 7, "question": "Who?", "question_id": 70}]
+    path.write_text(json.dumps({"info": {}, "data_subtype": "val2014", "questions": rows}))
+    with pytest.raises(ValueError, match=r"questions\[0\]: field answers is missing; .* --dataset okvqa"):
+        load("plain", path)
+    path.write_text(json.dumps({"info": {}, "a": rows, "b": rows}))
+    with pytest.raises(ValueError, match=r"expected an object per question, or one list of them; .* info, a, b"):
+        load("plain", path)
+    path.write_text(json.dumps({"image": "a", "question": "Who?", "answer": "x"}))
+    assert [one.id for one in load("plain", path)] == ["1"]

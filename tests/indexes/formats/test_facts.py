@@ -80,3 +80,14 @@ def test_a_text_in_several_forms_is_not_a_fact_as_well(tmp_path: Path) -> None:
         [("Owl", "It is grey.\nIt flies.")],
         [("Gull", "White."), ("Facts", "Text, de: Weiß.")],
     ]
+
+
+def test_a_named_object_that_says_one_thing_more_has_it_as_its_text(tmp_path: Path) -> None:
+    bite = {"name": "Bite", "entries": ["The fox bites one target within five feet of it."]}
+    row = {"title": "Fox", "actions": [bite, {"name": "Run", "speed": 30}], "maker": {"name": "Ann", "born": 1951}}
+    (fox,) = read(written(tmp_path / "kb.json", [row]))
+    assert facts(fox) == [
+        "Actions: Bite: The fox bites one target within five feet of it., Run (speed: 30)",
+        "Maker, name: Ann",
+        "Maker, born: 1951",
+    ]

@@ -54,6 +54,33 @@ def test_dates_and_decimal_numbers_of_parquet_are_facts(tmp_path: Path) -> None:
     assert fox.sections == (Section("Facts", "Born: 1990-05-01\nSeen: 2020-01-02 03:04:05\nWeight: 4.50", 0),)
 
 
+@pytest.mark.parametrize(
+    ("title", "name", "taken"),
+    [
+        ("Professor", "Ann Potter", "Ann Potter"),
+        ("Sprout of Rebirth", "Collei", "Collei"),
+        ("Mouse", "pikachu", "pikachu"),
+        ("Astromech droid", "R2-D2", "R2-D2"),
+        ("Kiwix", "kiwix", "Kiwix"),
+        ("Red fox", "RedFox", "Red fox"),
+        ("ACME Rocket 2", "acme-rocket", "ACME Rocket 2"),
+        ("Bowl", "1984.21", "Bowl"),
+        ("Bowl", "item_12", "Bowl"),
+        ("Bowl", "", "Bowl"),
+        ("Bowl", {"en": "A", "fr": "B"}, "Bowl"),
+    ],
+)
+def test_of_a_title_and_a_name_that_is_taken_which_people_use(
+    tmp_path: Path, title: str, name: str | dict[str, str], taken: str
+) -> None:
+    (entity,) = read(lines(tmp_path / "kb.jsonl", {"title": title, "name": name, "text": "Text."}))
+    assert entity.title == taken
+    (mapped,) = read(lines(tmp_path / "kb.jsonl", {"title": title, "name": name, "text": "Text."}), title="title")
+    assert mapped.title == title
+    (own,) = read(lines(tmp_path / "kb.jsonl", {"id": "1", "title": title, "name": name, "sections": []}))
+    assert own.title == title
+
+
 def test_names_of_ones_own(tmp_path: Path) -> None:
     row = {"key": 3, "title": "wrong", "names": {"en": "Fox"}, "pics": ["a.png", "b.png"], "about": "== Diet ==\nMice."}
     path = lines(tmp_path / "kb.jsonl", row)

@@ -189,3 +189,44 @@ def test_an_image_with_a_query_in_another_folder(tmp_path: Path) -> None:
     (tmp_path / "docs" / "fox.md").write_text("# Fox\n\nRed. ![](/img/fox.jpg?raw=true)\n")
     (fox,) = read_knowledge_base(tmp_path)
     assert fox.image == "static/img/fox.jpg"
+
+
+def test_indented_html_is_code_only_outside_of_html(tmp_path: Path) -> None:
+    note = """Before:
+
+    <p>sample</p>
+
+<div>
+  <ul>
+
+      <li>One fox</li>
+
+  </ul>
+
+    <img src="fox.png">
+    make foxes
+
+</div>
+
+    <b>other sample</b>
+"""
+    (entity,) = read(tmp_path, {"a.md": note, "fox.png": ""}).values()
+    assert texts(entity) == [("a", "Before:\n<p>sample</p>\nOne fox\nmake foxes\n<b>other sample</b>")]
+    assert entity.image == "fox.png"
+
+
+def test_the_name_of_a_file_is_a_title_in_words(tmp_path: Path) -> None:
+    files = {"Gold-Pan.md": "A pan.", "red_fox.md": "A fox.", "2020-01-05.md": "A day.", "The X-ray.md": "A ray."}
+    found = read(tmp_path, files)
+    assert {id: one.title for id, one in found.items()} == {
+        "Gold-Pan": "Gold Pan",
+        "red_fox": "red fox",
+        "2020-01-05": "2020-01-05",
+        "The X-ray": "The X-ray",
+    }
+    assert (
+        read(tmp_path / "b", {"half-title.md": "# {{ site.title }}: {{ site.subtitle }}\n\nText."})["half-title"].title
+        == "half title"
+    )
+    (tmp_path / ".obsidian").mkdir()  # whose notes are called like their files
+    assert read(tmp_path, files)["Gold-Pan"].title == "Gold-Pan"

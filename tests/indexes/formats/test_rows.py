@@ -13,6 +13,7 @@ from indexes.formats.json_rows import read_rows
 from indexes.formats.skipped import SkippedEntries
 from indexes.images import find_image
 from indexes.inspection import inspect_knowledge_base
+from indexes.sources import find_main, open_images
 from retriever.types import ArticleImage, Entity, Section
 
 
@@ -117,6 +118,18 @@ def test_a_title_of_another_name_is_that_of_the_first_row(tmp_path: Path) -> Non
         read(path)
 
 
+def test_a_category_is_no_title(tmp_path: Path) -> None:
+    emoji = [("🦊", "fox face"), ("🐔", "hen"), ("🦉", "owl")]
+    rows = [{"emoji": sign, "description": words, "category": "Animals"} for sign, words in emoji]
+    found = read(written(tmp_path / "emoji.json", rows))
+    assert [one.title for one in found] == ["fox face", "hen", "owl"]
+    assert found[0].sections == (Section("Facts", "Emoji: 🦊\nCategory: Animals", 0),)
+    rows = [{"group": "Birds", "species": one} for one in ("Hen", "Owl")]
+    assert [one.title for one in read(written(tmp_path / "birds.json", rows))] == ["Hen", "Owl"]
+    rows = [{"group": "Birds", "kind": one} for one in ("Hen", "Hen")]  # nothing differs
+    assert [one.title for one in read(written(tmp_path / "hens.json", rows))] == ["Birds", "Birds"]
+
+
 def test_rows_without_ids_may_have_the_same_title(tmp_path: Path) -> None:
     path = tmp_path / "kb.csv"
     path.write_text("Title,Artist\nUntitled,Ann\nUntitled,Bob\n")
@@ -156,6 +169,42 @@ def test_images_called_like_the_rows(tmp_path: Path) -> None:
     rows = [{"id": "11-0", "name": "Ewe"}, {"id": 110, "name": "Hen"}, {"id": "1.10", "name": "Cat"}]
     found = inspect_knowledge_base(written(tmp_path / "kb.json", rows), progress=False)
     assert [one.image for one in found.specimens] == [None, None, "images/1-10.png"]
+
+
+def test_an_image_called_like_the_row_goes_before_another_of_a_common_name(tmp_path: Path) -> None:
+    for name in ("icon.png", "citroen.png", "logos/elk.png", "gone.png", "hen.png"):
+        save_png(tmp_path / name)
+    rows = [
+        {"name": "Citroën", "source": "https://e.example/assets/icon.png"},
+        {"name": "Elk", "source": "https://e.example/logos/elk.png"},
+        {"name": "Hen", "image": "gone.png"},  # as the row says
+        {"name": "Gone", "image": "https://e.example/wiki/File:Gone.svg"},  # a page about the image
+        {"name": "Icon", "image": "https://e.example/assets/icon.png"},
+        {"name": "Owl", "image": "https://e.example/assets/icon.png"},
+    ]
+    found = inspect_knowledge_base(written(tmp_path / "kb.json", rows), progress=False)
+    images = ["citroen.png", "logos/elk.png", "gone.png", "gone.png", "icon.png", "icon.png"]
+    source = open_images(tmp_path, tmp_path / "kb.json", "jsonl")
+    assert source is not None and [find_main(source, entity) for entity in read(tmp_path / "kb.json")] == images
+    assert (found.named, found.found) == (6, 6)
+
+
+def test_an_object_of_names_by_their_codes_or_of_explanations(tmp_path: Path) -> None:
+    countries = {
+        "AD": "Andorra",
+        "NA": "Namibia",
+        "TZ": "Tanzania, United Republic of",
+        "BO": "Bolivia (Plurinational State of)",
+    }
+    found = read(written(tmp_path / "countries.json", countries))
+    assert [(one.id, one.title) for one in found] == list(countries.items())
+    save_png(tmp_path / "na.png")
+    source = open_images(tmp_path, tmp_path / "countries.json", "jsonl")
+    assert source is not None and find_main(source, found[1]) == "na.png"
+    words = {"Fox": "A red animal that lives in dens.", "Hen": "A bird that lays eggs."}
+    fox, hen = read(written(tmp_path / "words.json", words))
+    assert (fox.id, fox.title, hen.id, hen.title) == ("Fox", "Fox", "Hen", "Hen")
+    assert fox.sections == (Section("Fox", "A red animal that lives in dens.", 0),)
 
 
 def test_a_pointer_of_git_lfs(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from evaluation.datasets import load
 from evaluation.recognition import collect
 from omgm import OMGM
 from omgm.__main__ import main
-from omgm.parts import build_encoder, build_fusion, open_retriever, recognition_key
+from omgm.opening import open_retriever, recognition_key
+from omgm.parts import build_encoder, build_fusion
 from omgm.profile import load_profile
 from retriever.image_cache import ImageCache
 from tests.fakes.knowledge_base import write_kb
