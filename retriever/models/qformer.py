@@ -120,10 +120,24 @@ class QFormerFusion(Published, nn.Module):
         return cls(vision, settings, config, queries, tokenizer, pixels, max_text_tokens, centered=True)
 
     @classmethod
-    def load(cls, folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32, batch_size: int = 64) -> Self:
+    def load(
+        cls,
+        folder: Path,
+        device: str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        batch_size: int = 64,
+        fused: bool = False,
+    ) -> Self:
         """Returns the encoder kept in `folder`: one of ours, or a BLIP-2 of transformers for image-text retrieval.
 
-        Weights go straight to `device` and `dtype`; they are never held twice.
+        Weights go straight to `device`, those of a BLIP-2 also to `dtype`; they are never held twice.
+
+        Args:
+            folder: The model's files.
+            device: Where it runs.
+            dtype: Type of its weights.
+            batch_size: As of the class.
+            fused: Whether the embedded image tower is to be fast and not to be trained, see `SmallVision.fuse`.
 
         Raises:
             ValueError: A file is missing, or a weight is missing, unexpected or of a wrong shape.
@@ -147,9 +161,13 @@ class QFormerFusion(Published, nn.Module):
             )
         empty = model.state_dict()
         sources = {name: layout.stored_name(name) for name in empty}
-        tensors = read_weights(folder, sources, device, dtype, layout.ignored)
+        small = isinstance(model.vision, SmallVision)
+        tensors = read_weights(folder, sources, device, torch.float32 if small else dtype, layout.ignored)
         check_shapes(folder, tensors, empty)
         model.load_state_dict(tensors, assign=True)
+        if isinstance(model.vision, SmallVision) and fused:
+            model.vision.fuse(device, dtype)
+        model.to(dtype)
         # Else convolutions copy their weights each time.
         model.vision.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing from torch's types
         positions = torch.arange(model.config.max_position_embeddings, device=device)
