@@ -78,14 +78,11 @@ class _Attention:
 
     def __call__(self, x: Tensor, context: Tensor, mask: Tensor | None = None) -> Tensor:
         """Lets `x`, [B, N, H], attend to `context`, [B, M, W]; `mask` is added to the products."""
-        outer = functional.linear(context, *self._outer)
-        queries, keys, values = (
-            outer.chunk(3, dim=-1)
-            if self._inner is None
-            else (functional.linear(x, *self._inner), *outer.chunk(2, dim=-1))
-        )
-        heads = (part.unflatten(-1, (self._heads, -1)).transpose(1, 2) for part in (queries, keys, values))
-        attended = functional.scaled_dot_product_attention(*heads, attn_mask=mask)
+        parts = functional.linear(context, *self._outer).chunk(3 if self._inner is None else 2, dim=-1)
+        if self._inner is not None:
+            parts = (functional.linear(x, *self._inner), *parts)
+        queries, keys, values = (part.unflatten(-1, (self._heads, -1)).transpose(1, 2) for part in parts)
+        attended = functional.scaled_dot_product_attention(queries, keys, values, mask)
         return self._end(attended.transpose(1, 2).flatten(2), x)
 
 
