@@ -246,9 +246,10 @@ class QFormerFusion(Published, nn.Module):
         joint = self.embeddings(input_ids=input_ids, query_embeds=queries)
         images = self.vision_norm(features)
         hidden = self.qformer.dropout(self.qformer.layernorm(joint))
-        fused = self._fused is not None and not self.training
-        layers = self._fused if fused else partial(run_layers, self.qformer.encoder, self.token_shape[0])
-        tokens: Tensor = layers(hidden, attention_mask, images)
+        layers: Callable[..., Tensor] = partial(run_layers, self.qformer.encoder, self.token_shape[0])
+        if self._fused is not None and not self.training:
+            layers = self._fused
+        tokens = layers(hidden, attention_mask, images)
         return tokens if self.token_mean is None else tokens - self.token_mean
 
     @torch.inference_mode()

@@ -6,11 +6,10 @@ that `retriever.models.encoder` loads it and a full-size CLIP by the same code.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -146,11 +145,12 @@ class SmallVision(nn.Module):
             dtype: What its weights will be rounded to; round them afterwards.
         """
         fused: list[Callable[[Tensor], Tensor]] = []
-        for stage, following in itertools.zip_longest(self.stages, self.stages[1:]):
+        stages = iter(self.stages)
+        for stage in stages:
             if isinstance(stage, _Block):
                 fused.append(stage.fused(device, dtype))
-            elif isinstance(stage, nn.Conv2d):
-                fused.append(FusedConvolution(stage, following, device, dtype))  # with the ReLU behind both
+            elif isinstance(stage, nn.Conv2d):  # behind it are its norm and a ReLU
+                fused.append(FusedConvolution(stage, cast(nn.BatchNorm2d, next(stages)), device, dtype))
         self._fused = fused
 
     def forward(self, pixel_values: Tensor) -> VisionOutput:

@@ -48,6 +48,7 @@ def _trained_tower() -> SmallVision:
     tower = SmallVision(SmallCLIPConfig(image_size=32, channels=(4, 6, 8, 16), vision_heads=2, vocab_size=9))
     for module in tower.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
+            assert module.running_mean is not None and module.running_var is not None
             module.running_mean.normal_()
             module.running_var.uniform_(0.2, 3)
             with torch.no_grad():
