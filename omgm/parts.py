@@ -46,7 +46,7 @@ def build_encoder(profile: Profile, cache: ImageCache | None = None) -> DualEnco
     """Loads the model of step 1, which keeps what it computes of images in `cache`."""
     device, dtype = placement(profile)
     settings = profile.encoder
-    load = partial(ClipEncoder.load, long_texts=settings.long_texts, key_sizes=settings.key_sizes)
+    load = partial(ClipEncoder.load, long_texts=settings.long_texts, key_sizes=settings.key_sizes, fused=True)
     encoder = _loaded(profile, "encoder", load, device, dtype)
     encoder.cache = cache
     if profile.cuda_graphs:
@@ -56,7 +56,7 @@ def build_encoder(profile: Profile, cache: ImageCache | None = None) -> DualEnco
 
 def build_fusion(profile: Profile, cache: ImageCache | None = None) -> FusionEncoder:
     """Loads the model of step 2, which keeps what it computes of images in `cache`."""
-    fusion = _loaded(profile, "fusion", QFormerFusion.load, *placement(profile))
+    fusion = _loaded(profile, "fusion", partial(QFormerFusion.load, fused=True), *placement(profile))
     fusion.cache = cache
     if profile.cuda_graphs:
         fusion.use_cuda_graphs()

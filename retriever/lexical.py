@@ -11,8 +11,9 @@ from pathlib import Path
 
 RARITY_FILE = Path(__file__).with_name("rarity.txt")
 """Passages of encyclopedic prose that have each stem; `training/reader/rarity.py` writes it."""
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[^a-z])|\n+")
+_SENTENCE_END = re.compile(r"[.!?]\s+(?=[^a-z])")
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d+(?:[.,]\d+)*")
+_ASCII_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?|[0-9]+(?:[.,][0-9]+)*")  # the same for folded ASCII, and faster
 _SUFFIXES = (  # (suffix, replacement, shortest stem); the first match is applied
     ("izations", "", 4), ("isations", "", 4), ("ization", "", 4), ("isation", "", 4), ("izing", "", 4), ("ized", "", 4),
     ("ises", "", 5), ("izes", "", 4), ("ised", "", 5), ("ize", "", 4), ("ations", "", 4), ("ation", "", 4),
@@ -92,22 +93,34 @@ STOP_WORDS = frozenset(  # as stems
 
 def words(text: str) -> list[str]:
     """Splits `text` into the stems of its words and numbers, stop words included."""
-    return [stem(match) for match in _WORD.findall(fold(text))]
+    return list(map(stem, _forms(text)))
 
 
 def tokenize(text: str) -> list[str]:
     """Splits `text` into stems, stop words removed."""
-    return [word for word in words(text) if word not in STOP_WORDS]
+    return list(filter(None, map(_counted, _forms(text))))
+
+
+def _forms(text: str) -> list[str]:
+    folded = fold(text)
+    return (_ASCII_WORD if folded.isascii() else _WORD).findall(folded)
+
+
+@lru_cache(maxsize=65536)
+def _counted(word: str) -> str:
+    """Returns the stem of a folded word, or nothing if it is a stop word."""
+    found = stem(word)
+    return "" if found in STOP_WORDS else found
 
 
 def sentences(text: str) -> list[str]:
-    """Splits `text` into sentences and lines.
+    """Splits `text` into sentences and lines, without the marks and spaces between two sentences.
 
     Example:
         >>> sentences("It opened in 1931. Who built it?")
-        ['It opened in 1931.', 'Who built it?']
+        ['It opened in 1931', 'Who built it?']
     """
-    return _SENTENCE_END.split(text)
+    return [sentence for line in text.split("\n") if line for sentence in _SENTENCE_END.split(line)]
 
 
 def rarity(word: str) -> float:

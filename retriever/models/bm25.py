@@ -101,7 +101,7 @@ class BM25:
                     words[term] = weight
         if self.sentence_weight:
             best = [
-                max(sum(weight for word, weight in words.items() if word in sentence) for sentence in text.sentences)
+                max((sum(words[word] for word in words if word in part) for part in text.sentences), default=0.0)
                 for text in texts
             ]
             scores += self.sentence_weight * np.array(best, np.float32)

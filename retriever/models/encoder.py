@@ -99,8 +99,18 @@ class ClipEncoder(Published):
         batch_size: int = 64,
         long_texts: LongTexts = "cut",
         key_sizes: Sequence[int] = (),
+        fused: bool = False,
     ) -> Self:
         """Loads the encoder in `folder`, whose files tell the kind of model.
+
+        Args:
+            folder: The model's files.
+            device: Where it runs.
+            dtype: Type of its weights.
+            batch_size: As of the class.
+            long_texts: As of the class.
+            key_sizes: As of the class.
+            fused: Whether the embedded model is to be fast and not to be trained, see `SmallVision.fuse`.
 
         Raises:
             ValueError: The folder or one of its files is missing, or its model is of an unknown kind.
@@ -136,13 +146,17 @@ class ClipEncoder(Published):
             raise ValueError(f"{folder}: has neither a config.json with a model_type nor an open_clip_config.json")
         if kind in _UNSUITABLE:
             raise ValueError(f"{path}: model_type: {kind}: {_UNSUITABLE[kind]}")
-        model = AutoModel.from_pretrained(folder, dtype=dtype, use_safetensors=True, trust_remote_code=False)
+        small = kind == SmallCLIPConfig.model_type
+        stored = torch.float32 if small else dtype
+        model = AutoModel.from_pretrained(folder, dtype=stored, use_safetensors=True, trust_remote_code=False)
         if not hasattr(model, "get_image_features") or not hasattr(model, "get_text_features"):
             raise ValueError(f"{path}: model_type: {kind} does not embed images and texts in one space")
         text_config = getattr(model.config, "text_config", None)
         max_tokens = getattr(text_config, "max_position_embeddings", None) or model.config.max_text_tokens
+        if small and fused:
+            model.vision_model.fuse(device, dtype)
         return cls(
-            model.to(device=device, memory_format=torch.channels_last),  # else each call copies them
+            model.to(device=device, dtype=dtype, memory_format=torch.channels_last),  # else each call copies them
             _tokenizer(folder, AutoTokenizer),
             PixelPreparation.load(folder),
             max_tokens,
@@ -151,7 +165,7 @@ class ClipEncoder(Published):
             long_texts,
             fixed_length=kind in _FIXED_LENGTH,
             folder=folder,
-            key_sizes=key_sizes if kind == SmallCLIPConfig.model_type else (),
+            key_sizes=key_sizes if small else (),
         )
 
     def save(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:

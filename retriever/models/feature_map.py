@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,8 +31,7 @@ def feature_map(encoder: ClipEncoder) -> Callable[[Image.Image], np.ndarray[Any,
     if not hasattr(model, "vision_model"):
         raise ValueError("this encoder gives no feature map to propose regions from; set regions.model")
     if isinstance(model, SmallCLIP):
-        model, size = copy.deepcopy(model), 2 * size
-        model.resize_images(size)
+        size *= 2
     pixels = replace(encoder.pixels, size=size, crop=False, target_ratio=None)
 
     def cells_of(image: Image.Image) -> np.ndarray[Any, np.dtype[np.float32]]:

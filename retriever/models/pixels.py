@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image, ImageOps
+from torch.nn import functional
 
 from retriever.files import read_object
 from retriever.images import prepare_image
@@ -23,6 +24,8 @@ CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 CONFIG_NAME = "preprocessor_config.json"
 _OWN_PROCESSOR = "CLIPImageProcessor"
 _THREADS = 16
+_REDUCING_GAP = 3.0
+"""Images so many times too large are first reduced to about that, by averages, where that is not held to be exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,10 @@ class PixelPreparation:
         """Resizes an image to RGB of `size` x `size`."""
         image = prepare_image(image)
         if not self.crop:
-            return image.resize((self.size, self.size), self.resample, reducing_gap=None if self.exact else 3.0)
+            if not self.exact and self.resample == Image.Resampling.BICUBIC:
+                return _squashed(image, self.size)
+            gap = None if self.exact else _REDUCING_GAP
+            return image.resize((self.size, self.size), self.resample, reducing_gap=gap)
         if self.target_ratio is not None:
             image = _padded(image, self.target_ratio)
         shorter = min(image.size)
@@ -135,6 +141,19 @@ class PixelPreparation:
             **({} if self.target_ratio is None else {"target_ratio": self.target_ratio}),
         }
         (folder / CONFIG_NAME).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def _squashed(image: Image.Image, size: int) -> Image.Image:
+    """Resizes an image of RGB, whatever its shape, to `size` x `size`, as Pillow does with `reducing_gap`."""
+    width, height = (max(int(side / size / _REDUCING_GAP), 1) for side in image.size)
+    if image.width % width or image.height % height:
+        return image.resize((size, size), Image.Resampling.BICUBIC, reducing_gap=_REDUCING_GAP)
+    if max(width, height) > 1:
+        image = image.reduce((width, height))
+    # PyTorch computes what Pillow does, with vector instructions: a fourth of the time.
+    pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None]
+    resized = functional.interpolate(pixels, (size, size), mode="bicubic", antialias=True)
+    return Image.fromarray(resized[0].permute(1, 2, 0).numpy())
 
 
 def _padded(image: Image.Image, ratio: float) -> Image.Image:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,11 +16,12 @@ from transformers.models.blip_2.modeling_blip_2 import Blip2TextEmbeddings
 
 from retriever.image_cache import ImageCache
 from retriever.models.folder import folder_fingerprint
+from retriever.models.fused_qformer import FusedLayers
 from retriever.models.graphs import Forward, graphed
 from retriever.models.pixels import PixelPreparation
 from retriever.models.published import Published
 from retriever.models.qformer_folder import read_layout, small_settings, write_folder
-from retriever.models.qformer_layers import last_queries, layer_outputs
+from retriever.models.qformer_layers import run_layers
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from retriever.models.weights import check_shapes, read_weights
 
@@ -75,6 +77,7 @@ class QFormerFusion(Published, nn.Module):
         self.batch_size = batch_size
         self.cache: ImageCache | None = None
         self._graphed_features: Forward | None = None
+        self._fused: FusedLayers | None = None
         self._tokenizing = threading.Lock()  # a call sets padding and truncation on the shared tokenizer
         self.vision_norm = nn.LayerNorm(config.encoder_hidden_size, vision_norm_eps)
         self.query_tokens = nn.Parameter(torch.randn(1, queries, config.hidden_size) * config.initializer_range)
@@ -120,10 +123,24 @@ class QFormerFusion(Published, nn.Module):
         return cls(vision, settings, config, queries, tokenizer, pixels, max_text_tokens, centered=True)
 
     @classmethod
-    def load(cls, folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32, batch_size: int = 64) -> Self:
+    def load(
+        cls,
+        folder: Path,
+        device: str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        batch_size: int = 64,
+        fused: bool = False,
+    ) -> Self:
         """Returns the encoder kept in `folder`: one of ours, or a BLIP-2 of transformers for image-text retrieval.
 
-        Weights go straight to `device` and `dtype`; they are never held twice.
+        Weights go straight to `device`, those of a BLIP-2 also to `dtype`; they are never held twice.
+
+        Args:
+            folder: The model's files.
+            device: Where it runs.
+            dtype: Type of its weights.
+            batch_size: As of the class.
+            fused: Whether one of ours is to be fast and not to be trained, see `FusedLayers` and `SmallVision.fuse`.
 
         Raises:
             ValueError: A file is missing, or a weight is missing, unexpected or of a wrong shape.
@@ -147,9 +164,15 @@ class QFormerFusion(Published, nn.Module):
             )
         empty = model.state_dict()
         sources = {name: layout.stored_name(name) for name in empty}
-        tensors = read_weights(folder, sources, device, dtype, layout.ignored)
+        small = isinstance(model.vision, SmallVision)
+        tensors = read_weights(folder, sources, device, torch.float32 if small else dtype, layout.ignored)
         check_shapes(folder, tensors, empty)
         model.load_state_dict(tensors, assign=True)
+        if isinstance(model.vision, SmallVision) and fused:
+            model.vision.fuse(device, dtype)
+        model.to(dtype)
+        if small and fused:
+            model._fused = FusedLayers(model.qformer.encoder, model.token_shape[0])
         # Else convolutions copy their weights each time.
         model.vision.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing from torch's types
         positions = torch.arange(model.config.max_position_embeddings, device=device)
@@ -219,18 +242,14 @@ class QFormerFusion(Published, nn.Module):
 
         Text positions count from 0; query tokens have none. Padding is masked, so its amount changes nothing.
         """
-        count = len(input_ids)
-        queries = self.query_tokens.expand(count, -1, -1)
+        queries = self.query_tokens.expand(len(input_ids), -1, -1)
         joint = self.embeddings(input_ids=input_ids, query_embeds=queries)
-        length = queries.shape[1]
-        mask = torch.cat([attention_mask.new_ones(count, length), attention_mask], dim=1)[:, None, None].bool()
         images = self.vision_norm(features)
-        # What `self.qformer` computes, but for texts in the last layer: only queries are read from it.
         hidden = self.qformer.dropout(self.qformer.layernorm(joint))
-        *layers, last = self.qformer.encoder.layer
-        for layer in layers:
-            hidden = layer_outputs(layer, hidden, mask, images, length)
-        tokens = last_queries(last, hidden, mask, images, length)
+        layers: Callable[..., Tensor] = partial(run_layers, self.qformer.encoder, self.token_shape[0])
+        if self._fused is not None and not self.training:
+            layers = self._fused
+        tokens = layers(hidden, attention_mask, images)
         return tokens if self.token_mean is None else tokens - self.token_mean
 
     @torch.inference_mode()

@@ -1,4 +1,4 @@
-"""Forward passes of single Q-Former layers without what step 2 does not read."""
+"""Forward passes of a Q-Former's layers without what step 2 does not read."""
 
 from __future__ import annotations
 
@@ -6,9 +6,22 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
-def layer_outputs(layer: Any, hidden: Tensor, mask: Tensor, images: Tensor, length: int) -> Tensor:
+def run_layers(encoder: Any, length: int, hidden: Tensor, attention_mask: Tensor, images: Tensor) -> Tensor:
+    """Returns what the layers make of queries, the first `length` of `hidden`; arguments as of `FusedLayers`.
+
+    That is what transformers computes, but for texts in the last layer: only queries are read from it.
+    """
+    mask = functional.pad(attention_mask, (length, 0), value=1)[:, None, None].bool()
+    *layers, last = encoder.layer
+    for layer in layers:
+        hidden = _outputs(layer, hidden, mask, images, length)
+    return _last_queries(last, hidden, mask, images, length)
+
+
+def _outputs(layer: Any, hidden: Tensor, mask: Tensor, images: Tensor, length: int) -> Tensor:
     """Returns the outputs of a Q-Former layer, the first `length` of which are queries.
 
     It splits once where transformers slices twice: the gradient of a slice is a tensor of the full size.
@@ -19,7 +32,7 @@ def layer_outputs(layer: Any, hidden: Tensor, mask: Tensor, images: Tensor, leng
     return torch.cat([layer.feed_forward_chunk_query(queries), layer.feed_forward_chunk(texts)], dim=1)
 
 
-def last_queries(layer: Any, hidden: Tensor, mask: Tensor, images: Tensor, length: int) -> Tensor:
+def _last_queries(layer: Any, hidden: Tensor, mask: Tensor, images: Tensor, length: int) -> Tensor:
     """Returns the first `length` outputs of a Q-Former layer, the queries, without computing those of texts.
 
     Texts still serve as keys and values; what is saved is most of one layer.

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+import uvicorn
+import uvloop
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
+from serving.protocol import protocol_of
 from serving.settings import ServingSettings
 from tests.fakes.connection import LIVE, REFUSED, UPGRADE, Busy, Connection, begin, connected
 from tests.fakes.service import SMALL, body, full, served, wait_until
@@ -258,3 +267,36 @@ def test_a_client_that_trickles(tmp_path: Path, settings: ServingSettings, head:
             while time.monotonic() < deadline:
                 sock.sendall(piece)
                 time.sleep(0.05)
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6, socket.AF_UNIX])
+def test_the_application_learns_both_addresses(
+    run: Callable[[Coroutine[Any, Any, None]], None], family: socket.AddressFamily, tmp_path: Path
+) -> None:
+    seen: list[Scope] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope)
+        await Response()(scope, receive, send)
+
+    async def asked() -> None:
+        server = uvicorn.Server(uvicorn.Config(app, http=protocol_of(SMALL), lifespan="off", log_level="warning"))
+        with socket.socket(family) as listener:
+            host = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}.get(family)
+            listener.bind((host, 0) if host else str(tmp_path / "socket"))
+            serving = asyncio.create_task(server.serve([listener]))
+            with socket.socket(family) as client:
+                client.setblocking(False)
+                while not server.started:
+                    await asyncio.sleep(0.01)
+                await asyncio.get_running_loop().sock_connect(client, listener.getsockname())
+                client.send(b"GET / HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
+                await asyncio.get_running_loop().sock_recv(client, 1000)
+                names = listener.getsockname(), client.getsockname()
+            server.should_exit = True
+            await serving
+        expected = [name[:2] for name in names] if host else [(names[0], None), None]
+        assert [seen[0]["server"], seen[0]["client"]] == expected
+
+    run(asked())

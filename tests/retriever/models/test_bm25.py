@@ -143,12 +143,13 @@ def test_stems_that_stay_apart() -> None:
 def test_sentences() -> None:
     text = 'It opened in 1931 (see fig. below). "Who built it?" Ada\u2019s did!\nA line\n\nanother'
     assert sentences(text) == [
-        "It opened in 1931 (see fig. below).",
+        "It opened in 1931 (see fig. below)",
         '"Who built it?" Ada\u2019s did!',
         "A line",
         "another",
     ]
-    assert sentences("") == [""]
+    assert sentences("") == []
+    assert sentences("At 3.\n\nOn page 4.\n then") == ["At 3.", "On page 4.", " then"]
 
 
 def test_rarity_in_prose() -> None:

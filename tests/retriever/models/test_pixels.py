@@ -71,6 +71,16 @@ def test_black_is_normalized_like_any_color() -> None:
     np.testing.assert_allclose(corner, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("size", [(320, 256), (96, 100), (64, 400), (512, 384), (1024, 768), (1000, 667), (64, 64)])
+def test_squashing_by_pytorch_equals_pillow(size: tuple[int, int]) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), np.uint8)
+    image = Image.fromarray(noise)
+    given = PixelPreparation(64).to_uint8([image, image])[1].permute(1, 2, 0).numpy().astype(int)
+    difference = np.abs(given - np.asarray(image.resize((64, 64), Image.Resampling.BICUBIC, reducing_gap=3.0)))
+    assert difference.max() <= 1
+    assert (difference > 0).mean() < 0.01
+
+
 def test_it_is_kept_and_loaded(tmp_path: Path) -> None:
     PADDED.save(tmp_path)
     assert PixelPreparation.load(tmp_path) == PADDED

@@ -119,6 +119,21 @@ def test_padding_does_not_matter(fusion: QFormerFusion) -> None:
         torch.testing.assert_close(fusion.fuse_tokens(features, ids, mask), expected, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_fused_layers_return_the_same(fusion: QFormerFusion, tmp_path: Path, dtype: torch.dtype) -> None:
+    fusion.save(tmp_path)
+    plain, fused = (QFormerFusion.load(tmp_path, dtype=dtype, fused=fused) for fused in (False, True))
+    features = torch.randn(4, 5, 16).to(dtype)
+    for texts in (TEXTS, [TEXTS[0]] * 4):  # with padding and without
+        given = features, *plain.tokenize(texts)
+        with torch.inference_mode():
+            torch.testing.assert_close(fused.fuse_tokens(*given), plain.fuse_tokens(*given))
+    fused.save(tmp_path / "again")
+    assert QFormerFusion.load(tmp_path / "again").state_dict().keys() == plain.state_dict().keys()
+    fused.train().fuse_tokens(*given).sum().backward()
+    assert fused.query_tokens.grad is not None
+
+
 def test_text_and_image_both_change_the_tokens(fusion: QFormerFusion) -> None:
     red, blue = sample_images()[:2]
     base, other_text, other_image = fusion.encode([red, red, blue], [TEXTS[2], TEXTS[3], TEXTS[2]])

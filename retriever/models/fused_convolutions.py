@@ -1,0 +1,69 @@
+"""Convolutions of image towers for inference: one operation each, with the batch norm, sum and ReLU that follow it.
+
+Python holds its lock between two operations, and each of them reads and writes a whole feature map.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.fusion import fuse_conv_bn_weights
+
+_PACKED_IMAGES = 4
+"""Most images of a batch for which weights are kept in the order that oneDNN wants. It may be another one for each size
+of a batch, and reordering them for each call takes 0.5 ms for all layers, which only matters to small batches."""
+
+
+class FusedConvolution:
+    """A convolution without a bias, its batch norm and a ReLU: `relu(norm(conv(x)) + other)`.
+
+    The batch norm is folded into the weights in float32, before they are rounded to `dtype`. They are a copy, and there
+    are no gradients.
+
+    Args:
+        conv: The convolution: without groups and dilation, and padded with zeros.
+        norm: Its batch norm, of which the running statistics count.
+        device: Where the operation runs.
+        dtype: Type of its inputs.
+    """
+
+    def __init__(self, conv: nn.Conv2d, norm: nn.BatchNorm2d, device: str, dtype: torch.dtype) -> None:
+        assert norm.running_mean is not None and norm.running_var is not None
+        tensors = (conv.weight, norm.running_mean, norm.running_var, norm.weight, norm.bias)
+        weight, mean, variance, scale, shift = (tensor.detach().float() for tensor in tensors)
+        folded, bias = fuse_conv_bn_weights(weight, None, mean, variance, norm.eps, scale, shift)
+        self._weight = folded.detach().to(device, dtype).contiguous(memory_format=torch.channels_last)
+        self._bias = bias.detach().to(device, dtype)
+        self._padding, self._stride = [int(side) for side in conv.padding], list(conv.stride)
+        self._by_onednn = _onednn_computes(device, dtype)
+        self._packed: dict[torch.Size, Tensor] = {}
+
+    def __call__(self, x: Tensor, other: Tensor | None = None) -> Tensor:
+        """Returns the result, [B, C, H, W] in the memory format `channels_last`, which `x` must have as well."""
+        if not self._by_onednn:
+            result = functional.conv2d(x, self._weight, self._bias, self._stride, self._padding)
+            return functional.relu(result if other is None else result + other)
+        how = (self._weight_for(x), self._bias, self._padding, self._stride, [1, 1], 1)
+        fused: Tensor
+        if other is None:
+            fused = torch.ops.mkldnn._convolution_pointwise(x, *how, "relu", [], "")
+        else:
+            fused = torch.ops.mkldnn._convolution_pointwise(x, other, *how, "add", 1.0, "relu", [], "")
+        return fused
+
+    def _weight_for(self, x: Tensor) -> Tensor:
+        if len(x) > _PACKED_IMAGES:
+            return self._weight
+        if x.shape not in self._packed:
+            self._packed[x.shape] = torch.ops.mkldnn._reorder_convolution_weight(
+                self._weight, self._padding, self._stride, [1, 1], 1, list(x.shape)
+            )
+        return self._packed[x.shape]
+
+
+def _onednn_computes(device: str, dtype: torch.dtype) -> bool:
+    """Tells whether oneDNN computes with this type on this device, by operations that PyTorch's compiler uses, too."""
+    if torch.device(device).type != "cpu" or not torch.backends.mkldnn.is_available():
+        return False
+    return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
