@@ -32,8 +32,9 @@ def max_sim(queries: Tensor, candidates: Tensor) -> Tensor:
         candidates: Tokens [N, C, H].
     """
     first, second = (functional.normalize(tokens.float(), dim=-1) for tokens in (queries, candidates))
-    cosines = (first.flatten(0, 1) @ second.flatten(0, 1).T).unflatten(1, second.shape[:2])
-    return cosines.amax(-1).unflatten(0, first.shape[:2]).mean(1)
+    cosines: Tensor = (first.flatten(0, 1) @ second.flatten(0, 1).T).unflatten(1, second.shape[:2])
+    best: Tensor = cosines.amax(-1).unflatten(0, first.shape[:2])
+    return best.mean(1)
 
 
 def contrastive_loss(similarities: Tensor, temperature: Tensor | float) -> Tensor:

@@ -148,9 +148,9 @@ class VersionedIndex(Index):
             return base.gather([base.token_rows(home[1])[: len(span)] if home else range(0) for home, span in pairs])
         found: dict[int, StoredTokens] = {}
         for base in bases:
-            places = [place for place, home in enumerate(homes) if home and home[0] is base]
-            stored = base.gather([base.token_rows(homes[place][1])[: len(spans[place])] for place in places])
-            for place, first in zip(places, stored.first.tolist(), strict=True):
+            own = {place: home[1] for place, home in enumerate(homes) if home and home[0] is base}
+            stored = base.gather([base.token_rows(row)[: len(spans[place])] for place, row in own.items()])
+            for place, first in zip(own, stored.first.tolist(), strict=True):
                 found[place] = _part(stored, first, len(spans[place]))
         for place, home in enumerate(homes):
             if home and isinstance(home[0], Entry):

@@ -233,7 +233,7 @@ class _Groups:
 
     def __init__(self, group: NDArray[np.integer], groups: int, items: NDArray[np.integer]):
         order = np.argsort(group, kind="stable")
-        self._items = items[order]
+        self._items: Ints = items[order].astype(np.int64)
         self.counts: Ints = np.bincount(group, minlength=groups)
         self._first = np.concatenate([[0], np.cumsum(self.counts)])
 

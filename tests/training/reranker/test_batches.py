@@ -133,6 +133,7 @@ def test_batches_come_in_order_and_from_any_start(maker: BatchMaker) -> None:
 
 
 def test_a_batch_that_cannot_be_made_is_an_error(maker: BatchMaker) -> None:
+    assert isinstance(maker.store, FeatureStore)
     (maker.store.folder / "00000.bin").write_bytes(b"")
     with pytest.raises(ValueError, match="cut short"):
         Feeder(maker)(0)

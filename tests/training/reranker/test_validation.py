@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,13 +79,13 @@ def test_figures_are_those_of_the_pipeline(
     world: TrainingWorld, tmp_path: Path, recipe: str, labeled: bool, seed: int
 ) -> None:
     encoder = ClipEncoder.load(world.folder / "clip")
-    parts = {"kb": world.data.kb, "images": world.data.images, "summarizer": FakeSummarizer(), "progress": False}
+    parts: dict[str, Any] = {"kb": world.data.kb, "images": world.data.images, "summarizer": FakeSummarizer()}
     if labeled:
         shown = {q.image_id: q for q in world.questions if not is_held_out(q.image_id, 0.4, seed)}
-        images = {name: world.query_image_of(name) for name in shown}
-        parts["labeled"] = [LabeledImage(name, images[name], q.entity_ids[0]) for name, q in shown.items()]  # type: ignore[arg-type]
+        photos = ((name, world.query_image_of(name), question) for name, question in shown.items())
+        parts["labeled"] = [LabeledImage(name, path, q.entity_ids[0]) for name, path, q in photos if path]
         parts["candidates"] = "combined"
-    index = build_index(out=tmp_path / "index", encoder=encoder, fusion=None, **parts)  # type: ignore[arg-type]
+    index = build_index(out=tmp_path / "index", encoder=encoder, fusion=None, progress=False, **parts)
     mine_negatives(encoder, index, world.questions, world.query_image_of, tmp_path / "negatives.json", progress=False)
     config = RerankerTrainingConfig(
         recipe=recipe, steps=8, learning_rate=2e-3, validation_share=0.4, validate_every=4, seed=seed
@@ -96,8 +97,8 @@ def test_figures_are_those_of_the_pipeline(
     assert trained.alpha is not None and trained.beta is not None
 
     fusion = QFormerFusion.load(trained.folder)
-    index = build_index(out=tmp_path / "trained", encoder=encoder, fusion=fusion, **parts)  # type: ignore[arg-type]
-    assert index.manifest.counts.labeled_tokens == len(parts.get("labeled", ()))  # type: ignore[arg-type]
+    index = build_index(out=tmp_path / "trained", encoder=encoder, fusion=fusion, progress=False, **parts)
+    assert index.manifest.counts.labeled_tokens == len(parts.get("labeled", ()))
     steps: list[Step] = [
         EntitySearch(encoder, index, 20),
         FusionRerank(fusion, index, trained.alpha),
