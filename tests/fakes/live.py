@@ -38,7 +38,7 @@ def article(name: str, seed: int = 0, image: str | None = "own", sections: int =
         id=f"kb/{name}",
         title=f"{name} {seed}",
         sections=tuple(Section(f"Part {i}", text, i) for i, text in enumerate(texts)),
-        image=f"{name}-{seed}.png" if image == "own" else image,
+        image=f"of-{name}-{seed}.png" if image == "own" else image,  # not called like the article
         images=tuple(ArticleImage(f"{name}-{seed}/{i}.png", i % sections) for i in range(further)),
     )
 

@@ -137,7 +137,7 @@ def test_only_the_best_are_removed(tmp_path: Path) -> None:
     """The search asks the files for more than k until enough of what it finds is still valid."""
     many = [article(f"n{number}", number) for number in range(150)]
     world = World(tmp_path, many)
-    query = FakeEncoder().encode_images([painting(hash_of("n5-5.png"))])
+    query = FakeEncoder().encode_images([painting(hash_of("of-n5-5.png"))])
     order = [many[row].id for row in Index.open(world.index).search(query, 150)[1][0]]
     editor = world.editor()
     editor.remove(order[:140])
@@ -261,7 +261,7 @@ def test_the_index_compacts_itself_when_due(tmp_path: Path) -> None:
 def test_unchanged_articles_are_known(tmp_path: Path) -> None:
     world = World(tmp_path, BASE)
     editor = world.editor()
-    same = Article(BASE[0], image=painting(hash_of("a-0.png")))
+    same = Article(BASE[0], image=painting(hash_of("of-a-0.png")))
     assert editor.holds(same)
     assert not editor.holds(same._replace(image=None))
     assert not editor.holds(same._replace(image=painting(77)))
