@@ -13,9 +13,11 @@ from torch.nn import functional
 
 from evaluation.ablation import SectionChoice
 from evaluation.records import QueryRecord
+from retriever.codecs import EncodedTokens, unpack_tokens
 from retriever.fusion import fuse
 from retriever.protocols import EntityIndex, Finish, FusionEncoder, Generator
 from retriever.texts import blip_caption
+from retriever.token_codec import TokenCodec
 from retriever.types import Candidate, Generation, GenerationRequest, Query, RetrievalResult, ScoredSection
 
 Similarity = Callable[[Tensor, Tensor], Tensor]
@@ -99,9 +101,12 @@ class FirstTokenRerank:
         starts = zip(stored.first.tolist(), spans, strict=True)
         wanted = [row for start, span in starts for row in range(start, start + len(span))]
         rows = torch.tensor(wanted, dtype=torch.int64, device=stored.values.device)
-        firsts = stored.values[rows, 0].float()
-        if stored.scales is not None:
-            firsts = firsts * stored.scales[rows, 0].float()[:, None]
+        found = EncodedTokens(stored.values[rows, :1], None if stored.scales is None else stored.scales[rows, :1])
+        if found.values.dtype == torch.uint8:  # packed signs, which MaxSim reads as they are
+            found = unpack_tokens(found, TokenCodec("bit1"))
+        firsts = found.values[:, 0].float()
+        if found.scales is not None:
+            firsts = firsts * found.scales.float()
         sims = iter(self._similarity(query.to(firsts.device), firsts).tolist())
         for candidate, span in zip(candidates, spans, strict=True):
             own = list(itertools.islice(sims, len(span)))

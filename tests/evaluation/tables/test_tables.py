@@ -44,10 +44,10 @@ WIKI = "https://e.example/wiki/"
 BLIND = ("sees-T-T", "sees-T-IT")
 
 
-def make_index(folder: Path) -> Index:
+def make_index(folder: Path, tokens: str = "float16") -> Index:
     kb, images = write_kb(folder)
     models: dict[str, Any] = {"encoder": FakeEncoder(), "fusion": FakeFusion(), "summarizer": FakeSummarizer()}
-    return build_index(kb, images, folder / "index", progress=False, **models)
+    return build_index(kb, images, folder / "index", progress=False, tokens=tokens, **models)
 
 
 def write_questions(folder: Path, name: str, wordings: list[str]) -> Path:
@@ -200,6 +200,17 @@ def test_first_tokens_of_a_resident_store_are_those_of_the_candidates_alone(tmp_
     assert wanted < index.manifest.counts.token_sections
     assert sizes == [wanted, wanted]
     assert ranked[0] == ranked[1]
+
+
+@pytest.mark.parametrize("tokens", ["float16", "int8", "int4", "bit1"])
+def test_first_tokens_are_compared_as_they_are_stored(tmp_path: Path, tokens: str) -> None:
+    index, fusion = make_index(tmp_path, tokens), FakeFusion()
+    query = Query(Image.new("RGB", (30, 20), "white"), "Which flag is green and white?")
+    row = next(row for row in range(len(index)) if len(index.section_rows(row)))
+    [[candidate]] = FirstTokenRerank(fusion, index, clip_itc).start([query])([[Candidate(row)]])
+    asked = torch.nn.functional.normalize(fusion.encode([query.image], ["which flag is green and white?"]), dim=-1)[0]
+    expected = clip_itc(asked, index.tokens(np.array(index.section_rows(row)))[:, 0])
+    assert candidate.sim_m == pytest.approx(float(expected.max()), abs=1e-3)
 
 
 def test_a_blinded_encoder_does_not_see_its_other_input() -> None:
