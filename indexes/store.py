@@ -262,6 +262,8 @@ class Index:
     def section_rows(self, row: int) -> range:
         """Returns the rows of an entity's section tokens, in the order of `Entity.sections`; raises as `token_rows`."""
         rows = self.token_rows(row)
+        if not len(self._labeled_owners):  # as in most indexes; twenty times a query
+            return rows
         first, last = np.searchsorted(self._labeled_owners, [row, row + 1]).tolist()
         return rows[: len(rows) - (last - first)]
 

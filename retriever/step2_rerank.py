@@ -17,8 +17,8 @@ class FusionRerank:
     """Reranks candidates by equation 5: `alpha * sim_c + (1 - alpha) * max over its sections of sim_m`.
 
     Beyond the paper, an entity that has labeled images scores by the best of these instead; its sections are still
-    ranked by `sim_m`. A section's score also says how well its text fits the question, which for wrong entities is as
-    often so, and another photograph of the entity is closer to the query's than its main image.
+    ranked by `sim_m`. A section's score also rewards a text that fits the question, and wrong entities have such
+    sections, too; another photograph of the same entity says more about what the query's image shows.
 
     Args:
         fusion: The encoder that made the stored tokens of `index`.

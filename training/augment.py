@@ -8,6 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+ROOM = 1.25
+"""Images to vary are kept this much larger than the model's input, so that a crop loses little."""
+SLIGHT = 0.3
+"""Strength at which main images vary: an index holds them as they are."""
+
 
 def vary(images: Tensor, size: int, generator: torch.Generator, strength: float = 1.0) -> Tensor:
     """Crops, turns, lights and blurs each image at random; returns float32 [B, 3, size, size] in 0..1.
@@ -48,6 +53,11 @@ def vary(images: Tensor, size: int, generator: torch.Generator, strength: float 
         blurred = functional.avg_pool2d(functional.pad(varied, (1, 1, 1, 1), mode="replicate"), 3, stride=1)
         varied = varied.lerp(blurred, strength * uniform(-0.6, 0.9, 1, 1, 1).clamp(min=0))
     return varied.clamp_(0, 1)
+
+
+def resized(images: Tensor, size: int) -> Tensor:
+    """Resizes images as they are, uint8 [B, 3, H, W], to float32 [B, 3, size, size] in 0..1."""
+    return functional.interpolate(images.float() / 255, (size, size), mode="bilinear", antialias=True)
 
 
 def _light(images: Tensor, uniform: Callable[..., Tensor], strength: float) -> Tensor:

@@ -24,7 +24,7 @@ from retriever.images import load_image
 from retriever.models.encoder import ClipEncoder
 from retriever.models.small_clip import SmallCLIPConfig
 from retriever.wording import counted
-from training.augment import vary
+from training.augment import ROOM, SLIGHT, resized, vary
 from training.config import TrainingConfig
 from training.images import ImageLoader, StoredImages, load_images, main_images
 from training.loop import BETTER_BY, train
@@ -36,8 +36,6 @@ logger = logging.getLogger(__name__)
 RUN = "encoder-run"  # folder under `out` with the curve, the checkpoint and the images
 IMAGES, TEXTS, MAIN = 112, 144, 64  # per batch: images, summaries, main images to find
 LEARNING_RATE = 1e-3
-SLIGHT = 0.3  # how much main images vary, of what the other images do: an index holds them as they are
-ROOM = 1.25  # images are kept this much larger than the model's input, so that a crop loses little
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,8 +248,7 @@ def _validation(
         }
 
     def encoded(part: Tensor) -> Tensor:
-        size = (model.pixels.size,) * 2
-        small = functional.interpolate(part.float() / 255, size, mode="bilinear", antialias=True)
+        small = resized(part, model.pixels.size)
         vectors: Tensor = model.model.get_image_features(model.pixels.normalize(small.to(model.model.device)))
         return vectors.float().cpu()
 

@@ -34,7 +34,7 @@ class FusedLayers:
             attention_mask: 1 for each token of a text and 0 for padding, [B, T].
             images: The feature maps, normalized, [B, cells, width].
         """
-        length, mask = self._length, _added(attention_mask, self._length, hidden.dtype)
+        length, mask = self._length, _additive_mask(attention_mask, self._length, hidden.dtype)
         for layer in self._layers:
             queries, texts = layer.attention(hidden, hidden, mask).split([length, hidden.shape[1] - length], dim=1)
             hidden = torch.cat([layer.seen(queries, images), layer.of_texts(texts)], dim=1)
@@ -115,8 +115,11 @@ def _joined(parts: Sequence[nn.Linear]) -> tuple[Tensor, Tensor]:
     return torch.cat([part.weight for part in parts]).detach(), torch.cat([part.bias for part in parts]).detach()
 
 
-def _added(attention_mask: Tensor, length: int, dtype: torch.dtype) -> Tensor | None:
-    """Returns what is added for padding, [B, 1, 1, length + T]; `None` if a CPU sees that there is none."""
+def _additive_mask(attention_mask: Tensor, length: int, dtype: torch.dtype) -> Tensor | None:
+    """Builds the additive attention mask, 0 or -inf, [B, 1, 1, length + T]; returns `None` if nothing is padded.
+
+    Padding is only looked for on a CPU: on a GPU, the host would have to wait for the answer.
+    """
     if not attention_mask.is_cuda and attention_mask.all():
         return None
     padding = functional.pad(attention_mask == 0, (length, 0))[:, None, None]

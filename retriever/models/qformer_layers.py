@@ -10,9 +10,16 @@ from torch.nn import functional
 
 
 def run_layers(encoder: Any, length: int, hidden: Tensor, attention_mask: Tensor, images: Tensor) -> Tensor:
-    """Returns what the layers make of queries, the first `length` of `hidden`; arguments as of `FusedLayers`.
+    """Runs all layers and returns the fused tokens, [B, length, H], as transformers computes them.
 
-    That is what transformers computes, but for texts in the last layer: only queries are read from it.
+    In the last layer, only the outputs of the queries are computed.
+
+    Args:
+        encoder: The layers, as of transformers.
+        length: Number of query tokens.
+        hidden: Embeddings of queries and texts, [B, length + T, H].
+        attention_mask: 1 for each token of a text and 0 for padding, [B, T].
+        images: The feature maps, normalized, [B, cells, width].
     """
     mask = functional.pad(attention_mask, (length, 0), value=1)[:, None, None].bool()
     *layers, last = encoder.layer

@@ -15,25 +15,20 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
-from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
-from training.augment import vary
+from training.augment import SLIGHT, resized, vary
 from training.reranker.batches import Ints, Texts, padded
 from training.reranker.features import FeatureStore
 from training.reranker.rows import Rows
 from training.reranker.samples import SampleSet
 
-ROOM = 1.25
-"""Images are kept this much larger than the model's input, so that a crop loses little."""
-SLIGHT = 0.3
-"""How much main images vary, of what other images do: an index holds them as they are."""
 CONFUSED = 2
 """Entities that step 1 confuses with that of a drawn question, and that get into its batch."""
 _MAIN, _LABELED = 0.6, 0.5
 """Candidates of either kind, at most, per question of a batch."""
 _TOWER_BATCH = 64
+"""Images that a tower reads at once in a validation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +123,7 @@ class InBatchMaker:
         chosen = self._draw(rng)
         samples = self.samples
         asked = [int(rng.choice(self._questions[image])) for image in chosen]
-        owners = self.owners[chosen].tolist()
+        owners = samples.gold[asked].tolist()  # an image may have questions about several entities
         evidence = dict[int, int]()  # by entity: that of its first question
         for sample, entity in zip(asked, owners, strict=True):
             evidence.setdefault(entity, int(samples.evidence[sample]))
@@ -211,15 +206,10 @@ class TowerFeatures:
         pixels, device = self.fusion.pixels, self.fusion.query_tokens.device
         parts = []
         for part in self.store.read(rows, views).split(_TOWER_BATCH):
-            small = pixels.normalize(_resized(part.to(device).float() / 255, pixels))
+            small = pixels.normalize(resized(part.to(device), pixels.size))
             with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
                 parts.append(self.fusion.vision_features(small.to(memory_format=torch.channels_last)))
         return torch.cat(parts)
-
-
-def _resized(images: Tensor, pixels: PixelPreparation) -> Tensor:
-    size = (pixels.size, pixels.size)
-    return functional.interpolate(images, size, mode="bilinear", antialias=True, align_corners=False)
 
 
 class _Groups:

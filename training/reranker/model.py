@@ -18,7 +18,7 @@ TEMPERATURE = 0.07
 IN_BATCH_TEMPERATURE = 0.05
 """Likewise, among the candidates of a whole batch."""
 _SMOOTHING = 0.05
-"""Share of the target that all candidates of a batch get: some look like the right one."""
+"""Label smoothing: some candidates of a batch look like the right one."""
 
 
 class Reranker(nn.Module):
@@ -28,16 +28,21 @@ class Reranker(nn.Module):
         fusion: The encoder; its image tower is frozen.
         log_temperature: Learn the logarithm of the temperature rather than the temperature.
         precision: Dtype of matrix products.
+        temperature: The temperature to start from.
     """
 
-    start = TEMPERATURE
-
-    def __init__(self, fusion: QFormerFusion, log_temperature: bool = True, precision: torch.dtype = torch.bfloat16):
+    def __init__(
+        self,
+        fusion: QFormerFusion,
+        log_temperature: bool = True,
+        precision: torch.dtype = torch.bfloat16,
+        temperature: float = TEMPERATURE,
+    ):
         super().__init__()
         self.fusion = fusion
         self.log_temperature = log_temperature
         self.precision = precision
-        start = math.log(self.start) if log_temperature else self.start
+        start = math.log(temperature) if log_temperature else temperature
         self.learned_temperature = nn.Parameter(torch.tensor(start, device=fusion.query_tokens.device))
         self.fusion.vision.requires_grad_(False)
         last = self.fusion.qformer.encoder.layer[-1]
@@ -86,10 +91,8 @@ class InBatchReranker(Reranker):
         precision: Dtype of matrix products.
     """
 
-    start = IN_BATCH_TEMPERATURE
-
     def __init__(self, fusion: QFormerFusion, precision: torch.dtype = torch.bfloat16):
-        super().__init__(fusion, precision=precision)
+        super().__init__(fusion, precision=precision, temperature=IN_BATCH_TEMPERATURE)
         self.fusion.vision.requires_grad_(True)
 
     def train(self, mode: bool = True) -> InBatchReranker:

@@ -50,7 +50,7 @@ class ScoredQuestion:
 
     @property
     def best_sim_m(self) -> list[float | None]:
-        """The scores of the entities in step 2: of their best labeled images or, without one, best sections."""
+        """The entities' scores in step 2: the best labeled image's or, without labeled images, the best section's."""
         return [max(further or sims, default=None) for sims, further in zip(self.sim_m, self.labeled, strict=True)]
 
     def ranking(self, alpha: float) -> list[int]:

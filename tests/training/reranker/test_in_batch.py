@@ -18,9 +18,10 @@ from torch import Tensor
 from retriever.models.qformer import QFormerFusion
 from tests.fakes.training_world import COLORS, TrainingWorld
 from training import checkpoint, loop
+from training.augment import ROOM
 from training.processes import Processes
 from training.reranker.config import RerankerTrainingConfig
-from training.reranker.in_batch import ROOM, InBatch, InBatchMaker, TowerFeatures
+from training.reranker.in_batch import InBatch, InBatchMaker, TowerFeatures
 from training.reranker.prepare import RerankerData
 from training.reranker.train import train_reranker
 from training.reranker.training_set import TrainingSet, Views, make_training_set
