@@ -65,8 +65,8 @@ class _LimitedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Starts the time of the first headers.
 
-        The rest is uvicorn's, which asks the socket for both addresses, though. That gives up Python's lock twice, and
-        where models run it is some time until it comes back: a third of what a refusal takes.
+        The rest is what uvicorn does, except that uvicorn asks the socket for both addresses. Each of these calls
+        releases Python's lock, and while models run it takes a while to get it back: a third of a refusal's time.
         """
         self.connections.add(self)
         self.transport, self.flow = transport, FlowControl(transport)

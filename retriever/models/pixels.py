@@ -144,7 +144,7 @@ class PixelPreparation:
 
 
 def _squashed(image: Image.Image, size: int) -> Image.Image:
-    """Resizes an image of RGB, whatever its shape, to `size` x `size`, as Pillow does with `reducing_gap`."""
+    """Resizes an RGB image to `size` x `size`, ignoring its proportions, as Pillow does with `reducing_gap`."""
     width, height = (max(int(side / size / _REDUCING_GAP), 1) for side in image.size)
     if image.width % width or image.height % height:
         return image.resize((size, size), Image.Resampling.BICUBIC, reducing_gap=_REDUCING_GAP)
