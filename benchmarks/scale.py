@@ -73,6 +73,7 @@ STAGES = {
     "_write_search": "entity index",
     "write_report": "report",
     "hash_thumbnails": "thumbnails",
+    "shared_images": "shared images",
     "describe_files": "checksums",
 }
 """The functions that `build_index` calls, and what their stages are called."""

@@ -42,7 +42,6 @@ from indexes.manifest import (
     Manifest,
     SearchRecord,
     describe_files,
-    hash_thumbnails,
 )
 from indexes.recall import held_out_queries
 from indexes.reindex import change_search
@@ -54,6 +53,7 @@ from indexes.stages import ARTICLE_FILES, MainImages, readable_rows, write_artic
 from indexes.store import Index
 from indexes.summarizers import Summarizer
 from indexes.summary_file import summarize_all
+from indexes.thumbnails import checksum, hash_thumbnails, shared_images
 from indexes.workers import LocalWorkers, Workers
 from retriever.files import write_whole
 from retriever.protocols import DualEncoder, FusionEncoder
@@ -247,7 +247,9 @@ def _run_stages(
         save_array(parts / LABELED_KEYS, labeled)
     record = _write_search(parts, keys, inputs, search_uri, image_weight, encoder, progress)
     fit = measure_self_retrieval(parts, readable_rows(main_images), encoder)
-    write_report(parts / "report.json", articles, main_images, read_skipped(parts), fit)
+    hashes = hash_thumbnails(parts, len(articles))
+    shared = shared_images(hashes, articles)
+    write_report(parts / "report.json", articles, main_images, read_skipped(parts), shared, fit)
     return Manifest(
         name=name,
         created_with=_created_with(),
@@ -255,7 +257,7 @@ def _run_stages(
         counts=_count(articles, main_images, keys, offsets, 0 if fusion is None else len(labeled)),
         dimension=encoder.dimension,
         token_shape=(0, 0) if fusion is None else fusion.token_shape,
-        thumbnails=hash_thumbnails(parts, range(len(articles))),
+        thumbnails=checksum(hashes),
         search=record,
         files=describe_files(parts),
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -231,15 +229,6 @@ def describe_file(path: Path) -> File:
     return File(bytes=path.stat().st_size, sha256=sha256_of(path))
 
 
-def hash_thumbnails(folder: Path, rows: Iterable[int]) -> str:
-    """Returns one hash over the thumbnails of `rows`, in which absent ones count too."""
-    digest = hashlib.sha256()
-    for row in rows:
-        path = folder / THUMBNAILS / f"{row}.jpg"
-        digest.update(f"{row} {sha256_of(path) if path.is_file() else '-'}\n".encode())
-    return digest.hexdigest()
-
-
 def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
     """Compares the files of an index with its manifest: sizes and small files' checksums; with `verify`, all checksums.
 
@@ -262,13 +251,3 @@ def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
             raise ValueError(f"{path}: {size} bytes, but the manifest says {expected.bytes}; {REBUILD}")
         if (verify or size <= SMALL) and sha256_of(path) != expected.sha256:
             raise ValueError(f"{path}: content differs from its checksum; {REBUILD}")
-
-
-def check_thumbnails(folder: Path, manifest: Manifest) -> None:
-    """Compares the thumbnails of an index with its manifest.
-
-    Raises:
-        ValueError: One is missing or changed.
-    """
-    if hash_thumbnails(folder, range(manifest.counts.entities)) != manifest.thumbnails:
-        raise ValueError(f"{folder / THUMBNAILS}: thumbnails differ from their checksum; {REBUILD}")

@@ -11,7 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from indexes.index_card import index_card
-from indexes.manifest import ALL_FILES, MANIFEST, THUMBNAILS, Manifest, check_files, check_thumbnails, read_manifest
+from indexes.manifest import ALL_FILES, MANIFEST, THUMBNAILS, Manifest, check_files, read_manifest
+from indexes.thumbnails import check_thumbnails
 from retriever.card import CARD_NAME, card_bytes, write_card
 from retriever.files import replacing
 from retriever.hub import local_or_fetched, push_files

@@ -13,6 +13,7 @@ from typing import Any
 from indexes.formats.skipped import SkippedEntries
 from indexes.self_retrieval import SelfRetrieval
 from indexes.stages import MainImage, MainImages
+from indexes.thumbnails import SharedImages
 from retriever.files import replacing, write_whole
 from retriever.types import Entity
 from retriever.wording import counted
@@ -21,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 Report = dict[str, Any]
 """`skipped`: entries of the knowledge base, counted and listed; `missing` and `unreadable`: lists of images;
-`self_retrieval`: whether the encoder can tell them apart."""
+`shared_images`: main images that several entities have; `self_retrieval`: whether the encoder can tell others apart."""
 
 PROBLEMS = "missing", "unreadable"
 """What may be wrong with a main image."""
@@ -34,15 +35,16 @@ def write_report(
     articles: Sequence[Entity],
     main_images: MainImages,
     skipped: dict[str, Any],
+    shared: SharedImages,
     fit: SelfRetrieval | None = None,
 ) -> None:
-    """Writes `report.json`: skipped entries, missing and unreadable main images with reasons, how the encoder fits."""
+    """Writes `report.json`: skipped entries, what is wrong with main images, and how the encoder fits them."""
     rows = {problem: array("q") for problem in PROBLEMS}
     for row, image in enumerate(main_images):
         if image.problem is not None:
             rows[image.problem].append(row)
     listed = {problem: _Entries(found, articles, main_images) for problem, found in rows.items()}
-    report: Report = {"skipped": skipped, **listed}
+    report: Report = {"skipped": skipped, **listed, "shared_images": shared.to_json()}
     if fit is not None:
         report["self_retrieval"] = fit.to_json()
     with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
@@ -120,6 +122,14 @@ def problem_lines(report: Report) -> list[str]:
             more = "; …" if len(occurrences) > _REASONS else ""
             images = counted(len(entries), "image")
             lines.append(f"{images} {problem}, the first of {entries[0]['id']}: {named}{more}")
+    shared = report.get("shared_images", {"images": 0})  # not in indexes of older versions
+    if shared["images"]:
+        first = shared["most_frequent"][0]
+        images, entities = counted(shared["images"], "main image"), counted(shared["entities"], "entity")
+        lines.append(
+            f"{images} shared by {entities}, which no photograph can tell apart; the most common, with "
+            f"{counted(first['entities'], 'entity')}: {first['image']}"
+        )
     if warning := encoder_warning(report):
         lines.append(f"warning: {warning}")
     return lines

@@ -25,7 +25,7 @@ SAMPLE = 100
 FEWEST = 20
 """Different main images below which the figures say nothing."""
 SPREAD = 0.3
-"""Mean cosine of different main images above which a small encoder is far from what it was trained on.
+"""Mean cosine of different main images above which a small encoder needs to be adapted.
 
 Knowledge bases that the project generates have 0.07 to 0.17, logos 0.45, photographs 0.69 (docs/log.md).
 """
@@ -79,7 +79,7 @@ def measure_self_retrieval(folder: Path, rows: IntArray, encoder: DualEncoder) -
     recall = float((nearest == torch.arange(len(own))).float().mean())
     pairs = own @ own.T
     spread = float((pairs.sum() - pairs.trace()) / (len(own) * (len(own) - 1)))
-    warning = _warning(recall, spread, len(images), is_small(encoder))
+    warning = _warning(recall, spread, len(images), is_unadapted(encoder))
     return SelfRetrieval(len(images), round(recall, 3), round(spread, 3), warning)
 
 
@@ -97,13 +97,16 @@ def slightly_changed(image: Image.Image, rng: random.Random) -> Image.Image:
     return load_image(file.getvalue())
 
 
-def is_small(encoder: DualEncoder) -> bool:
-    """Returns whether an encoder is one of the project's own kind, which knows little but what it was trained on."""
+def is_unadapted(encoder: DualEncoder) -> bool:
+    """Returns whether an encoder is small, so that it knows little but its training data, and not trained on others."""
     # here, because they import transformers, which most that is done to an index does without
     from retriever.models.encoder import ClipEncoder
+    from retriever.models.folder import RECORD_NAME
     from retriever.models.small_clip import SmallCLIPConfig
 
-    return isinstance(encoder, ClipEncoder) and isinstance(encoder.model.config, SmallCLIPConfig)
+    if not isinstance(encoder, ClipEncoder) or not isinstance(encoder.model.config, SmallCLIPConfig):
+        return False
+    return encoder.folder is None or not (encoder.folder / RECORD_NAME).is_file()  # `train-encoder` writes one
 
 
 def _encoded(encoder: DualEncoder, images: Iterable[Image.Image]) -> torch.Tensor:
@@ -114,11 +117,11 @@ def _encoded(encoder: DualEncoder, images: Iterable[Image.Image]) -> torch.Tenso
     return functional.normalize(torch.cat(vectors), dim=1)
 
 
-def _warning(recall: float, spread: float, count: int, small: bool) -> str:
+def _warning(recall: float, spread: float, count: int, unadapted: bool) -> str:
     if recall < RECALL:
         found = f"{100 * recall:.0f} % of {count} slightly changed main images are nearest to their originals"
         return f"the encoder confuses the images: only {found}; {_FIXES}"
-    if small and spread > SPREAD:
+    if unadapted and spread > SPREAD:
         return (
             f"the images are far from what the encoder was trained on: the mean cosine of two main images is "
             f"{spread:.2f}, where up to {SPREAD:g} is usual, so photographs of them may be confused; {_FIXES}"

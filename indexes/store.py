@@ -23,11 +23,11 @@ from indexes.manifest import (
     THUMBNAILS,
     Manifest,
     check_files,
-    check_thumbnails,
     read_manifest,
 )
 from indexes.published import fetch_index, push_index, save_index
 from indexes.search import BestKeySearch, open_search
+from indexes.thumbnails import check_thumbnails
 from indexes.tokens import TokenStore
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.types import Entity, FloatArray, IntArray, StoredTokens

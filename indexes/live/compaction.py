@@ -17,7 +17,7 @@ from indexes.growing import new_array, save_array
 from indexes.ids import hash_id, other_ids, save_ids
 from indexes.keys import Keys
 from indexes.labeled_keys import load_labeled
-from indexes.lines import save_offsets, to_row
+from indexes.lines import Articles, save_offsets, to_row
 from indexes.live.changes import Addition
 from indexes.live.log import sync_folder
 from indexes.live.version import Version
@@ -31,13 +31,13 @@ from indexes.manifest import (
     SearchKind,
     SearchRecord,
     describe_files,
-    hash_thumbnails,
 )
 from indexes.recall import held_out_queries
 from indexes.reindex import stored_keys
 from indexes.report import PROBLEMS, Report, image_problem, read_report
 from indexes.search_kinds import AT_LEAST, write_search
 from indexes.store import Index
+from indexes.thumbnails import checksum, hash_thumbnails, shared_images
 from retriever.files import as_line, replacing, write_whole
 from retriever.types import IntArray
 
@@ -84,7 +84,9 @@ def _write(version: Version, out: Path) -> None:
     keys, search = _write_keys(base, sources, out)
     offsets, labeled_tokens = _write_tokens(base, sources, out)
     shown = _write_thumbnails(base, sources, out)
-    report = _report(base, sources)
+    hashes = hash_thumbnails(out, len(sources))
+    shared = shared_images(hashes, Articles(out / "entities.jsonl"))
+    report = _report(base, sources) | {"shared_images": shared.to_json()}
     write_whole(out / "report.json", (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode())
     counts = Counts(
         entities=len(sources),
@@ -102,7 +104,7 @@ def _write(version: Version, out: Path) -> None:
             "search": search,
             "counts": counts,
             "changes": base.manifest.changes + version.changes,
-            "thumbnails": hash_thumbnails(out, range(len(sources))),
+            "thumbnails": checksum(hashes),
             "files": describe_files(out),
         }
     )

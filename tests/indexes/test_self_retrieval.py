@@ -12,8 +12,11 @@ from PIL import Image
 from indexes import self_retrieval
 from indexes.images import thumbnail
 from indexes.report import problem_lines
-from indexes.self_retrieval import FEWEST, is_small, measure_self_retrieval, slightly_changed
+from indexes.self_retrieval import FEWEST, is_unadapted, measure_self_retrieval, slightly_changed
+from retriever.models.encoder import ClipEncoder
 from tests.fakes.models import FakeEncoder
+
+WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "embedded"
 
 
 class Hue(FakeEncoder):
@@ -66,13 +69,22 @@ def test_an_encoder_that_confuses_them(folder: Path) -> None:
 
 def test_images_far_from_what_a_small_encoder_knows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_retrieval, "SPREAD", -0.5)
-    assert not is_small(Hue())
+    assert not is_unadapted(Hue())
     general = measure_self_retrieval(folder, ROWS, Hue())
     assert general is not None and not general.warning  # other encoders have other cosines
-    monkeypatch.setattr(self_retrieval, "is_small", lambda encoder: True)
+    monkeypatch.setattr(self_retrieval, "is_unadapted", lambda encoder: True)
     small = measure_self_retrieval(folder, ROWS, Hue())
     assert small is not None
     assert f"the mean cosine of two main images is {small.spread:.2f}, where up to -0.5 is usual" in small.warning
+
+
+def test_an_encoder_that_was_adapted_need_not_be_adapted(tmp_path: Path) -> None:
+    shipped = ClipEncoder.load(WEIGHTS / "encoder")
+    assert is_unadapted(shipped)
+    shipped.save(tmp_path)
+    assert is_unadapted(ClipEncoder.load(tmp_path))
+    (tmp_path / "training.json").write_text("{}")  # as `omgm train-encoder` leaves it
+    assert not is_unadapted(ClipEncoder.load(tmp_path))
 
 
 def test_few_images_say_nothing(folder: Path) -> None:
