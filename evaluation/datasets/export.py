@@ -25,7 +25,8 @@ def export(folder: Path, out: Path, split: str | None = None, *, progress: bool 
 
     Args:
         folder: A dataset that `Dataset.save_to_disk` wrote, with the columns that `plain_question` names, or with usual
-            other names. The column `image` holds images or their names; other columns are ignored.
+            other names. The column `image` holds images or their names; without ids, a row has its number as its id;
+            other columns are ignored.
         out: The folder to write to.
         split: The split of a `DatasetDict`.
         progress: Whether to show a progress bar.
@@ -37,8 +38,8 @@ def export(folder: Path, out: Path, split: str | None = None, *, progress: bool 
     data = _open(folder, split)
     (out / IMAGES).mkdir(parents=True, exist_ok=True)
     bar = progress_bar(data, total=len(data), desc="questions", unit="question", shown=progress)
-    rows = ((f"{folder}: row {number}", row) for number, row in enumerate(bar))
-    named = ((where, _with_image_name(row, out / IMAGES, where)) for where, row in rows)
+    rows = ((f"{folder}: row {number}", number, row) for number, row in enumerate(bar))
+    named = ((where, {"id": number, **_with_image_name(row, out / IMAGES, where)}) for where, number, row in rows)
     replace_with(out / QUESTIONS, lambda partial: _write(partial, named))
     return len(data)
 

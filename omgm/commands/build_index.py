@@ -71,6 +71,9 @@ def run(args: argparse.Namespace) -> None:
     from training.questions import is_held_out
 
     labeled = labeled_of(args)
+    if labeled and profile.search.candidates not in ("image", "combined"):
+        what = f"step 1 searches each entity's {profile.search.candidates} alone"
+        logger.warning("--queries has no effect: %s; set search.candidates=combined to search labeled images", what)
     if labeled:  # without those that trainings validate on: as keys, they would find themselves
         share, seed = TrainingConfig().validation_share, seed_of(args, profile)
         labeled = [image for image in labeled if not is_held_out(image.image_id, share, seed)]

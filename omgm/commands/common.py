@@ -58,7 +58,7 @@ def add_knowledge_base(parser: argparse.ArgumentParser, *, own_images: bool = Fa
 
 def add_kb_format(parser: argparse.ArgumentParser) -> None:
     """Adds `--kb-format`."""
-    known = "evqa, infoseek, wiki6m, jsonl, parquet, csv, markdown, website, zim, mediawiki, sql or huggingface"
+    known = "evqa, infoseek, wiki6m, jsonl, parquet, csv, markdown, website, zim, mediawiki, xml, sql or huggingface"
     parser.add_argument("--kb-format", metavar="NAME", help=f"{known}; guessed by default")
 
 

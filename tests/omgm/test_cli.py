@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from indexes.formats import FORMATS
 from omgm.__main__ import COMMANDS, main, parser
 from omgm.commands.sweep import grid
 from tests.fakes.knowledge_base import write_kb
@@ -65,6 +67,13 @@ def test_help_names_every_flag(command: str, capsys: pytest.CaptureFixture[str])
     assert stopped.value.code == 0
     shown = capsys.readouterr().out
     assert [flag for flag in FLAGS[command].split() if flag not in shown] == []
+
+
+def test_help_names_every_format_of_a_knowledge_base(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["kb", "inspect", "--help"])
+    shown = re.findall(r"\w+", capsys.readouterr().out.partition("--kb-format NAME  ")[2].partition("guessed")[0])
+    assert set(FORMATS) <= set(shown)
 
 
 def test_help_imports_nothing_heavy() -> None:

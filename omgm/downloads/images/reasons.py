@@ -25,8 +25,8 @@ class Reason:
 REASONS = {
     "not_a_url": Reason("not an http or https address"),
     "name_taken": Reason("another image has its place under the folder"),
-    "private_address": Reason("the host is on a private network; --allow-private HOST permits it"),
-    "robots": Reason("the host's robots.txt forbids it; --ignore-robots does not read it"),
+    "private_address": Reason("the host is on a private network; to allow it, add --allow-private HOST --retry"),
+    "robots": Reason("the host's robots.txt forbids it; to ignore it, add --ignore-robots --retry"),
     "gone": Reason("404 or 410: not found"),
     "forbidden": Reason("401, 403 or 451: refused; check the user agent", later=True, blames_host=True),
     "refused": Reason("a status other than 200"),

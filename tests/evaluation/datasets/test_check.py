@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from evaluation.datasets import forget_listings, read
+from evaluation.datasets import forget_listings, load, read
 from evaluation.datasets.check import examine, report
 from evaluation.datasets.coverage import QuestionGroup, coverage
 from indexes.build import build_index
@@ -205,6 +205,13 @@ def test_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = blue.stat().st_mtime_ns, (out / "questions.jsonl").read_bytes()
     assert main(["dataset", "export", "--from", str(source), "--out", str(out)]) == 0
     assert before == (blue.stat().st_mtime_ns, (out / "questions.jsonl").read_bytes())
+
+
+def test_exported_rows_without_ids_are_numbered(tmp_path: Path) -> None:
+    rows = [{key: value for key, value in row.items() if key != "id"} for row in hub_rows(tmp_path)]
+    source, out = save(tmp_path / "saved", rows), tmp_path / "out"
+    assert main(["dataset", "export", "--from", str(source), "--out", str(out)]) == 0
+    assert [question.id for question in load("plain", out / "questions.jsonl")] == ["0", "1", "2"]
 
 
 def test_export_of_a_split_and_of_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

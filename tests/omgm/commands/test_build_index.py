@@ -179,7 +179,7 @@ def test_a_rebuild_asks_the_chat_model_only_for_what_changed(
 
 
 def test_labeled_images_that_the_training_of_the_encoder_held_out_are_no_keys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kb, images = write_kb(tmp_path)
     names = [f"{number}.png" for number in range(60)]
@@ -207,6 +207,13 @@ def test_labeled_images_that_the_training_of_the_encoder_held_out_are_no_keys(
     share = TrainingConfig().validation_share
     assert keys == [{name for name in names if not is_held_out(name, share, seed)} for seed in (0, 7, 8, 9)]
     assert len({frozenset(left) for left in keys}) == 4  # the seeds hold out different images
+
+    caplog.clear()
+    for candidates in ("combined", "summary"):
+        given = [*labeled, str(tmp_path / "photos"), "--dry-run", "--set", f"search.candidates={candidates}"]
+        build(kb, images, tmp_path / "index", *given)
+    [warning] = [record.getMessage() for record in caplog.records if "--queries" in record.getMessage()]
+    assert warning.startswith("--queries has no effect: step 1 searches each entity's summary alone")
 
     (trained / "encoder" / "training.json").write_text("{}")
     assert build(kb, images, tmp_path / "index", *labeled, str(tmp_path / "photos"), "--dry-run", *encoder) == 2
