@@ -22,7 +22,7 @@ from retriever.files import write_lines
 from retriever.texts import blip_caption, section_passage
 from retriever.types import Entity
 from training.images import image_source
-from training.mine import MinedNegatives, read_negatives
+from training.negatives import MinedNegatives, read_negatives
 from training.questions import TrainingQuestion, is_held_out
 from training.reranker.image_table import ImageName, ImageTable
 from training.reranker.left_out import LeftOut
