@@ -67,7 +67,7 @@ def write_generation(version: Version, target: Path) -> None:
         sync_folder(target.parent)
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and error.errno is not None:  # FAISS and Milvus say themselves what failed
             what = (
                 f"{error.strerror}; the index is as before: free space, or make its folder writable, and compact again"
             )
