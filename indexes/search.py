@@ -225,22 +225,3 @@ def load_vectors(folder: Path) -> NDArray[np.float16]:
     """Returns `vectors.npy`, memory-mapped."""
     vectors: NDArray[np.float16] = np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False)
     return vectors
-
-
-def open_search(folder: Path, record: SearchRecord | None, device: torch.device | str = "cpu") -> Search:
-    """Opens the entity index in a folder for search on a device; on a GPU every kind but Milvus is searched exactly.
-
-    Args:
-        folder: The folder of an index.
-        record: How it is to be searched, from the manifest; `None` for an index of format version 2.
-        device: Where to search.
-    """
-    if record is not None and record.kind == "milvus":
-        from indexes.search_milvus import open_milvus  # which needs an extra
-
-        return open_milvus(folder, record)
-    if torch.device(device).type != "cpu":
-        return DeviceSearch.read(folder, record, device)
-    if record is None or not record.rescored:
-        return FaissSearch(read_faiss(folder))
-    return RescoredSearch(read_faiss(folder), load_vectors(folder), record.rescored)

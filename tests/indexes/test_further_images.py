@@ -14,13 +14,14 @@ from PIL import Image
 from indexes import sources
 from indexes.article_images import FurtherImages, ImageUse
 from indexes.build import build_index
+from indexes.entity_index import open_search
 from indexes.estimate import estimate_build
 from indexes.formats import read_knowledge_base
 from indexes.further_images import choose_further
 from indexes.keys import Keys
 from indexes.manifest import FILES, OWNERS
 from indexes.recall import HeldOutQueries
-from indexes.search import BestKeySearch, best_of_each, open_search
+from indexes.search import BestKeySearch, best_of_each
 from indexes.search_kinds import write_search
 from indexes.sources import FolderImages
 from indexes.stages import MainImage
