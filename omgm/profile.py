@@ -58,7 +58,10 @@ def load_profile(name_or_path: str, overrides: Sequence[str] | Mapping[str, Any]
                 told = problem["msg"].removeprefix("Value error, ")
             problems.append(f"{origins.get(key, path)}: {place}: {told}")
         raise ValueError("; ".join(problems)) from error
-    profile._options = shlex.join(["--profile", name_or_path, *(word for one in overrides for word in ("--set", one))])
+    settings = (
+        [f"{key}={_toml(value)}" for key, value in given.items()] if isinstance(overrides, Mapping) else overrides
+    )
+    profile._options = shlex.join(["--profile", name_or_path, *(word for one in settings for word in ("--set", one))])
     return profile
 
 
