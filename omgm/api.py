@@ -1,10 +1,9 @@
-"""The Python door: one line opens or builds an index, another asks it."""
+"""The Python API: one line opens or builds an index, another asks it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -52,7 +51,6 @@ class OMGM:
         self.retriever = retriever
         self.generator = generator
         self._loop = BackgroundLoop()
-        self._models = threading.Lock()
 
     @classmethod
     def open(
@@ -200,7 +198,7 @@ class OMGM:
 
     async def retrieve_query(self, query: Query) -> RetrievalResult:
         """Returns the result of the steps for a query of the pipeline."""
-        [result] = await asyncio.to_thread(self.run_steps, [query])
+        [result] = await asyncio.to_thread(self.retriever.retrieve, [query])
         return result
 
     async def answer_query(self, query: Query) -> tuple[str | None, RetrievalResult]:
@@ -211,11 +209,6 @@ class OMGM:
         """
         result, answer = await self._answered(query)
         return answer.answer, result
-
-    def run_steps(self, queries: Sequence[Query]) -> list[RetrievalResult]:
-        """Runs the steps for queries of the pipeline; models run one batch at a time."""
-        with self._models:
-            return self.retriever.retrieve(queries)
 
     def retrieve(
         self,
@@ -277,9 +270,8 @@ class OMGM:
             ValueError: The image is unreadable, or `k` is out of range.
         """
         query = Query(load_image(image), "", options=Options(k))
-        with self._models:
-            [found] = self.retriever.steps[0].start([query])([[]])
-        return make_retrieval(self.index, query, RetrievalResult("", found, {})).candidates
+        [result] = self.retriever.retrieve([query], steps=1)
+        return make_retrieval(self.index, query, result).candidates
 
     def close(self) -> None:
         """Ends the thread that generators run in. Using the object again starts another."""
@@ -294,7 +286,7 @@ class OMGM:
         self.close()
 
     def _retrieve(self, queries: Sequence[Query]) -> list[Retrieval]:
-        results = self.run_steps(queries) if queries else []
+        results = self.retriever.retrieve(queries) if queries else []
         return [make_retrieval(self.index, query, result) for query, result in zip(queries, results, strict=True)]
 
     async def _answered(self, query: Query) -> tuple[RetrievalResult, Answer]:
@@ -312,7 +304,7 @@ class OMGM:
 def _profile(profile: str | Path | Profile, settings: Mapping[str, Any] | None) -> Profile:
     if isinstance(profile, Profile):
         if settings:
-            raise ValueError("settings replace those of a profile that is named; give load_profile those of a Profile")
+            raise ValueError("settings: the profile is loaded already; pass them to load_profile instead")
         return profile
     return load_profile(str(profile), settings or {})
 
