@@ -165,7 +165,8 @@ class BestKeySearch:
             further = keys >= self._entities
             rows[further] = self._owners[keys[further] - self._entities]
             best = best_of_each(scores, rows, k)
-            if asked == self.shape[0] or (best[1] >= 0).all():
+            # An approximate search may have no more keys to give, however many are asked for.
+            if asked == self.shape[0] or ((best[1][:, -1] >= 0) | (keys[:, -1] < 0)).all():
                 return best
             asked = min(4 * asked, self.shape[0])
 
