@@ -108,13 +108,13 @@ def build_index(
         drop_sections: Titles of sections to leave out, see `dropped_titles`.
         names: The names that the fields of an entity have in the knowledge base, where they are not the usual ones.
         max_bad: Share of bad entries, in 0..1, above which the build fails. They are skipped; `report.json` lists them.
-        batch_size: Entities per batch; a kill loses at most one batch, and of summaries only those in the making.
+        batch_size: Entities per batch; a kill loses at most one batch, and of summaries only the unfinished ones.
         candidates: What step 1 searches. With `image`, an entity without a readable main image is never found.
         tokens: How step 2's tokens are stored, the name of a `TokenCodec`.
         search: The kind of entity index, see `indexes.search_kinds`.
         search_uri: Where Milvus is if `search` is "milvus", see `indexes.search_milvus.Collection`.
         image_weight: Weight of the main image in a combined key, for which an approximate kind is tuned.
-        image_keys: Image keys of an entity, at most: its main image and the next ones of its article. Of no use where
+        image_keys: Image keys of an entity, at most: its main image and the next ones of its article. Ignored if
             `candidates` are texts alone.
         section_images: Whether a section's tokens are made with its own image if it has one.
         labeled: Images beyond those of the articles that show an entity; they are further image keys of it.

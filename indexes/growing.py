@@ -37,7 +37,7 @@ def release(array: NDArray[Any]) -> None:
 def new_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> np.memmap[Any, Any]:
     """Creates a `.npy` file and maps it into memory.
 
-    Its space is taken at once: a process that fills a mapped file on a full disk is killed without a word.
+    Its space is reserved at once: a process that fills a mapped file on a full disk is killed without an error.
 
     Raises:
         OSError: There is no space for it.

@@ -16,10 +16,10 @@ from indexes.manifest import KEY_IDS, SEARCH, VECTORS, SearchRecord
 from retriever.types import FloatArray, IntArray
 
 DEPTH = 20
-"""An approximate search looks for at least so many results: its recall was measured with as many."""
+"""Results that an approximate search looks for at least: its recall was measured with this number."""
 _SPARE = 64
-"""Vectors that the half-precision scan of `DeviceSearch` returns beyond `k`: one of the best `k` is lost only if
-so many others are within the scan's rounding (0.00024 for products from 0.25 to 0.5) of the last."""
+"""Vectors that the half-precision scan of `DeviceSearch` returns beyond `k`: one of the best `k` is lost only if this
+many others are within the scan's rounding (0.00024 for products from 0.25 to 0.5) of the last."""
 _COPIED = 1 << 18
 """Vectors copied to a device at a time."""
 

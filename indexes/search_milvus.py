@@ -42,7 +42,7 @@ _FACTORS = 2, 5, 10, 20, 50
 
 
 class Collection:
-    """A collection of Milvus: keys by 64-bit ids that an entity keeps whatever its row is.
+    """A collection of Milvus: keys by 64-bit ids, which stay the same when an entity's row changes.
 
     Args:
         uri: Address of a server, or a file whose name ends with `.db`, which one process can open. The environment
@@ -251,7 +251,7 @@ def update_milvus(
         keys: All keys of the new version.
         ids: Their ids, see `key_ids`.
         changed: The keys that are new or changed, int64.
-        gone: Ids of keys of the old version that the new one has not, int64.
+        gone: Ids of keys of the old version that the new one lacks, int64.
         record: How the index was built.
 
     Raises:

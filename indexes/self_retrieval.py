@@ -99,7 +99,7 @@ def slightly_changed(image: Image.Image, rng: random.Random) -> Image.Image:
 
 def is_small(encoder: DualEncoder) -> bool:
     """Returns whether an encoder is one of the project's own kind, which knows little but what it was trained on."""
-    # here, because they import transformers, which most that is done to an index does without
+    # Imported here, since they import transformers, which most uses of an index do not need.
     from retriever.models.encoder import ClipEncoder
     from retriever.models.small_clip import SmallCLIPConfig
 

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class BackgroundLoop:
-    """Runs coroutines in one event loop, whatever thread or loop asks for them.
+    """Runs coroutines from any thread or loop in one event loop.
 
     A chat client keeps its connections in the loop it was first used in, so all its calls have to meet in one. The
     thread starts with the first call and never keeps the interpreter from exiting.

@@ -74,7 +74,7 @@ class OMGM:
             encoder: Your own model for step 1.
             fusion: Your own model for step 2.
             reranker: Your own model for step 3.
-            generator: What answers, in place of the profile's.
+            generator: Your own generator, instead of the profile's.
 
         Raises:
             ValueError: The index or a model is missing, or they do not fit each other.
@@ -122,7 +122,7 @@ class OMGM:
             overwrite: Whether to replace an index of something else.
             progress: Whether to show progress bars.
             settings: As in `open`.
-            summarizer: Writes the summaries that step 1 searches, in place of the profile's.
+            summarizer: Writes the summaries that step 1 searches, instead of the profile's.
             encoder: As in `open`.
             fusion: As in `open`.
             reranker: As in `open`.
@@ -171,9 +171,9 @@ class OMGM:
         Args:
             image: A path, bytes, a PIL image, or an array [H, W] or [H, W, 3 or 4] of uint8.
             question: The question.
-            k: Candidates of step 1, in place of the profile's.
-            alpha: Weight of step 1 in step 2 (equation 5), in place of the profile's.
-            beta: Weight of step 2 in step 3 (equation 7), in place of the profile's.
+            k: Candidates of step 1, instead of the profile's.
+            alpha: Weight of step 1 in step 2 (equation 5), instead of the profile's.
+            beta: Weight of step 2 in step 3 (equation 7), instead of the profile's.
 
         Raises:
             ValueError: The image is unreadable, the question is empty, or an option is out of range.
@@ -264,7 +264,7 @@ class OMGM:
 
         Args:
             image: As in `ask`. It is compared with what the index searches (`search.candidates`), by default summaries.
-            k: Number of entities, in place of the profile's.
+            k: Number of entities, instead of the profile's.
 
         Raises:
             ValueError: The image is unreadable, or `k` is out of range.

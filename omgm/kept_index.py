@@ -21,7 +21,7 @@ from retriever.files import write_whole
 from retriever.wording import counted
 
 NOTE = "built_from.json"
-"""What an index was built from, in its folder: compared in place of hashes, which take long for large files."""
+"""What an index was built from, in its folder: compared instead of hashes, which take long for large files."""
 _EXAMPLES, _LOOKED_AT = 5, 100
 """Titles that are shown, and entities among which different ones are looked for."""
 _SETTINGS: Any = {

@@ -102,7 +102,7 @@ def _options(profile: Profile, replicas: tuple[int, int]) -> dict[str, Any]:
 
 
 def _check_room(found: Mapping[str, float], each: Mapping[str, int], replicas: int, address: str) -> None:
-    """Says what a cluster lacks; Ray waits for it without a word."""
+    """Reports what a cluster lacks, for which Ray would wait silently."""
     for count, resource, unit in (each["num_cpus"], "CPU", "cores"), (each["num_gpus"], "GPU", "GPUs"):
         if (needed := count * replicas) > (there := int(found.get(resource, 0))):
             lack = f"--replicas {replicas} takes {needed} {unit}, and there are {there}"

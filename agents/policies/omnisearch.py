@@ -24,7 +24,7 @@ _LABEL = re.compile(
     rf"^[ \t]*(?:\#+[ \t*]*({_ANY_NAME})[ \t*]*[:\uff1a]?[ \t*]*$|[*\# \t]*({_ANY_NAME})[ \t*]*[:\uff1a][ \t*]*)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""`Thought:` at the start of a line, or `### Thought` as a line, in place of a tag."""
+"""`Thought:` at the start of a line, or `### Thought` as a line, instead of a tag."""
 _FINAL = re.compile(
     r"^[ \t*\"':>]*(?:(?:the )?final answer(?: is)?|最终答案)[ \t*\"']*[:\uff1a][ \t*]*", re.IGNORECASE | re.MULTILINE
 )
@@ -40,7 +40,7 @@ _WITH = r"(?:[ \t]+(?:with|for|of)\b(?:[ \t]+(?:a|the|specific|text|search|query
 _ACTION = re.compile(rf"({_ANY_ACTION}){_WITH}[\"'*`(\[\])\s:\uff1a.-]*([^\n]*)", re.IGNORECASE)
 _NEXT_ACTION = re.compile(_ANY_ACTION, re.IGNORECASE)
 _TOOLS = ("image_search", "text_search", "find_images", "web_search", "web_image_search")
-"""Tools that a reply may call by name in place of an action."""
+"""Tools that a reply may call by name instead of an action."""
 _QUERY_ENDS = " \t.\"'`*()[]。“”"
 
 

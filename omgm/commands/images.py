@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="all images of an entity, not only the main image")
     who = parser.add_mutually_exclusive_group(required=True)
     who.add_argument("--contact", metavar="C", help="your e-mail address or web page, sent to the hosts")
-    who.add_argument("--user-agent", metavar="UA", help="the whole user agent, in place of ours with --contact")
+    who.add_argument("--user-agent", metavar="UA", help="the whole user agent, instead of ours with --contact")
     parser.add_argument("--per-host", type=positive, metavar="N", help="concurrent requests to one host (2)")
     parser.add_argument("--per-second", type=_above_zero, metavar="N", help="requests per second to one host (10)")
     parser.add_argument("--megabits", type=_above_zero, metavar="N", help="Mbit/s from one host (25)")
