@@ -212,7 +212,7 @@ class ReadImages:
         main = MainImage(name)
         further = choose_further(entity, main, self._use, usable, has_no_ground(images[name]))
         texts = section_texts(entity) if self._fusion is not None else []
-        labeled = labeled_names(main, further) if self._fusion is not None else []
+        labeled = _labeled_names(main, further) if self._fusion is not None else []
         if self._encoder is None and not texts and not labeled:
             images = {}
         return EntityImages(main, small, further, list(problems.values()), texts, labeled, images)
@@ -222,7 +222,7 @@ class ReadImages:
         return [one._replace(images={}) for one in items], self._models.encode(items)
 
 
-def labeled_names(main: MainImage, further: FurtherImages) -> list[str]:
+def _labeled_names(main: MainImage, further: FurtherImages) -> list[str]:
     """Returns the names of the keys of an entity that are labeled images, in order."""
     return [name for name in (str(main.path), *further.keys) if is_labeled(name)] if main.readable else []
 

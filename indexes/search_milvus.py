@@ -235,7 +235,7 @@ def write_milvus(
             there.flush()
             write_whole(note, json.dumps({"uri": there.uri, "done": start + len(block)}).encode())
             bar.update(len(block))
-    write_ids(folder, keys, ids)
+    _write_ids(folder, keys, ids)
     exact = ((keys.rows[start : start + len(block)], block) for start, block in blocks(keys))
     write_vectors(folder / VECTORS, (len(keys.parts[0]), keys.length), exact)
     return _measured(folder, keys, queries, there)
@@ -261,13 +261,13 @@ def update_milvus(
     there.delete(gone)
     there.upsert(ids[changed], keys.read(changed))
     there.flush()
-    write_ids(folder, keys, ids)
+    _write_ids(folder, keys, ids)
     exact = ((keys.rows[start : start + len(block)], block) for start, block in blocks(keys))
     write_vectors(folder / VECTORS, (len(keys.parts[0]), keys.length), exact)
     return record
 
 
-def write_ids(folder: Path, keys: Keys, ids: IntArray) -> None:
+def _write_ids(folder: Path, keys: Keys, ids: IntArray) -> None:
     """Writes `key_ids.npy`: int64 [2, keys], the sorted ids and the key of each."""
     order = np.argsort(ids[keys.rows])
     save_array(folder / KEY_IDS, np.stack([ids[keys.rows][order], keys.rows[order]]))

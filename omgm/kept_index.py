@@ -83,11 +83,11 @@ def keep_index(
         profile, kb, index, images=images, overwrite=known is not None, **reading | {"kb_format": format}
     )
     write_whole(path, json.dumps(note).encode())
-    for line in found_lines(built):
+    for line in _found_lines(built):
         say(line)
 
 
-def found_lines(index: Index) -> Iterator[str]:
+def _found_lines(index: Index) -> Iterator[str]:
     """Yields lines that describe an index: its counts, examples and problems."""
     counts = index.manifest.counts
     entities, sections = counted(counts.entities, "entity"), counted(counts.sections, "section")

@@ -41,7 +41,7 @@ def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncode
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def build_recognition(
+def _build_recognition(
     profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int
 ) -> Recognition | None:
     """Returns the profile's recognition, or `None` if it was not fitted to what `recognition_key` counts."""
@@ -100,7 +100,7 @@ def open_retriever(
         FusionRerank(fusion, opened, profile.fusion.alpha, profile.fusion.score_mode),
         SectionRerank(reranker or parts.build_text_reranker(profile), opened, profile.sections.beta),
     ]
-    recognition = build_recognition(profile, encoder, fusion, opened.manifest.inputs.image_keys)
+    recognition = _build_recognition(profile, encoder, fusion, opened.manifest.inputs.image_keys)
     pin = opened.pinned if isinstance(opened, LiveIndex) else nullcontext
     return Retriever(steps, opened, recognition, pin, profile.search.trim_borders)
 

@@ -115,7 +115,7 @@ def _start(profile: Profile, index: Path, options: Mapping[str, Any], host: str,
     from ray import serve
 
     def build() -> FastAPI:  # Ray takes nothing but a function
-        return build_app(profile, index)
+        return _build_app(profile, index)
 
     seconds = profile.serving.upload_timeout_s + profile.serving.timeout_s
     serve.start(http_options={"host": host, "port": port, "request_timeout_s": seconds + 10})
@@ -148,7 +148,7 @@ class Replica:
     """One process of the service; Ray gives it the application."""
 
 
-def build_app(profile: Profile, index: Path) -> FastAPI:
+def _build_app(profile: Profile, index: Path) -> FastAPI:
     """Returns the service over an index that it only reads; runs in a replica."""
     from omgm.opening import open_retriever
     from omgm.parts import build_encoder, build_fusion, build_generator
