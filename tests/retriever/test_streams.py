@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
@@ -80,14 +80,15 @@ def test_calls_within_calls_need_no_further_thread(monkeypatch: pytest.MonkeyPat
     """All threads may wait for the results of calls that no thread is left to begin."""
     with ThreadPoolExecutor(1) as pool:
         monkeypatch.setattr(streams, "_threads", lambda: pool)
-        waiting = threading.Event()
+        begun = threading.Event()
 
         def outer() -> int:
-            waiting.set()
-            with streams.side_by_side([lambda: 1, lambda: 2], 2) as results:
+            begun.set()
+            with streams.side_by_side([partial(int, "1"), partial(int, "2")], 2) as results:
                 return sum(result() for result in results)
 
-        with streams.side_by_side([partial(waiting.wait, 20), outer], 2) as results:
+        calls: list[Callable[[], int]] = [partial(begun.wait, 20), outer]
+        with streams.side_by_side(calls, 2) as results:
             assert [result() for result in results] == [True, 3]
 
 
