@@ -94,11 +94,7 @@ def store_images(
         left = range(lines.done, len(articles))
         results = stack.enter_context(closing(in_batches("images", workers, make, models, left, batch, progress)))
         for rows, (read, parts) in results:
-            for row, one in zip(rows, read, strict=True):
-                if one.small is not None:
-                    small_path = folder / THUMBNAILS / f"{row}.jpg"
-                    with naming(small_path):
-                        small_path.write_bytes(one.small)
+            _write_thumbnails(folder / THUMBNAILS, rows, read)
             for name, file in files.items():
                 file.append(parts[name])
             lines.append(_line(one) for one in read)  # last: what it counts is on disk
@@ -130,6 +126,14 @@ def _shapes(
         if codec.scaled:
             shapes[SCALES] = stored[:1], np.dtype(np.float16)
     return shapes
+
+
+def _write_thumbnails(folder: Path, rows: Sequence[int], read: Sequence[EntityImages]) -> None:
+    for row, one in zip(rows, read, strict=True):
+        if one.small is not None:
+            path = folder / f"{row}.jpg"
+            with naming(path):
+                path.write_bytes(one.small)
 
 
 def _line(one: EntityImages) -> list[Any]:
