@@ -60,7 +60,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Spending:
-    """What a run has spent, and how much of its budget it may use at present."""
+    """What a run has spent, and the share of its budget that it may use now."""
 
     budget: Budget
     tokens: int = 0

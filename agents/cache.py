@@ -31,20 +31,20 @@ class ResultCache(Generic[T]):
         self._running: dict[str, tuple[asyncio.Task[T], list[None]]] = {}
 
     def __contains__(self, key: str) -> bool:
-        """Returns whether the result of a key is there, or somebody is making it."""
+        """Returns whether the result of a key is kept or being computed."""
         return key in self._running or self._is_kept(key)
 
     async def get(
         self, key: str, make: Callable[[], Awaitable[T]], keep: Callable[[T], bool] = lambda result: True
     ) -> tuple[T, bool]:
-        """Returns the result of a key, and whether somebody else had made it or was making it.
+        """Returns the result of a key, and whether it was kept or already being computed.
 
-        An error reaches all who wait for it, and is not kept. What all have stopped waiting for is canceled.
+        An error reaches all callers that wait for it, and is not kept. When no caller waits any more, it is canceled.
 
         Args:
             key: What decides the result.
             make: Makes it.
-            keep: Whether a result is kept for later; otherwise only those who wait for it now get it.
+            keep: Whether a result is kept for later; otherwise only the callers that wait for it now get it.
         """
         if self._is_kept(key):
             self._kept.move_to_end(key)

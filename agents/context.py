@@ -51,7 +51,7 @@ def without_images(message: Message) -> Message:
 
 
 def _cut(message: Message, limit: int) -> Message:
-    """Cuts a message to so many tokens: the end of its longest text, then images from the end, all but the first."""
+    """Cuts a message to `limit` tokens: the end of its longest text, then images from the end, all but the first."""
     content = message["content"]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
     texts = [at for at, part in enumerate(parts) if part["type"] == "text"]
@@ -67,7 +67,7 @@ def _cut(message: Message, limit: int) -> Message:
 
 
 def _beginning(text: str, tokens: int) -> str:
-    """Returns the longest beginning of a text within so many tokens."""
+    """Returns the longest beginning of a text that has at most `tokens` tokens."""
     length = bisect_right(range(1, len(text) + 1), tokens, key=lambda end: text_tokens(text[:end]))
     return text[:length]
 

@@ -31,7 +31,7 @@ class Corpus:
 
     Args:
         folder: The folder; created if recording.
-        record: Whether to ask the world for what is missing and keep it. Otherwise nothing outside the folder is used.
+        record: Whether to fetch and keep what is missing. Otherwise nothing outside the folder is used.
 
     Raises:
         ValueError: The folder does not exist, and nothing is to be recorded.
@@ -56,7 +56,7 @@ class Corpus:
         Args:
             kind: What it is, such as a tool's name; the folder of its file.
             key: What decides the result.
-            make: Asks the world.
+            make: Fetches the result.
             encode: Turns the result into JSON values.
             decode: Turns them back.
 
@@ -71,7 +71,7 @@ class Corpus:
 
             async def ask() -> dict[str, Any]:
                 result, ms = await timed(make)
-                known = self.read(kind, key)  # who was faster decides what all get, now and when it is replayed
+                known = self.read(kind, key)  # the first one recorded counts, now and when it is replayed
                 return self.write(kind, key, encode(result), ms) if known is None else known
 
             content, _ = await self._under_way.get(f"{kind} {key}", ask)

@@ -201,7 +201,7 @@ def _proof(x: int, y: int, to_y: int, gutter: int) -> str:
 
 
 def _wrapped(text: str, limit: int, rows: int) -> list[str]:
-    """Returns a text in at most so many rows of `limit` characters; a wide one, such as a Chinese one, counts twice."""
+    """Wraps a text into at most `rows` rows of `limit` characters; a wide one, such as a Chinese one, counts twice."""
     text = " ".join(_printable(text).split())
     found = [""]
     room = limit

@@ -110,7 +110,7 @@ def plain_answer(text: str) -> str | None:
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    r"""Returns the first JSON object in a text, whatever stands around it; `None` without one.
+    r"""Returns the first JSON object in a text, also between other text; `None` without one.
 
     An object in Python's form (single quotes, a comma before the bracket), with comments, curly quotes or without its
     last brackets is accepted too. Nothing is executed.

@@ -104,7 +104,7 @@ def make_answer(
     run: AgentRun, policy: str, answer: str | None, stopped: str, failure: ChatError | NotRecorded | None = None
 ) -> AgentAnswer:
     """Returns the answer of a run, its citations resolved."""
-    claims, invented = claims_of(answer or "", len(run.sources))
+    claims, invented = _claims_of(answer or "", len(run.sources))
     plain = None if answer is None else without_citations(answer)
     return AgentAnswer(
         question=run.question,
@@ -122,11 +122,11 @@ def make_answer(
     )
 
 
-def claims_of(answer: str, sources: int) -> tuple[tuple[Claim, ...], tuple[int, ...]]:
+def _claims_of(answer: str, sources: int) -> tuple[tuple[Claim, ...], tuple[int, ...]]:
     """Splits an answer into sentences; returns them with the sources they cite, and cited numbers that do not exist.
 
     Example:
-        >>> claims_of("It is Niamey [1, 9]. Not Lagos.", sources=2)
+        >>> _claims_of("It is Niamey [1, 9]. Not Lagos.", sources=2)
         ((Claim(text='It is Niamey.', sources=(1,)), Claim(text='Not Lagos.', sources=())), (9,))
     """
     claims, invented = [], set()

@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--kb", type=Path, required=True, help="the knowledge base, E-VQA's format")
     parser.add_argument("--facts", type=Path, required=True, help="a table with code, name and capital of countries")
     parser.add_argument("--images", type=Path, required=True, help="images named dev_country_<code>_<n>.jpg")
-    parser.add_argument("--limit", type=int, help="ask only so many questions, spread over all")
+    parser.add_argument("--limit", type=int, help="ask only this many questions, spread over all")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     kb = json.loads(args.kb.read_text(encoding="utf-8"))

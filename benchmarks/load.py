@@ -256,7 +256,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="of each load (%(default)s)")
     parser.add_argument("--rounds", type=int, default=6, help="turns of the comparison (%(default)s)")
     parser.add_argument("--factors", type=float, nargs="*", default=[0.5, 0.8, 1.0, 2.0, 10.0])
-    parser.add_argument("--capacity", type=float, help="answers per second, in place of the measured ones")
+    parser.add_argument("--capacity", type=float, help="answers per second, instead of the measured number")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--uniform", action="store_true", help="arrivals at even intervals, not a Poisson process")
     parser.add_argument("--out", type=Path, default=Path("load.json"))

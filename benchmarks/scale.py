@@ -49,13 +49,13 @@ from benchmarks.ingestion import FreeModels, write_knowledge_base
 from benchmarks.meter import Meter
 from evaluation.run import commit
 from indexes import build as building
+from indexes.entity_index import open_search
 from indexes.growing import release
 from indexes.keys import Keys
 from indexes.live.editor import Article, Editor
 from indexes.live.index import LiveIndex
 from indexes.manifest import SEARCH, SearchKind
 from indexes.recall import ExactSearch, HeldOutQueries, mixed_queries
-from indexes.search import open_search
 from indexes.search_kinds import write_search
 from indexes.stages import MainImage
 from indexes.store import Index
@@ -70,7 +70,7 @@ STAGES = {
     "store_images": "images",
     "summarize_all": "summaries",
     "write_keys": "keys",
-    "_write_search": "entity index",
+    "_entity_index": "entity index",
     "write_report": "report",
     "hash_thumbnails": "thumbnails",
     "shared_images": "shared images",

@@ -1,1 +1,1 @@
-"""Data sets, metrics, runs, report."""
+"""Evaluates retrieval and answers: data sets, metrics, runs, comparisons, reports."""

@@ -29,8 +29,8 @@ def evqa_match(answer: str, references: Sequence[str], *, multi_answer: bool = F
         True
     """
     if not multi_answer:
-        normalized = evqa_normalize(answer)
-        return bool(normalized) and any(evqa_normalize(reference) == normalized for reference in references)
+        normalized = _evqa_normalize(answer)
+        return bool(normalized) and any(_evqa_normalize(reference) == normalized for reference in references)
     given = _items(answer.replace(" and ", ",").replace(" & ", ",").split(","))
     return any(_overlap(_items(reference.split("&&")), given) >= 0.5 for reference in references)
 
@@ -97,13 +97,13 @@ def normalize(text: str) -> str:
     return " ".join(_ARTICLE.sub(" ", text.lower().translate(_ASCII_PUNCTUATION)).split())
 
 
-def evqa_normalize(text: str) -> str:
+def _evqa_normalize(text: str) -> str:
     """Applies E-VQA's normalization: like `normalize`, also without "the answer is" and with number words as digits.
 
     The official list of contractions is not needed: punctuation is removed before, so it changes both sides alike.
 
     Example:
-        >>> evqa_normalize("The answer is: Two meters.")
+        >>> _evqa_normalize("The answer is: Two meters.")
         '2 meters'
     """
     lowered = text.lower().replace("\n", " ").replace("\t", " ").strip()
@@ -114,7 +114,7 @@ def evqa_normalize(text: str) -> str:
 
 
 def _items(parts: Sequence[str]) -> set[str]:
-    return {item for part in parts if (item := evqa_normalize(part))}
+    return {item for part in parts if (item := _evqa_normalize(part))}
 
 
 def _overlap(reference: set[str], given: set[str]) -> float:

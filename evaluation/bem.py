@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import retriever.models  # noqa: F401  before transformers
+from retriever.batching import by_length
 from retriever.files import sha256_of
 
 Ids = NDArray[np.int64]
@@ -66,7 +67,7 @@ class Bem:
         ids = dict(zip(texts, self.tokenize(texts), strict=True)) if texts else {}
         rows = [self._row(cut([ids[text] for text in triple], self.longest - 4)) for triple in triples]
         scores = np.zeros(len(rows), dtype=np.float32)
-        for batch in self._batches([len(row[0]) for row in rows]):
+        for batch in by_length([self.width or len(ids) for ids, _ in rows], _BATCH_TOKENS):
             scores[batch] = _second_of_softmax(self.logits(*self._padded([rows[place] for place in batch])))
         return scores
 
@@ -81,16 +82,6 @@ class Bem:
             ids += [*part, end]
             segment_ids += [segment] * (len(part) + 1)
         return ids, segment_ids
-
-    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        batch: list[int] = []
-        for place in sorted(range(len(lengths)), key=lengths.__getitem__):
-            if batch and (len(batch) + 1) * (self.width or lengths[place]) > _BATCH_TOKENS:
-                yield batch
-                batch = []
-            batch.append(place)
-        if batch:
-            yield batch
 
     def _padded(self, rows: Sequence[tuple[list[int], list[int]]]) -> tuple[Ids, Ids, Ids]:
         width = self.width or max(len(ids) for ids, _ in rows)

@@ -61,7 +61,7 @@ def compare(folders: Sequence[Path], *, resamples: int = RESAMPLES, seed: int = 
     common = [key for key in runs[0].outcomes if all(key in run.outcomes for run in runs)]
     if not common:
         raise ValueError("the runs have no question in common (same id, image and words); compare runs of one file")
-    tables = [metric_scores(run, common) for run in runs]
+    tables = [_metric_scores(run, common) for run in runs]
     names = list(dict.fromkeys(name for table in tables for name in table))
     shared = [name for name in names if all(name in table for table in tables)]
     labels = _labels(folders)
@@ -105,7 +105,7 @@ def load_run(folder: Path) -> FinishedRun:
     return FinishedRun(folder, metrics, outcomes)
 
 
-def metric_scores(run: FinishedRun, keys: Sequence[QuestionKey]) -> MetricScores:
+def _metric_scores(run: FinishedRun, keys: Sequence[QuestionKey]) -> MetricScores:
     """Returns, by metric, the score of each question that has one.
 
     Args:

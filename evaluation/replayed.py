@@ -171,7 +171,7 @@ class _EncodedOnce:
 
 
 class _ScoredOnce:
-    """A text reranker that scores the passages of an article once per question, in whatever order they come later."""
+    """A text reranker that scores the passages of an article once per question, even if their order changes later."""
 
     def __init__(self, reranker: TextReranker) -> None:
         self._reranker = reranker

@@ -1,4 +1,4 @@
-"""Work in threads ahead of who uses it: decoded images are ready when the model asks for them."""
+"""Computes items in threads ahead of their use, so that decoded images are ready when the model asks for them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _THREADS = 16
 def map_ahead(
     function: Callable[[T], R], items: Iterable[T], ahead: int, threads: int = _THREADS
 ) -> Generator[R, None, None]:
-    """Yields `function(item)` in order, computed in threads for up to `ahead` items that nobody has asked for yet.
+    """Yields `function(item)` in order, computed in threads up to `ahead` items before they are asked for.
 
-    It helps where `function` waits for a disk or releases the GIL, as Pillow does while it decodes and resizes. An
-    exception of `function` is raised in its turn. Closing the iterator drops what has not begun.
+    This helps if `function` waits for a disk or releases the GIL, as Pillow does while it decodes and resizes. An
+    exception of `function` is raised when its item is due. Closing the iterator drops items not yet begun.
     """
     waiting: deque[Future[R]] = deque()
     pool = ThreadPoolExecutor(min(threads, os.cpu_count() or 1), "ahead")

@@ -14,6 +14,7 @@ import numpy as np
 
 from indexes.article_images import FurtherTable
 from indexes.claim import PARTS, UNKNOWN, claim, publish, resumable
+from indexes.entity_index import write_entity_index
 from indexes.existing import existing_index, with_images
 from indexes.formats import (
     FORMATS,
@@ -43,10 +44,9 @@ from indexes.manifest import (
     SearchRecord,
     describe_files,
 )
-from indexes.recall import held_out_queries
 from indexes.reindex import change_search
 from indexes.report import log_problems, read_skipped, write_report, write_skipped
-from indexes.search_kinds import SearchChoice, choose_kind, write_search
+from indexes.search_kinds import SearchChoice, choose_kind
 from indexes.self_retrieval import measure_self_retrieval
 from indexes.sources import ImageSource, open_images, with_images_called
 from indexes.stages import ARTICLE_FILES, MainImages, readable_rows, write_articles
@@ -108,13 +108,13 @@ def build_index(
         drop_sections: Titles of sections to leave out, see `dropped_titles`.
         names: The names that the fields of an entity have in the knowledge base, where they are not the usual ones.
         max_bad: Share of bad entries, in 0..1, above which the build fails. They are skipped; `report.json` lists them.
-        batch_size: Entities per batch; a kill loses at most one batch, and of summaries only those in the making.
+        batch_size: Entities per batch; a kill loses at most one batch, and of summaries only the unfinished ones.
         candidates: What step 1 searches. With `image`, an entity without a readable main image is never found.
         tokens: How step 2's tokens are stored, the name of a `TokenCodec`.
         search: The kind of entity index, see `indexes.search_kinds`.
         search_uri: Where Milvus is if `search` is "milvus", see `indexes.search_milvus.Collection`.
         image_weight: Weight of the main image in a combined key, for which an approximate kind is tuned.
-        image_keys: Image keys of an entity, at most: its main image and the next ones of its article. Of no use where
+        image_keys: Image keys of an entity, at most: its main image and the next ones of its article. Ignored if
             `candidates` are texts alone.
         section_images: Whether a section's tokens are made with its own image if it has one.
         labeled: Images beyond those of the articles that show an entity; they are further image keys of it.
@@ -129,16 +129,7 @@ def build_index(
             another process builds or serves it (`LockedError`).
         OSError: `out` cannot be written; the message names the file. The build resumes when it is repeated.
     """
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-    if candidates not in get_args(Candidates):
-        raise ValueError(f"candidates must be one of {', '.join(get_args(Candidates))}, got {candidates!r}")
-    if search not in get_args(SearchChoice):
-        raise ValueError(f"search must be one of {', '.join(get_args(SearchChoice))}, got {search!r}")
-    if image_keys < 1:
-        raise ValueError(f"image_keys must be at least 1, got {image_keys}")
-    if (search == "milvus") != bool(search_uri):
-        raise ValueError(f'search.uri is needed by search.kind = "milvus" and by no other, got {search_uri!r}')
+    _check_settings(batch_size, candidates, search, search_uri, image_keys)
     codec = TokenCodec.parse(tokens)
     if fusion is not None:
         codec.stored_shape(fusion.token_shape)  # fails now and not after the other stages
@@ -207,6 +198,20 @@ def build_index(
     return Index.open(out, encoder=encoder, fusion=fusion)
 
 
+def _check_settings(batch_size: int, candidates: str, search: str, search_uri: str, image_keys: int) -> None:
+    """Raises a `ValueError` that names the first setting out of its range."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    if candidates not in get_args(Candidates):
+        raise ValueError(f"candidates must be one of {', '.join(get_args(Candidates))}, got {candidates!r}")
+    if search not in get_args(SearchChoice):
+        raise ValueError(f"search must be one of {', '.join(get_args(SearchChoice))}, got {search!r}")
+    if image_keys < 1:
+        raise ValueError(f"image_keys must be at least 1, got {image_keys}")
+    if (search == "milvus") != bool(search_uri):
+        raise ValueError(f'search.uri is needed by search.kind = "milvus" and by no other, got {search_uri!r}')
+
+
 def _nothing_to_do(out: Path) -> None:
     logger.info("%s is complete and built from the same inputs: nothing to do", out)
     if (out / PARTS).exists():
@@ -245,7 +250,7 @@ def _run_stages(
     labeled = FurtherTable(parts).labeled() if inputs.labeled != "none" else np.empty(0, np.int64)
     if inputs.labeled != "none":
         save_array(parts / LABELED_KEYS, labeled)
-    record = _write_search(parts, keys, inputs, search_uri, image_weight, encoder, progress)
+    record = _entity_index(parts, keys, inputs, search_uri, image_weight, encoder, progress)
     fit = measure_self_retrieval(parts, readable_rows(main_images), encoder)
     hashes = hash_thumbnails(parts, len(articles))
     shared = shared_images(hashes, articles)
@@ -263,22 +268,16 @@ def _run_stages(
     )
 
 
-def _write_search(
+def _entity_index(
     parts: Path, keys: Keys, inputs: Inputs, uri: str, image_weight: float, encoder: DualEncoder, progress: bool
 ) -> SearchRecord:
-    """Returns the record of the entity index, which it writes unless an earlier build did."""
+    """Returns the record of the entity index, which is written unless a killed build had finished it."""
     note = parts / "search.json"
     if note.exists():
         return SearchRecord.model_validate_json(note.read_bytes())
-    assert inputs.search  # chosen when the articles had been read
-    queries = held_out_queries(keys, inputs.search, inputs.candidates, image_weight, parts, encoder)
-    if inputs.search == "milvus":
-        from indexes.search_milvus import collection_name, key_ids, write_milvus  # which needs an extra
-
-        collection = collection_name(parts, inputs.model_dump_json())
-        record = write_milvus(parts, keys, key_ids(parts, keys), queries, uri, collection, progress=progress)
-    else:
-        record = write_search(parts, keys, inputs.search, queries, progress=progress)
+    record = write_entity_index(
+        parts, keys, inputs, index=parts, uri=uri, image_weight=image_weight, encoder=encoder, progress=progress
+    )
     write_whole(note, record.model_dump_json().encode())
     return record
 

@@ -38,9 +38,9 @@ dimensions such as history, characteristics, significance, appearance and impact
 
 
 WINDOW = 4
-"""Articles in the making, as a multiple of the requests in flight: finished ones wait here for an earlier, slower one.
+"""Articles being summarized, as a multiple of the requests in flight: finished ones wait for earlier, slower ones.
 
-The more there are, the fewer requests a slow answer holds up, and the more a killed build loses.
+A larger window lets a slow answer hold up fewer requests, and makes a killed build lose more.
 """
 
 
@@ -125,8 +125,8 @@ class ChatSummarizer:
     def stream(self, entities: Iterable[Entity]) -> Generator[str]:
         """Yields one summary for each entity, in order; its title if the model returns nothing.
 
-        The model is asked for later ones meanwhile: as many requests as the client's concurrency allows are in flight,
-        unless three times as many finished ones wait for an earlier one that takes longer. Closing the generator
+        Meanwhile the model is asked for later ones: as many requests as the client's concurrency allows are in flight,
+        unless three times as many finished summaries wait for an earlier one. Closing the generator
         cancels the rest.
 
         Raises:

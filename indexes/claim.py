@@ -45,7 +45,7 @@ def resumable(out: Path) -> Iterator[None]:
 
 
 def check_inputs(found: Inputs, given: Inputs, what: str) -> None:
-    """Compares the inputs of an earlier build with those of this one, as far as both are known.
+    """Compares the inputs of an earlier build with those of this one where both are known.
 
     Raises:
         ValueError: They differ; the message calls the earlier build `what` and names each difference.

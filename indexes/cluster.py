@@ -1,4 +1,4 @@
-"""The work of a build on the machines of a Ray cluster, as Ray Data operators; imported only when one is asked for."""
+"""Runs the work of a build on a Ray cluster, as Ray Data operators; imported only for `--cluster`."""
 
 from __future__ import annotations
 
@@ -157,9 +157,9 @@ class _Worker:
     def _work(self) -> Work[Any]:
         for path in self._shared:
             if not path.exists():
-                raise ValueError(f"{path}: not there; share it at this path with every node, see docs/cluster.md")
+                raise ValueError(f"{path}: does not exist; share it at this path with every node, see docs/cluster.md")
         models = {name: load() for name, (load, _) in self._needed.items()}
         for name, (_, expected) in self._needed.items():
             if (found := models[name].fingerprint) != expected:
-                raise ValueError(f"has another model than this machine ({found}, not {expected})")
+                raise ValueError(f"has a different model than this machine: fingerprint {found}, expected {expected}")
         return self._make(**models)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
 from indexes.growing import save_array
-from retriever.types import Entity
+from retriever.types import Entity, IntArray
 
 
 def hash_id(entity_id: str) -> int:
@@ -51,20 +50,15 @@ def other_ids(entity: Entity) -> Iterator[str]:
         yield f"{start}{wiki}{name.replace(' ', '_')}" if wiki else name
 
 
-def save_ids(path: Path, hashes: Iterable[int], others: Iterable[tuple[int, int]] = ()) -> None:
+def save_ids(path: Path, hashes: IntArray, others: IntArray) -> None:
     """Writes the table that `Index.row_of` looks up: int64 [2, N + M], the sorted hashes and their rows.
 
     Args:
         path: The `.npy` file.
-        hashes: `hash_id` of every entity's id, in order.
-        others: (hash, row) of the `other_ids` of entities; they are told by `~row` in the table.
+        hashes: `hash_id` of every entity's id, in order, int64 [N].
+        others: Hash and row of each of the `other_ids` of entities, int64 [M, 2]; the table has `~row` for them.
     """
-    found = np.fromiter(hashes, dtype=np.int64)
-    pairs = array("q")  # a list of tuples would take ten times as much
-    for pair in others:
-        pairs.extend(pair)
-    more = np.array(pairs, np.int64).reshape(-1, 2)
-    rows = np.concatenate([np.arange(len(found)), ~more[:, 1]])
-    found = np.concatenate([found, more[:, 0]])
+    found = np.concatenate([hashes, others[:, 0]])
+    rows = np.concatenate([np.arange(len(hashes)), ~others[:, 1]])
     order = np.argsort(found, kind="stable")
     save_array(path, np.stack([found[order], rows[order]]).astype(np.int64))

@@ -94,11 +94,7 @@ def store_images(
         left = range(lines.done, len(articles))
         results = stack.enter_context(closing(in_batches("images", workers, make, models, left, batch, progress)))
         for rows, (read, parts) in results:
-            for row, one in zip(rows, read, strict=True):
-                if one.small is not None:
-                    small_path = folder / THUMBNAILS / f"{row}.jpg"
-                    with naming(small_path):
-                        small_path.write_bytes(one.small)
+            _write_thumbnails(folder / THUMBNAILS, rows, read)
             for name, file in files.items():
                 file.append(parts[name])
             lines.append(_line(one) for one in read)  # last: what it counts is on disk
@@ -130,6 +126,14 @@ def _shapes(
         if codec.scaled:
             shapes[SCALES] = stored[:1], np.dtype(np.float16)
     return shapes
+
+
+def _write_thumbnails(folder: Path, rows: Sequence[int], read: Sequence[EntityImages]) -> None:
+    for row, one in zip(rows, read, strict=True):
+        if one.small is not None:
+            path = folder / f"{row}.jpg"
+            with naming(path):
+                path.write_bytes(one.small)
 
 
 def _line(one: EntityImages) -> list[Any]:
@@ -212,7 +216,7 @@ class ReadImages:
         main = MainImage(name)
         further = choose_further(entity, main, self._use, usable, has_no_ground(images[name]))
         texts = section_texts(entity) if self._fusion is not None else []
-        labeled = labeled_names(main, further) if self._fusion is not None else []
+        labeled = _labeled_names(main, further) if self._fusion is not None else []
         if self._encoder is None and not texts and not labeled:
             images = {}
         return EntityImages(main, small, further, list(problems.values()), texts, labeled, images)
@@ -222,7 +226,7 @@ class ReadImages:
         return [one._replace(images={}) for one in items], self._models.encode(items)
 
 
-def labeled_names(main: MainImage, further: FurtherImages) -> list[str]:
+def _labeled_names(main: MainImage, further: FurtherImages) -> list[str]:
     """Returns the names of the keys of an entity that are labeled images, in order."""
     return [name for name in (str(main.path), *further.keys) if is_labeled(name)] if main.readable else []
 

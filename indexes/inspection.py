@@ -133,10 +133,10 @@ def text_lines(result: Inspection) -> Iterator[str]:
             start, words = _start(section.text, _START), _words(section.text)
             yield f"  {section.index:>5}  {section.title}: {start} ({words})"
         yield ""
-    yield from summary_lines(result)
+    yield from _summary_lines(result)
 
 
-def summary_lines(result: Inspection) -> Iterator[str]:
+def _summary_lines(result: Inspection) -> Iterator[str]:
     """Yields the counts and the problems, with examples."""
     yield (
         f"{result.path} ({result.format}): {counted(result.entities, 'entity')}, "
@@ -168,7 +168,7 @@ def html_page(result: Inspection) -> bytes:
         for specimen in result.specimens
     ]
     template = environment.get_template("inspection.html")
-    return template.render(name=result.path.name, summary=list(summary_lines(result)), cards=cards).encode()
+    return template.render(name=result.path.name, summary=list(_summary_lines(result)), cards=cards).encode()
 
 
 def _look_up(entity: Entity, source: ImageSource | None, result: Inspection) -> None:

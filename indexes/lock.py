@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LOCK = ".lock"
-"""The lock's file in the folder of an index; it is there only while somebody writes, or after a kill."""
+"""The lock's file in the folder of an index; it exists only while a process writes, or after a kill."""
 
 
 class LockedError(ValueError):

@@ -1,4 +1,4 @@
-"""Connects to a Ray cluster, or says soon why not: Ray itself tries for minutes before it gives up."""
+"""Connects to a Ray cluster or fails within seconds with a reason; Ray itself tries for minutes before it gives up."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class ExactSearch:
     def recall(self, search: Search, *mapped: NDArray[Any]) -> float | None:
         """Returns the part of the `k` best that a search finds, the mean over the queries; `None` without keys.
 
-        Whatever scores at least as well as the last of the exact `k` counts as found, since equals have no order.
+        A key that scores at least as well as the last of the exact `k` counts as found, since ties have no order.
 
         Args:
             search: The search.

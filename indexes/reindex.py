@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from indexes.claim import claim, publish
+from indexes.entity_index import write_entity_index
 from indexes.keys import Keys, load_owners
 from indexes.manifest import (
     ALL_FILES,
@@ -20,9 +21,8 @@ from indexes.manifest import (
     describe_file,
     read_manifest,
 )
-from indexes.recall import held_out_queries
 from indexes.search import StoredVectors, load_vectors
-from indexes.search_kinds import write_search, write_vectors
+from indexes.search_kinds import write_vectors
 from retriever.files import write_whole
 from retriever.protocols import DualEncoder
 
@@ -46,14 +46,9 @@ def change_search(
     logger.info("%s: only the kind of entity index changes; it is made from the stored vectors", out)
     parts = claim(out, inputs, overwrite=True)
     keys = stored_keys(out, parts / "stored.npy")
-    queries = held_out_queries(keys, kind, inputs.candidates, image_weight, out, encoder)
-    if kind == "milvus":
-        from indexes.search_milvus import collection_name, key_ids, write_milvus  # which needs an extra
-
-        collection = collection_name(out, inputs.model_dump_json())
-        record = write_milvus(parts, keys, key_ids(out, keys), queries, uri, collection, progress=progress)
-    else:
-        record = write_search(parts, keys, kind, queries, progress=progress)
+    record = write_entity_index(
+        parts, keys, inputs, index=out, uri=uri, image_weight=image_weight, encoder=encoder, progress=progress
+    )
     kept = {name: file for name, file in manifest.files.items() if name not in (SEARCH, VECTORS, KEY_IDS)}
     made = {name: describe_file(parts / name) for name in (SEARCH, VECTORS, KEY_IDS) if (parts / name).is_file()}
     files = kept | made

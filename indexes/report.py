@@ -1,4 +1,4 @@
-"""What a build says about entries and images that it could not use: `report.json`, and a few words for the screen."""
+"""Reports the entries and images that a build could not use: in `report.json`, and briefly on the screen."""
 
 from __future__ import annotations
 

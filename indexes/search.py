@@ -16,10 +16,10 @@ from indexes.manifest import KEY_IDS, SEARCH, VECTORS, SearchRecord
 from retriever.types import FloatArray, IntArray
 
 DEPTH = 20
-"""An approximate search looks for at least so many results: its recall was measured with as many."""
+"""Results that an approximate search looks for at least: its recall was measured with this number."""
 _SPARE = 64
-"""Vectors that the half-precision scan of `DeviceSearch` returns beyond `k`: one of the best `k` is lost only if
-so many others are within the scan's rounding (0.00024 for products from 0.25 to 0.5) of the last."""
+"""Vectors that the half-precision scan of `DeviceSearch` returns beyond `k`: one of the best `k` is lost only if this
+many others are within the scan's rounding (0.00024 for products from 0.25 to 0.5) of the last."""
 _COPIED = 1 << 18
 """Vectors copied to a device at a time."""
 
@@ -165,7 +165,8 @@ class BestKeySearch:
             further = keys >= self._entities
             rows[further] = self._owners[keys[further] - self._entities]
             best = best_of_each(scores, rows, k)
-            if asked == self.shape[0] or (best[1] >= 0).all():
+            # An approximate search may have no more keys to give, however many are asked for.
+            if asked == self.shape[0] or ((best[1][:, -1] >= 0) | (keys[:, -1] < 0)).all():
                 return best
             asked = min(4 * asked, self.shape[0])
 
@@ -225,22 +226,3 @@ def load_vectors(folder: Path) -> NDArray[np.float16]:
     """Returns `vectors.npy`, memory-mapped."""
     vectors: NDArray[np.float16] = np.load(folder / VECTORS, mmap_mode="r", allow_pickle=False)
     return vectors
-
-
-def open_search(folder: Path, record: SearchRecord | None, device: torch.device | str = "cpu") -> Search:
-    """Opens the entity index in a folder for search on a device; on a GPU every kind but Milvus is searched exactly.
-
-    Args:
-        folder: The folder of an index.
-        record: How it is to be searched, from the manifest; `None` for an index of format version 2.
-        device: Where to search.
-    """
-    if record is not None and record.kind == "milvus":
-        from indexes.search_milvus import open_milvus  # which needs an extra
-
-        return open_milvus(folder, record)
-    if torch.device(device).type != "cpu":
-        return DeviceSearch.read(folder, record, device)
-    if record is None or not record.rescored:
-        return FaissSearch(read_faiss(folder))
-    return RescoredSearch(read_faiss(folder), load_vectors(folder), record.rescored)

@@ -81,7 +81,7 @@ def describe(kind: SearchKind, vectors: int, length: int) -> str:
 
 
 def bytes_per_key(kind: SearchKind, vectors: int, length: int) -> float:
-    """Returns the bytes on disk that one key of a length takes among so many, its id included."""
+    """Returns the bytes on disk per key, its id included, in an index of `vectors` keys of a length."""
     exact = 2 * length + 8
     code = length // math.gcd(length, 8) / 2 + 8 + 4 * length * lists_for(vectors) / max(1, vectors)
     return exact + {"flat": 0, "sq8": length, "hnsw": length + 4 * 64 + 16, "ivf-pq": code, "milvus": 8}[kind]

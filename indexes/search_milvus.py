@@ -42,7 +42,7 @@ _FACTORS = 2, 5, 10, 20, 50
 
 
 class Collection:
-    """A collection of Milvus: keys by 64-bit ids that an entity keeps whatever its row is.
+    """A collection of Milvus: keys by 64-bit ids, which stay the same when an entity's row changes.
 
     Args:
         uri: Address of a server, or a file whose name ends with `.db`, which one process can open. The environment
@@ -235,7 +235,7 @@ def write_milvus(
             there.flush()
             write_whole(note, json.dumps({"uri": there.uri, "done": start + len(block)}).encode())
             bar.update(len(block))
-    write_ids(folder, keys, ids)
+    _write_ids(folder, keys, ids)
     exact = ((keys.rows[start : start + len(block)], block) for start, block in blocks(keys))
     write_vectors(folder / VECTORS, (len(keys.parts[0]), keys.length), exact)
     return _measured(folder, keys, queries, there)
@@ -251,7 +251,7 @@ def update_milvus(
         keys: All keys of the new version.
         ids: Their ids, see `key_ids`.
         changed: The keys that are new or changed, int64.
-        gone: Ids of keys of the old version that the new one has not, int64.
+        gone: Ids of keys of the old version that the new one lacks, int64.
         record: How the index was built.
 
     Raises:
@@ -261,13 +261,13 @@ def update_milvus(
     there.delete(gone)
     there.upsert(ids[changed], keys.read(changed))
     there.flush()
-    write_ids(folder, keys, ids)
+    _write_ids(folder, keys, ids)
     exact = ((keys.rows[start : start + len(block)], block) for start, block in blocks(keys))
     write_vectors(folder / VECTORS, (len(keys.parts[0]), keys.length), exact)
     return record
 
 
-def write_ids(folder: Path, keys: Keys, ids: IntArray) -> None:
+def _write_ids(folder: Path, keys: Keys, ids: IntArray) -> None:
     """Writes `key_ids.npy`: int64 [2, keys], the sorted ids and the key of each."""
     order = np.argsort(ids[keys.rows])
     save_array(folder / KEY_IDS, np.stack([ids[keys.rows][order], keys.rows[order]]))

@@ -99,7 +99,7 @@ def slightly_changed(image: Image.Image, rng: random.Random) -> Image.Image:
 
 def is_unadapted(encoder: DualEncoder) -> bool:
     """Returns whether an encoder is small, so that it knows little but its training data, and not trained on others."""
-    # here, because they import transformers, which most that is done to an index does without
+    # Imported here, since they import transformers, which most uses of an index do not need.
     from retriever.models.encoder import ClipEncoder
     from retriever.models.folder import RECORD_NAME
     from retriever.models.small_clip import SmallCLIPConfig

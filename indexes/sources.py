@@ -49,7 +49,7 @@ class FolderImages:
 
     Args:
         folder: The folder.
-        by_name: Whether an entity that names no image has the one whose file is called like its id or its title.
+        by_name: Whether an entity that names no image gets the one whose file is named after its id or title.
     """
 
     missing = "no file in the folder at any suffix of the URL's path"
@@ -58,7 +58,7 @@ class FolderImages:
         self._folder, self._by_name = folder, by_name
 
     def called(self, entity: Entity) -> str | None:
-        """Returns the image that is called like an entity, if such images count."""
+        """Returns the image that is named after an entity, if `by_name` is set."""
         if not self._by_name:
             return None
         keys = (_stem(entity.id.rsplit("/", 1)[-1]), _stem(entity.title))
@@ -209,7 +209,7 @@ class OwnAndOtherImages:
 
 _OTHER = "images:"
 _ROWS = frozenset({"csv", "jsonl", "parquet", "sql"})
-"""Formats whose images may be called like their rows."""
+"""Formats whose images may be named after their rows."""
 _MOST_FILES = 200_000
 _ACCENTS = re.compile("[\u0300-\u036f]")
 """Of Latin, Greek and Cyrillic letters; signs of other scripts are letters of their own."""
@@ -254,8 +254,8 @@ def images_beside(kb: Path, kb_format: str) -> Path | None:
 def find_main(source: ImageSource, entity: Entity) -> str | None:
     """Returns the name of an entity's main image: `Entity.image`, or else the first of `Entity.images` found.
 
-    If there is none, it is the image that is called like the entity, if such images count. That one comes first if no
-    more of a URL than its last part is found: `icon.svg` is the name of many images.
+    If there is none, it is the image named after the entity, if the source looks for such images. That one comes first
+    if only the last part of a URL is found: many images are called `icon.svg`.
     """
     called = partial(source.called, entity) if isinstance(source, FolderImages) else lambda: None
     for url in main_candidates(entity):
@@ -266,7 +266,7 @@ def find_main(source: ImageSource, entity: Entity) -> str | None:
 
 
 def with_images_called(entities: Iterable[Entity], source: ImageSource | None) -> Iterator[Entity]:
-    """Yields entities; those that name no image have the one that is called like them, if there is one."""
+    """Yields entities; those that name no image get the one that is named after them, if there is one."""
     for entity in entities:
         name = find_main(source, entity) if source is not None and not any(main_candidates(entity)) else None
         yield entity if name is None else replace(entity, image=name)

@@ -71,7 +71,7 @@ def write_articles(entities: Iterable[Entity], folder: Path) -> Articles:
                 yield to_row(entity)
 
         write_lines(path, rows())
-        save_ids(folder / "entity_ids.npy", hashes, zip(others[::2], others[1::2], strict=True))
+        save_ids(folder / "entity_ids.npy", np.array(hashes, np.int64), np.array(others, np.int64).reshape(-1, 2))
         save_offsets(path)
     return Articles(path)
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from indexes.entity_index import open_search
 from indexes.ids import canonical_url, hash_id, other_ids
 from indexes.keys import IMAGE_WEIGHT, as_query, load_owners
 from indexes.labeled_keys import labeled_owners
@@ -26,7 +27,7 @@ from indexes.manifest import (
     read_manifest,
 )
 from indexes.published import fetch_index, push_index, save_index
-from indexes.search import BestKeySearch, open_search
+from indexes.search import BestKeySearch
 from indexes.thumbnails import check_thumbnails
 from indexes.tokens import TokenStore
 from retriever.protocols import DualEncoder, FusionEncoder

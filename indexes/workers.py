@@ -89,7 +89,7 @@ def in_batches(
     batch: int,
     progress: bool,
 ) -> Generator[tuple[range, R], None, None]:
-    """Yields the rows of each batch with its result, in order, and shows how far it is.
+    """Yields the rows of each batch with its result, in order, and shows the progress.
 
     Args:
         what: The stage, for the progress bar.

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class BackgroundLoop:
-    """Runs coroutines in one event loop, whatever thread or loop asks for them.
+    """Runs coroutines from any thread or loop in one event loop.
 
     A chat client keeps its connections in the loop it was first used in, so all its calls have to meet in one. The
     thread starts with the first call and never keeps the interpreter from exiting.
@@ -30,13 +30,22 @@ class BackgroundLoop:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=self._loop.run_forever, name="omgm-loop", daemon=True)
                 self._thread.start()
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def close(self) -> None:
-        """Stops the loop and waits for its thread; a later call starts a new one."""
+        """Cancels what is running, stops the loop and waits for its thread; a later call starts a new one."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is not None and thread is not None:
+            asyncio.run_coroutine_threadsafe(_cancel_others(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
+
+
+async def _cancel_others() -> None:
+    """Cancels all tasks but this one: threads that wait for their results would otherwise wait forever."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

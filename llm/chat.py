@@ -19,7 +19,7 @@ from llm.replies import ChatReply, Usage, error_message, has_reasoning, read_rep
 logger = logging.getLogger(__name__)
 
 MAX_WAIT = 60.0
-"""Longest wait between two attempts in seconds, whatever Retry-After says."""
+"""Longest wait between two attempts in seconds, even if Retry-After asks for more."""
 _COUNTED = {"include_usage": True}
 MAX_CONNECT = 10.0
 """Seconds a server may take to accept a connection, and to answer a check."""

@@ -35,7 +35,7 @@ Udine and Pordenone.
 {_SHORT} Province of Belluno"""
 
 
-def system_prompt(style: Style, multimodal: bool) -> str:
+def _system_prompt(style: Style, multimodal: bool) -> str:
     """Returns the system prompt of a table (`style`) for a model that sees the image (`multimodal`) or does not."""
     if style == "evqa":
         return f"{_LOOK if multimodal else _HELP}\n{_KNOWLEDGE}"
@@ -43,7 +43,7 @@ def system_prompt(style: Style, multimodal: bool) -> str:
     return f"{role}\n{_FORMAT} {_KNOWLEDGE}\n{_EXAMPLE}"
 
 
-def user_prompt(style: Style, question: str, context: str | None) -> str:
+def _user_prompt(style: Style, question: str, context: str | None) -> str:
     """Returns the prompt with context and question; without a context its line is omitted."""
     lines = [] if context is None else [f"- Context: {context}"]
     return "\n".join([*lines, f"- Question: {question}", "The answer is:" if style == "evqa" else _SHORT])
@@ -65,8 +65,8 @@ def answer_messages(
     """
     if style not in ("evqa", "infoseek"):
         raise ValueError(f"style must be 'evqa' or 'infoseek', got {style!r}")
-    text = user_prompt(style, question, context)
+    text = _user_prompt(style, question, context)
     return [
-        {"role": "system", "content": system_prompt(style, image is not None)},
+        {"role": "system", "content": _system_prompt(style, image is not None)},
         {"role": "user", "content": text if image is None else [image_part(image), text_part(text)]},
     ]

@@ -41,7 +41,7 @@ COMMANDS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns the exit status: 0, or 2 for what the user can fix, which is explained in one line."""
+    """Runs a command and returns the exit status: 0, or 2 for what the user can fix, explained in one line."""
     args = parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO if args.verbose else logging.WARNING, format="%(levelname)s %(message)s")
     try:
@@ -49,14 +49,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, MemoryError, FloatingPointError) as error:
         if args.verbose:
             logging.exception("where the error came from")
-        print(f"omgm: error: {' '.join(explained(error).split())}", file=sys.stderr)
+        print(f"omgm: error: {' '.join(_explained(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     return 0
 
 
-def explained(error: Exception) -> str:
+def _explained(error: Exception) -> str:
     """Returns the message of an error; that of the system's about a path without its number, and what to do."""
     if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
         return str(error)

@@ -1,10 +1,9 @@
-"""The Python door: one line opens or builds an index, another asks it."""
+"""The Python API: one line opens or builds an index, another asks it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -52,7 +51,6 @@ class OMGM:
         self.retriever = retriever
         self.generator = generator
         self._loop = BackgroundLoop()
-        self._models = threading.Lock()
 
     @classmethod
     def open(
@@ -76,7 +74,7 @@ class OMGM:
             encoder: Your own model for step 1.
             fusion: Your own model for step 2.
             reranker: Your own model for step 3.
-            generator: What answers, in place of the profile's.
+            generator: Your own generator, instead of the profile's.
 
         Raises:
             ValueError: The index or a model is missing, or they do not fit each other.
@@ -124,7 +122,7 @@ class OMGM:
             overwrite: Whether to replace an index of something else.
             progress: Whether to show progress bars.
             settings: As in `open`.
-            summarizer: Writes the summaries that step 1 searches, in place of the profile's.
+            summarizer: Writes the summaries that step 1 searches, instead of the profile's.
             encoder: As in `open`.
             fusion: As in `open`.
             reranker: As in `open`.
@@ -173,9 +171,9 @@ class OMGM:
         Args:
             image: A path, bytes, a PIL image, or an array [H, W] or [H, W, 3 or 4] of uint8.
             question: The question.
-            k: Candidates of step 1, in place of the profile's.
-            alpha: Weight of step 1 in step 2 (equation 5), in place of the profile's.
-            beta: Weight of step 2 in step 3 (equation 7), in place of the profile's.
+            k: Candidates of step 1, instead of the profile's.
+            alpha: Weight of step 1 in step 2 (equation 5), instead of the profile's.
+            beta: Weight of step 2 in step 3 (equation 7), instead of the profile's.
 
         Raises:
             ValueError: The image is unreadable, the question is empty, or an option is out of range.
@@ -200,7 +198,7 @@ class OMGM:
 
     async def retrieve_query(self, query: Query) -> RetrievalResult:
         """Returns the result of the steps for a query of the pipeline."""
-        [result] = await asyncio.to_thread(self.run_steps, [query])
+        [result] = await asyncio.to_thread(self.retriever.retrieve, [query])
         return result
 
     async def answer_query(self, query: Query) -> tuple[str | None, RetrievalResult]:
@@ -211,11 +209,6 @@ class OMGM:
         """
         result, answer = await self._answered(query)
         return answer.answer, result
-
-    def run_steps(self, queries: Sequence[Query]) -> list[RetrievalResult]:
-        """Runs the steps for queries of the pipeline; models run one batch at a time."""
-        with self._models:
-            return self.retriever.retrieve(queries)
 
     def retrieve(
         self,
@@ -271,15 +264,14 @@ class OMGM:
 
         Args:
             image: As in `ask`. It is compared with what the index searches (`search.candidates`), by default summaries.
-            k: Number of entities, in place of the profile's.
+            k: Number of entities, instead of the profile's.
 
         Raises:
             ValueError: The image is unreadable, or `k` is out of range.
         """
         query = Query(load_image(image), "", options=Options(k))
-        with self._models:
-            [found] = self.retriever.steps[0].start([query])([[]])
-        return make_retrieval(self.index, query, RetrievalResult("", found, {})).candidates
+        [result] = self.retriever.retrieve([query], steps=1)
+        return make_retrieval(self.index, query, result).candidates
 
     def close(self) -> None:
         """Ends the thread that generators run in. Using the object again starts another."""
@@ -294,7 +286,7 @@ class OMGM:
         self.close()
 
     def _retrieve(self, queries: Sequence[Query]) -> list[Retrieval]:
-        results = self.run_steps(queries) if queries else []
+        results = self.retriever.retrieve(queries) if queries else []
         return [make_retrieval(self.index, query, result) for query, result in zip(queries, results, strict=True)]
 
     async def _answered(self, query: Query) -> tuple[RetrievalResult, Answer]:
@@ -312,7 +304,7 @@ class OMGM:
 def _profile(profile: str | Path | Profile, settings: Mapping[str, Any] | None) -> Profile:
     if isinstance(profile, Profile):
         if settings:
-            raise ValueError("settings replace those of a profile that is named; give load_profile those of a Profile")
+            raise ValueError("settings: the profile is loaded already; pass them to load_profile instead")
         return profile
     return load_profile(str(profile), settings or {})
 

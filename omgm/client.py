@@ -121,7 +121,7 @@ class Client:
             entity_id: The entity's id.
             article: `title`, `sections` (each with `title` and `text`), `url`, `image`, `images`: a line of JSON of a
                 knowledge base. A URL as `image` is fetched by the service, if it may.
-            image: The main image, in place of a URL.
+            image: The main image, instead of a URL.
 
         Raises:
             ServiceError: The service refuses, fails or cannot be reached; the index is as before.

@@ -68,7 +68,7 @@ def examine(
     findings += disk_findings({"working folder": Path.cwd(), "model cache": cache})
     findings += [faiss_finding(), torchvision_finding(), *extra_findings(needed)]
     for path in sorted(CONFIGS.glob("*.toml")):
-        findings.append(config_finding(path.stem, gpus))
+        findings.append(_config_finding(path.stem, gpus))
     findings.append(_fit_finding(profile, gpus))
     findings += weight_findings(profile, shown or profile.name)
     findings += [server_finding(profile, "summarizer"), server_finding(profile, "generator")]
@@ -92,7 +92,7 @@ def needed_extras(profile: Profile) -> dict[str, str]:
     return needed
 
 
-def config_finding(name: str, gpus: Sequence[Device]) -> Finding:
+def _config_finding(name: str, gpus: Sequence[Device]) -> Finding:
     """Checks whether a profile of `configs/` can run here, and says why not."""
     try:
         problems = obstacles(load_profile(name), gpus)

@@ -57,7 +57,7 @@ def build(
     encoder: DualEncoder | None = None,
     fusion: FusionEncoder | None = None,
 ) -> Index:
-    """Builds the index of a knowledge base with a profile's models, or with those given in their place.
+    """Builds the index of a knowledge base with a profile's models, or with those given instead.
 
     With a `cluster`, the address of a Ray cluster or "auto", its machines read the images and run the models.
 

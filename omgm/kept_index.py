@@ -21,7 +21,7 @@ from retriever.files import write_whole
 from retriever.wording import counted
 
 NOTE = "built_from.json"
-"""What an index was built from, in its folder: compared in place of hashes, which take long for large files."""
+"""What an index was built from, in its folder: compared instead of hashes, which take long for large files."""
 _EXAMPLES, _LOOKED_AT = 5, 100
 """Titles that are shown, and entities among which different ones are looked for."""
 _SETTINGS: Any = {
@@ -83,11 +83,11 @@ def keep_index(
         profile, kb, index, images=images, overwrite=known is not None, **reading | {"kb_format": format}
     )
     write_whole(path, json.dumps(note).encode())
-    for line in found_lines(built):
+    for line in _found_lines(built):
         say(line)
 
 
-def found_lines(index: Index) -> Iterator[str]:
+def _found_lines(index: Index) -> Iterator[str]:
     """Yields lines that describe an index: its counts, examples and problems."""
     counts = index.manifest.counts
     entities, sections = counted(counts.entities, "entity"), counted(counts.sections, "section")

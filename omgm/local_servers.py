@@ -58,7 +58,7 @@ def local_server_findings(ports: Mapping[int, str] = PORTS, seconds: float = SEC
         ports: Where to look on loopback, and which server is usual there.
         seconds: How long to wait for all of them.
     """
-    servers = asyncio.run(find_servers(ports, seconds))
+    servers = asyncio.run(_find_servers(ports, seconds))
     if not servers:
         asked = ", ".join(map(str, sorted(ports)))
         return [Finding("local chat servers", "ok", f"none on ports {asked}; see docs/generators.md to start one")]
@@ -75,7 +75,7 @@ def local_server_findings(ports: Mapping[int, str] = PORTS, seconds: float = SEC
     return findings
 
 
-async def find_servers(ports: Mapping[int, str] = PORTS, seconds: float = SECONDS) -> list[LocalServer]:
+async def _find_servers(ports: Mapping[int, str] = PORTS, seconds: float = SECONDS) -> list[LocalServer]:
     """Returns the chat servers that answer on loopback. Asks all ports at once, without proxies and without a key."""
     async with httpx.AsyncClient(trust_env=False) as http:
         servers = await asyncio.gather(*(_ask(http, port, seconds) for port in ports))

@@ -41,7 +41,7 @@ def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncode
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def build_recognition(
+def _build_recognition(
     profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int
 ) -> Recognition | None:
     """Returns the profile's recognition, or `None` if it was not fitted to what `recognition_key` counts."""
@@ -70,7 +70,7 @@ def open_retriever(
     index: LiveIndex | None = None,
     cache: ImageCache | None = None,
 ) -> Retriever[Index]:
-    """Opens an index and puts the three steps on it, with a profile's models or those given in their place.
+    """Opens an index and puts the three steps on it, with a profile's models or those given instead.
 
     Args:
         profile: The profile.
@@ -78,8 +78,8 @@ def open_retriever(
         encoder: Step 1's model.
         fusion: Step 2's model.
         reranker: Step 3's model.
-        live: Whether changes count that are not in the index's files yet, those of other processes in future included;
-            else an index that has some is refused.
+        live: Whether to follow changes that are not in the index's files yet, also those that other processes will
+            make; otherwise an index with such changes is refused.
         index: The index, if it is open already, with `encoder` and `fusion`.
         cache: Where the profile's models keep what they compute of images.
 
@@ -100,7 +100,7 @@ def open_retriever(
         FusionRerank(fusion, opened, profile.fusion.alpha, profile.fusion.score_mode),
         SectionRerank(reranker or parts.build_text_reranker(profile), opened, profile.sections.beta),
     ]
-    recognition = build_recognition(profile, encoder, fusion, opened.manifest.inputs.image_keys)
+    recognition = _build_recognition(profile, encoder, fusion, opened.manifest.inputs.image_keys)
     pin = opened.pinned if isinstance(opened, LiveIndex) else nullcontext
     return Retriever(steps, opened, recognition, pin, profile.search.trim_borders)
 

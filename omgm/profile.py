@@ -58,7 +58,10 @@ def load_profile(name_or_path: str, overrides: Sequence[str] | Mapping[str, Any]
                 told = problem["msg"].removeprefix("Value error, ")
             problems.append(f"{origins.get(key, path)}: {place}: {told}")
         raise ValueError("; ".join(problems)) from error
-    profile._options = shlex.join(["--profile", name_or_path, *(word for one in overrides for word in ("--set", one))])
+    settings = (
+        [f"{key}={_toml(value)}" for key, value in given.items()] if isinstance(overrides, Mapping) else overrides
+    )
+    profile._options = shlex.join(["--profile", name_or_path, *(word for one in settings for word in ("--set", one))])
     return profile
 
 
@@ -99,7 +102,7 @@ def parse_overrides(overrides: Sequence[str]) -> Values:
             value: Any = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             value = text.strip()
-        values[key] = str(Path(str(value)).expanduser().resolve()) if is_path(key, value) else value
+        values[key] = str(Path(str(value)).expanduser().resolve()) if _is_path(key, value) else value
     return values
 
 
@@ -111,7 +114,7 @@ def _given(overrides: Sequence[str] | Mapping[str, Any]) -> tuple[Values, str]:
     for key, value in overrides.items():
         _check_key(key, "settings")
         text = str(value) if isinstance(value, Path) else value
-        values[key] = str(Path(text).expanduser().resolve()) if is_path(key, text) else text
+        values[key] = str(Path(text).expanduser().resolve()) if _is_path(key, text) else text
     return values, "settings"
 
 
@@ -120,7 +123,7 @@ def is_folder(model: str) -> bool:
     return model.startswith((".", "/", "~"))
 
 
-def is_path(key: str, value: object) -> bool:
+def _is_path(key: str, value: object) -> bool:
     """Returns whether the value of a setting is a path."""
     if key not in PATHS or not isinstance(value, str) or (key == "summarizer.cache" and value in _WORDS):
         return False
@@ -145,7 +148,7 @@ def write_profile(folder: Path, extends: str, values: Mapping[str, Any]) -> Path
         if isinstance(settings, dict):
             lines += ["", f"[{section}]"]
             for key, value in settings.items():
-                if is_path(f"{section}.{key}", value) and Path(value).resolve().is_relative_to(folder.resolve()):
+                if _is_path(f"{section}.{key}", value) and Path(value).resolve().is_relative_to(folder.resolve()):
                     value = f"./{Path(value).resolve().relative_to(folder.resolve()).as_posix()}"
                 lines.append(f"{key} = {_toml(value)}")
     path = folder / "profile.toml"
@@ -174,7 +177,7 @@ def _read(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, object]
         values, origins = _read(base, (*seen, path))
     values["name"] = path.stem  # not the name of the profile it extends
     for key, value in _flat(table, path).items():
-        if is_path(key, value):
+        if _is_path(key, value):
             value = os.path.normpath(path.parent / Path(value).expanduser())
         values[key], origins[key] = value, path
     return values, origins

@@ -102,7 +102,7 @@ def _options(profile: Profile, replicas: tuple[int, int]) -> dict[str, Any]:
 
 
 def _check_room(found: Mapping[str, float], each: Mapping[str, int], replicas: int, address: str) -> None:
-    """Says what a cluster lacks; Ray waits for it without a word."""
+    """Reports what a cluster lacks, for which Ray would wait silently."""
     for count, resource, unit in (each["num_cpus"], "CPU", "cores"), (each["num_gpus"], "GPU", "GPUs"):
         if (needed := count * replicas) > (there := int(found.get(resource, 0))):
             lack = f"--replicas {replicas} takes {needed} {unit}, and there are {there}"
@@ -115,7 +115,7 @@ def _start(profile: Profile, index: Path, options: Mapping[str, Any], host: str,
     from ray import serve
 
     def build() -> FastAPI:  # Ray takes nothing but a function
-        return build_app(profile, index)
+        return _build_app(profile, index)
 
     seconds = profile.serving.upload_timeout_s + profile.serving.timeout_s
     serve.start(http_options={"host": host, "port": port, "request_timeout_s": seconds + 10})
@@ -148,7 +148,7 @@ class Replica:
     """One process of the service; Ray gives it the application."""
 
 
-def build_app(profile: Profile, index: Path) -> FastAPI:
+def _build_app(profile: Profile, index: Path) -> FastAPI:
     """Returns the service over an index that it only reads; runs in a replica."""
     from omgm.opening import open_retriever
     from omgm.parts import build_encoder, build_fusion, build_generator

@@ -184,7 +184,7 @@ class AgentSettings(_Table):
         contact: Who opens web pages, for the user agent; without it none are opened.
         screenshots: Whether web pages can be seen as images; needs Chromium and a contact.
         allow_private: Hosts of web pages (`name` or `name:port`) that may be on a private network.
-        web_corpus: A folder that `omgm web record` wrote, replayed in place of the web.
+        web_corpus: A folder that `omgm web record` wrote, replayed instead of using the web.
         propose_regions: Whether regions are proposed for an image that comes without any.
     """
 

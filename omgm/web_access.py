@@ -47,7 +47,7 @@ TOOLS = frozenset({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSettings:
-    """What of the web agents may use.
+    """The parts of the web that agents may use.
 
     Attributes:
         engine: The search engine; SerpAPI's key is read from SERPAPI_API_KEY. Empty without searches.
@@ -185,7 +185,7 @@ class WebAccess:
 
 
 def agent_tools(index: IndexTools, web: WebAccess) -> list[Tool]:
-    """Returns the tools of an agent: of an index, of images, and of the web as far as it may be used."""
+    """Returns the tools of an agent: for an index, for images, and for the parts of the web that it may use."""
     openers = [index.opener, *([web_pages(web.fetch)] if web.fetch is not None else [])]
     images = [zoom_in(), rotate(), sharpen(), *([ocr()] if has_ocr() else [])]
     return [*index.tools(), *images, *web.tools(), open_page(openers, web.screenshot, index.changes)]

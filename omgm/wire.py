@@ -117,7 +117,7 @@ def entity_path(entity_id: str) -> str:
 
 
 def seconds_to_wait(response: httpx.Response, attempt: int) -> float | None:
-    """Returns how long to wait before trying again, `None` if that is no use.
+    """Returns the seconds to wait before trying again, `None` if the request should not be repeated.
 
     Without a Retry-After in seconds, that is 0.5, 1, 2 … seconds with jitter.
     """

@@ -48,7 +48,7 @@ class ImageCache:
             return value
 
     def put(self, kind: str, content: str, value: Any, size: int) -> None:
-        """Keeps a value of `size` bytes, in place of the oldest ones; one that is larger than the cache is not kept."""
+        """Keeps a value of `size` bytes unless it is larger than the cache; the oldest values make room for it."""
         if size > self.max_bytes:
             return
         with self._changed:

@@ -71,16 +71,20 @@ class Retriever(Generic[IndexT]):
             raise ValueError(f"every step needs a name of its own, got {', '.join(names)}")
         self._stages: list[_Stage] = [(step, own_stream()) for step in steps]
 
-    def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
+    def retrieve(self, queries: Sequence[Query], steps: int | None = None) -> list[RetrievalResult]:
         """Returns one result per query, in order.
 
         On a CPU with cores to spare, each core takes a share of the queries; the steps of a single query start side by
         side.
+
+        Args:
+            queries: The queries.
+            steps: Run only so many of the first steps; by default all. Fewer leave `recognized` at `None`.
         """
         if self.trim_borders:
             queries = [without_border(query) for query in queries]
         with self.models, self._pin() as version:
-            stages, threads = self._stages, free_threads()
+            stages, threads = self._stages[:steps], free_threads()
             shares = min(len(queries), threads)
             share_of = partial(self._retrieve, stages=stages, version=version, threads=threads // max(shares, 1))
             calls = [partial(share_of, share) for share in _split(queries, shares)]
@@ -112,7 +116,7 @@ class Retriever(Generic[IndexT]):
                 ranked,
                 dict(timings),
                 ranking,
-                self._recognized(query, ranked),
+                self._recognized(query, ranked) if len(stages) == len(self._stages) else None,
                 version,
             )
             for query, ranked, ranking in zip(queries, candidates, rankings, strict=True)

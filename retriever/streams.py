@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from functools import partial
@@ -35,11 +35,14 @@ def free_threads() -> int:
 
 @contextmanager
 def side_by_side(calls: Sequence[Callable[[], ResultT]], threads: int) -> Iterator[list[Callable[[], ResultT]]]:
-    """Yields a function for each call that returns its result, to be called in order; no call outlives the block.
+    """Yields a function for each call that returns its result, to be called once and in order.
 
-    With several threads, all calls but the first run in threads of their own, in copies of this context
-    (`contextvars`). Else each runs when its result is asked for: on a GPU streams do the same with one thread, and
-    beside PyTorch's own threads more would only wait for cores.
+    With several threads, all calls but the first run in other threads, in copies of this context (`contextvars`). A
+    call that no thread has begun when its result is asked for runs in the asking thread: threads that wait for each
+    other's calls would otherwise wait forever. With one thread, each runs when its result is asked for: on a GPU,
+    streams do the same, and beside PyTorch's own threads more would only wait for cores.
+
+    At the end of the block, calls that have not begun are dropped, and those that have are waited for.
 
     Args:
         calls: What to run.
@@ -48,11 +51,16 @@ def side_by_side(calls: Sequence[Callable[[], ResultT]], threads: int) -> Iterat
     if len(calls) < 2 or threads < 2:
         yield list(calls)
         return
-    others = [_threads().submit(copy_context().run, call) for call in calls[1:]]
+    tasks = [partial(copy_context().run, call) for call in calls[1:]]
+    futures = [_threads().submit(task) for task in tasks]
     try:
-        yield [calls[0], *(other.result for other in others)]
+        yield [calls[0], *(partial(_result, future, task) for future, task in zip(futures, tasks, strict=True))]
     finally:
-        wait(others)
+        wait([future for future in futures if not future.cancel()])
+
+
+def _result(future: Future[ResultT], task: Callable[[], ResultT]) -> ResultT:
+    return task() if future.cancel() else future.result()
 
 
 def _cores() -> int:

@@ -1,1 +1,1 @@
-"""Hard negatives, losses, encoder and reranker training."""
+"""Trains the models: hard negatives, losses, the encoder, the reranker, the reader and the generator."""

@@ -24,7 +24,7 @@ _LABEL = re.compile(
     rf"^[ \t]*(?:\#+[ \t*]*({_ANY_NAME})[ \t*]*[:\uff1a]?[ \t*]*$|[*\# \t]*({_ANY_NAME})[ \t*]*[:\uff1a][ \t*]*)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""`Thought:` at the start of a line, or `### Thought` as a line, in place of a tag."""
+"""`Thought:` at the start of a line, or `### Thought` as a line, instead of a tag."""
 _FINAL = re.compile(
     r"^[ \t*\"':>]*(?:(?:the )?final answer(?: is)?|最终答案)[ \t*\"']*[:\uff1a][ \t*]*", re.IGNORECASE | re.MULTILINE
 )
@@ -40,7 +40,7 @@ _WITH = r"(?:[ \t]+(?:with|for|of)\b(?:[ \t]+(?:a|the|specific|text|search|query
 _ACTION = re.compile(rf"({_ANY_ACTION}){_WITH}[\"'*`(\[\])\s:\uff1a.-]*([^\n]*)", re.IGNORECASE)
 _NEXT_ACTION = re.compile(_ANY_ACTION, re.IGNORECASE)
 _TOOLS = ("image_search", "text_search", "find_images", "web_search", "web_image_search")
-"""Tools that a reply may call by name in place of an action."""
+"""Tools that a reply may call by name instead of an action."""
 _QUERY_ENDS = " \t.\"'`*()[]。“”"
 
 
@@ -81,7 +81,7 @@ class OmniSearch:
         thought, question, search, final = read_step(reply.text)
         if final:
             return answered(final, thought)
-        tool, query = read_action(search, question)
+        tool, query = _read_action(search, question)
         calls = _calls(run, tool, query) if tool else ()
         if tool is None:
             calls = tuple(call for call in calls_of(reply, _TOOLS)[0] if call.tool in _TOOLS and call.tool in run.tools)
@@ -119,7 +119,7 @@ class OmniSearch:
         reply = await run.ask("solve", messages, max_tokens=256)
         self._pending = ""
         _, question, search, final = read_step(reply.text)
-        if read_action(search, question)[0] is not None:
+        if _read_action(search, question)[0] is not None:
             return user(f"Results for the sub-question:\n{texts}"), reply
         solved = final or without_thoughts(reply.text)
         return user(f"Answer to the sub-question: {solved or 'nothing was found'}"), None
@@ -167,13 +167,13 @@ def _joined(value: object) -> str:
     return ": ".join(str(part) for part in parts if isinstance(part, str | int | float))
 
 
-def read_action(search: str, question: str) -> tuple[str | None, str]:
+def _read_action(search: str, question: str) -> tuple[str | None, str]:
     """Returns the tool and the query of an action, the sub-question if it has none; `None` if there is no action.
 
     Example:
-        >>> read_action("Text Retrieval with the query 'Niger capital'", "What is its capital?")
+        >>> _read_action("Text Retrieval with the query 'Niger capital'", "What is its capital?")
         ('text_search', 'Niger capital')
-        >>> read_action("No Retrieval", ""), read_action("Text Retrieval", "")
+        >>> _read_action("No Retrieval", ""), _read_action("Text Retrieval", "")
         (('', ''), (None, ''))
     """
     action = _ACTION.search(search)

@@ -58,7 +58,7 @@ async def frozen(
 
         made, ms = await timed(attempt)
         outcome = _recorded(corpus, kind, key)
-        if outcome is None or "error" in outcome:  # otherwise somebody was faster, and all get the same
+        if outcome is None or "error" in outcome:  # otherwise another run recorded it first, and all get the same
             outcome = made
             corpus.write(kind, key, made, ms)
     if "error" in outcome:

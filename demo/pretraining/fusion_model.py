@@ -67,7 +67,7 @@ class FusionPretraining(nn.Module):
         if self.first is not None:
             sim_c = self._first_scores(batch).repeat_interleave(SECTIONS, dim=1)
             contrast = (contrast + _contrast((ALPHA * sim_c + (1 - ALPHA) * sim_m) / FUSED_TEMPERATURE, unlike)) / 2
-        return contrast + DIVERSITY * (squared_within(asked) + squared_within(told)) / 2
+        return contrast + DIVERSITY * (_squared_within(asked) + _squared_within(told)) / 2
 
     def _shown(self, batch: FusionBatch) -> Tensor:
         return self.fusion.pixels.normalize(torch.cat([batch.photographs, batch.keys]))
@@ -138,7 +138,7 @@ def max_sim(asked: Tensor, told: Tensor) -> Tensor:
     return torch.einsum("bqh,nch->bnqc", asked, told).amax(-1).mean(-1)
 
 
-def squared_within(tokens: Tensor) -> Tensor:
+def _squared_within(tokens: Tensor) -> Tensor:
     """Returns the mean squared cosine of different unit tokens [N, 32, H] of the same pair, a scalar."""
     count = tokens.shape[1]
     cosines = tokens @ tokens.transpose(1, 2)

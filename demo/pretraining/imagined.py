@@ -78,7 +78,7 @@ def write_world(
     Args:
         folder: Created if it does not exist.
         flags: Number of imagined countries with a flag.
-        designs: Number of imagined countries with a design in place of a flag.
+        designs: Number of imagined countries with a design instead of a flag.
         photographs: Photographs of each; the questions about it share them.
         questions_each: Questions per country.
         seed: Seed of everything random.

@@ -18,7 +18,7 @@ LETTERS = ("DejaVuSans-Bold", "DejaVuSans", "DejaVuSerif-Bold", "DejaVuSansMono-
 WHITE = DesignLayer(plain, ((255, 255, 255),), 0)
 
 
-def random_mark(rng: random.Random) -> Design:
+def _random_mark(rng: random.Random) -> Design:
     """Returns a random design whose ground is white and is to be left out."""
     if rng.random() < PLAIN_DESIGN:
         design = random_design(rng)
@@ -43,7 +43,7 @@ def random_marks(count: int, rng: random.Random) -> list[Design]:
     """Returns random marks, each second one a near twin of the one before."""
     marks: list[Design] = []
     for number in range(count):
-        marks.append(similar_design(marks[-1], rng) if number % 2 else random_mark(rng))
+        marks.append(similar_design(marks[-1], rng) if number % 2 else _random_mark(rng))
     return marks
 
 

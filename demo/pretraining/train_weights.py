@@ -48,7 +48,7 @@ def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
 
     Args:
         out: Folder of the runs and the model.
-        steps: Of every stage, in place of its own.
+        steps: Steps of every stage, instead of its own number.
         seed: Seed of everything random.
     """
     out.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
 
     Args:
         out: Folder of the runs and the models.
-        steps: Of both stages, in place of their own.
+        steps: Steps of both stages, instead of their own numbers.
         seed: Seed of everything random.
     """
     first = ClipEncoder.load(out / "encoder")
@@ -202,7 +202,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m demo.pretraining.train_weights", description=__doc__)
     parser.add_argument("part", choices=["encoder", "fusion", "publish"])
     parser.add_argument("--out", type=Path, default=Path("artifacts/weights"), help="folder of the run")
-    parser.add_argument("--steps", type=int, help="of every stage, in place of its own number")
+    parser.add_argument("--steps", type=int, help="steps of every stage, instead of its own number")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     if args.part == "encoder":

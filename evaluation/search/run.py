@@ -157,7 +157,7 @@ def _answer(run: SearchRun, task: SearchTask) -> Record:
         "failed": failed or None,
         "scores": judge(question, answer),
         "groups": {name: value for name, value in (task.groups or {}).items() if value},
-        "requery": None if trail is None else requery_of(trail),
+        "requery": None if trail is None else _requery_of(trail),
         "reference_requery": task.requery,
         "trail": trail,
     }
@@ -192,7 +192,7 @@ def _judged(run: SearchRun, record: Record) -> Record:
     return {"id": record["id"], "answer": record["answer"], "verdict": verdict, "reply": reply}
 
 
-def requery_of(trail: Trail) -> str:
+def _requery_of(trail: Trail) -> str:
     """Returns the first query of a trail's first text search; empty without one, and if the model wrote none."""
     for one in trail["rounds"]:
         for call in one["calls"]:

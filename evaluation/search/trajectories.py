@@ -15,7 +15,7 @@ Trail = Mapping[str, Any]
 """A trail as `agents.trail.AgentAnswer.as_dict` returns it."""
 
 
-def steps_of(trail: Trail) -> list[list[str]]:
+def _steps_of(trail: Trail) -> list[list[str]]:
     """Returns the tools called in each round, and `answer` for the round without calls that answers."""
     steps = [[str(call["tool"]) for call in one["calls"]] for one in trail["rounds"]]
     answered = trail["answer"] is not None
@@ -38,7 +38,7 @@ def trajectory_figures(trails: Sequence[Trail], scores: Sequence[float]) -> dict
     by_step: defaultdict[int, Counter[str]] = defaultdict(Counter)
     following: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for trail in trails:
-        steps = steps_of(trail)
+        steps = _steps_of(trail)
         for number, (step, after) in enumerate(zip(steps, [*steps[1:], []], strict=True), start=1):
             by_step[min(number, STEPS)].update(step)
             for tool in step:

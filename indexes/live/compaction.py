@@ -67,7 +67,7 @@ def write_generation(version: Version, target: Path) -> None:
         sync_folder(target.parent)
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and error.errno is not None:  # FAISS and Milvus say themselves what failed
             what = (
                 f"{error.strerror}; the index is as before: free space, or make its folder writable, and compact again"
             )
@@ -112,23 +112,25 @@ def _write(version: Version, out: Path) -> None:
 
 
 def _write_articles(base: Index, sources: Sequence[Source], out: Path) -> None:
-    path, hashes = out / "entities.jsonl", array("q")
+    path = out / "entities.jsonl"
     _write_lines(base, sources, path, lambda new: to_row(new.entity))
     save_offsets(path)
-    old = np.empty(len(base), np.int64)
-    ids: IntArray = np.load(base.folder / "entity_ids.npy", mmap_mode="r", allow_pickle=False)
-    own = ids[1] >= 0
-    old[ids[1][own]] = ids[0][own]
-    hashes.extend(int(old[one]) if isinstance(one, int) else hash_id(one.id) for one in sources)
-    named: dict[int, list[int]] = {}
-    for hash, row in zip(*ids[:, ~own].tolist(), strict=True):
-        named.setdefault(~row, []).append(hash)
-    others = (
-        (hash, row)
-        for row, one in enumerate(sources)
-        for hash in (named.get(one, ()) if isinstance(one, int) else map(hash_id, other_ids(one.entity)))
-    )
-    save_ids(out / "entity_ids.npy", hashes, others)
+    old: IntArray = np.load(base.folder / "entity_ids.npy", mmap_mode="r", allow_pickle=False)
+    own = old[1] >= 0
+    old_hashes = np.empty(len(base), np.int64)
+    old_hashes[old[1][own]] = old[0][own]
+    hashes, others, new_rows = np.empty(len(sources), np.int64), array("q"), np.full(len(base), -1, np.int64)
+    for row, source in enumerate(sources):
+        if isinstance(source, int):
+            hashes[row], new_rows[source] = old_hashes[source], row
+        else:
+            hashes[row] = hash_id(source.id)
+            for other in other_ids(source.entity):
+                others.extend((hash_id(other), row))
+    kept = np.stack([old[0][~own], new_rows[~old[1][~own]]], axis=1)
+    named = np.concatenate([kept[kept[:, 1] >= 0], np.array(others, np.int64).reshape(-1, 2)])
+    in_order = np.argsort(named[:, 1], kind="stable")  # as a build finds them
+    save_ids(out / "entity_ids.npy", hashes, named[in_order])
 
 
 def _write_lines(base: Index, sources: Sequence[Source], path: Path, row_of: Any) -> None:

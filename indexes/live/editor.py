@@ -40,7 +40,7 @@ class Article(NamedTuple):
         entity: The article.
         main: Its main image as a build's report names it.
         image: The main image.
-        names: The names of its further images, as far as they can be read, by their URLs.
+        names: The names of its further images that can be read, by their URLs.
         further: These images by their names.
     """
 
@@ -61,8 +61,8 @@ class Editor:
         encoder: Step 1's model, which `index` was opened with.
         fusion: Step 2's model, which `index` was opened with; `None` for an index without tokens.
         models: Held while the models run, if others use them, too.
-        compact_after: After so many changed entities, the index is compacted in the background; 0 leaves that to the
-            caller.
+        compact_after: Number of changed entities after which the index is compacted in the background; 0 leaves that
+            to the caller.
     """
 
     def __init__(

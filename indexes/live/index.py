@@ -34,8 +34,8 @@ GRACE = 60.0
 class LiveIndex(VersionedIndex):
     """An index that is read, and changed by one process at a time.
 
-    What was found stays readable while somebody holds its version, and for `GRACE` seconds after a compaction; then the
-    files that it replaced are removed. `manifest` is that of the current files; its counts do not include changes.
+    Results stay readable while their version is held, and for `GRACE` seconds after a compaction; then the files that
+    it replaced are removed. `manifest` is that of the current files; its counts do not include changes.
 
     Args:
         root: The index's folder; `folder` is that of the current files.
@@ -123,7 +123,7 @@ class LiveIndex(VersionedIndex):
         """Returns whether another process has changed the index since `refresh`, by the state of a few files."""
         try:
             return self._writer is None and layout.state_of(self.root) != self._seen
-        except OSError:  # `refresh` says so
+        except OSError:  # `refresh` reports it
             return True
 
     def refresh(self) -> bool:

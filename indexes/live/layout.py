@@ -1,4 +1,4 @@
-"""Where a changed index keeps what: the folder `live` beside the files of the build.
+"""The files of a changed index: the folder `live` beside the files of the build.
 
     INDEX/                the files that `build-index` wrote: generation 0, gone after the first compaction
     INDEX/live/current    the number of the generation that counts, as text; without it, 0
@@ -32,7 +32,7 @@ def generation_of(folder: Path) -> int:
     """Returns the number of the generation that counts.
 
     Raises:
-        ValueError: The file that says so is damaged.
+        ValueError: The file that holds the number is damaged.
     """
     path = folder / LIVE / _CURRENT
     try:

@@ -8,7 +8,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import BinaryIO, NamedTuple, Self
 
 from retriever.files import write_whole
 
@@ -135,22 +135,35 @@ def read_log(path: Path, start: int = _START) -> Iterator[Record]:
         if size < acknowledged:
             raise ValueError(f"{path}: {size} bytes, but {acknowledged} were acknowledged: it was truncated; {_FIX}")
         while offset < size:
-            frame = file.read(_FRAME.size)
-            cut, why = len(frame) < _FRAME.size, "it is cut short"
-            if not cut:
-                length, checksum, own = _FRAME.unpack(frame)
-                if own != zlib.crc32(frame[:12]):  # zeros: a file system may lengthen a file before it writes to it
-                    cut, why = not any(frame + file.read()), "its length is damaged"
-                else:
-                    content = file.read(length)
-                    if len(content) == length and zlib.crc32(content) == checksum:
-                        yield (record := Record(offset, content))
-                        offset = record.end
-                        continue
-                    cut, why = len(content) < length, "its checksum differs"
-            if cut and offset >= acknowledged:
+            found = _read_framed(file)
+            if isinstance(found, bytes):
+                yield (record := Record(offset, found))
+                offset = record.end
+            elif found.unfinished and offset >= acknowledged:
                 return
-            raise ValueError(f"{path}: the record at byte {offset} is damaged: {why}; {_FIX}")
+            else:
+                raise ValueError(f"{path}: the record at byte {offset} is damaged: {found.reason}; {_FIX}")
+
+
+class _Damage(NamedTuple):
+    """What is wrong with a record, and whether a kill while it was being written explains it."""
+
+    reason: str
+    unfinished: bool
+
+
+def _read_framed(file: BinaryIO) -> bytes | _Damage:
+    """Reads the next record that `_framed` framed."""
+    frame = file.read(_FRAME.size)
+    if len(frame) < _FRAME.size:
+        return _Damage("it is cut short", unfinished=True)
+    length, checksum, own = _FRAME.unpack(frame)
+    if own != zlib.crc32(frame[:12]):  # zeros: a file system may lengthen a file before it writes to it
+        return _Damage("its length is damaged", unfinished=not any(frame + file.read()))
+    content = file.read(length)
+    if len(content) < length or zlib.crc32(content) != checksum:
+        return _Damage("its checksum differs", unfinished=len(content) < length)
+    return content
 
 
 def has_changes(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Reads an index that changes: rows of every version that somebody holds, searches of one version."""
+"""Reads an index that changes: rows of every version that is still held, searches of one version."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _SPREAD = 1 << 24
 class VersionedIndex(Index):
     """The files of an index with the changes made since, for any number of threads.
 
-    A row is given to one entity and never to another while the process runs. It is readable for as long as somebody
-    holds a `Version` that has it. Within `pinned` a thread (to be exact, a context of `contextvars`) sees one version,
-    whatever changes meanwhile.
+    A row is given to one entity and never to another while the process runs. It is readable for as long as a
+    `Version` that has it is held. Within `pinned`, a thread (to be exact, a context of `contextvars`) sees one version,
+    even if the index changes meanwhile.
 
     Args:
         root: The index's folder; `folder` is that of the current files.
@@ -87,7 +87,7 @@ class VersionedIndex(Index):
         """Returns the article at `row`.
 
         Raises:
-            IndexError: There is no such row, or nobody holds its version any more.
+            IndexError: There is no such row, or its version is no longer held.
         """
         home, own = self._at(row)
         return home.change.entity if isinstance(home, Entry) else home.entity(own)

@@ -17,7 +17,7 @@ from indexes.store import Index
 from retriever.types import FloatArray, IntArray
 
 _SPARE = 64
-"""Entities that the files are asked for beyond `k` at first; more only if so many of the best are no longer valid."""
+"""Entities searched for beyond `k` at first; more only if this many of the best are no longer valid."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -30,7 +30,7 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Version:
-    """An immutable state; whoever holds it can read its rows, whatever changes meanwhile.
+    """An immutable state, whose rows can be read while it is held, even if the index changes meanwhile.
 
     Attributes:
         base: The files of a generation.

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
         if args.json:
             print_json(asdict(estimate))
         else:
-            print("\n".join(estimate_lines(estimate)))
+            print("\n".join(_estimate_lines(estimate)))
         return
     with parts.opened_summarizer(profile) as summarizer:
         index = indexing.build(
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> None:
         print(f"each with its reason: {index.folder / 'report.json'}")
 
 
-def estimate_lines(estimate: Estimate) -> list[str]:
+def _estimate_lines(estimate: Estimate) -> list[str]:
     """Formats an estimate as lines for people."""
     from omgm.downloads.weights import gigabytes
 

@@ -56,7 +56,7 @@ def add_knowledge_base(parser: argparse.ArgumentParser, *, own_images: bool = Fa
     parser.add_argument("--images", type=Path, required=not own_images, metavar="DIR", help=about)
 
 
-def add_kb_format(parser: argparse.ArgumentParser) -> None:
+def _add_kb_format(parser: argparse.ArgumentParser) -> None:
     """Adds `--kb-format`."""
     known = "evqa, infoseek, wiki6m, jsonl, parquet, csv, markdown, website, zim, mediawiki, xml, sql or huggingface"
     parser.add_argument("--kb-format", metavar="NAME", help=f"{known}; guessed by default")
@@ -64,7 +64,7 @@ def add_kb_format(parser: argparse.ArgumentParser) -> None:
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
     """Adds `--kb-format` and `--map`."""
-    add_kb_format(parser)
+    _add_kb_format(parser)
     parser.add_argument(
         "--map",
         action="append",

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--index", type=Path, metavar="INDEX", help="the index that build-index wrote; with --kb, by default KB-index"
     )
-    add_kept_index(parser)
+    _add_kept_index(parser)
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (%(default)s)")
     parser.add_argument("--port", type=port, default=8000, help="the port to listen on (%(default)s)")
     parser.add_argument(
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--examples", type=Path, metavar="DIR", help="a folder of example images for the page")
 
 
-def add_kept_index(parser: argparse.ArgumentParser) -> None:
+def _add_kept_index(parser: argparse.ArgumentParser) -> None:
     """Adds `--kb` and how it is read."""
     parser.add_argument("--kb", type=Path, metavar="FILE", help="a knowledge base; its index is built if it is missing")
     parser.add_argument("--images", type=Path, metavar="DIR", help="its images; by default in it or beside it")
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> None:
     """Runs the service until it is stopped."""
     profile = profile_of(args)
     if args.replicas is not None:
-        run_replicas(args, profile)
+        _run_replicas(args, profile)
         return
     limit_threads(profile.serving.model_threads)
 
@@ -137,7 +137,7 @@ def run(args: argparse.Namespace) -> None:
             editor.close()
 
 
-def run_replicas(args: argparse.Namespace, profile: Profile) -> None:
+def _run_replicas(args: argparse.Namespace, profile: Profile) -> None:
     """Runs several replicas until they are stopped."""
     from omgm.replicas import running_replicas
 

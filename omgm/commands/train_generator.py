@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> None:
     from training.generator.train import ADAPTER, train_generator
 
     require_peft()
-    base, config = base_folder(args.base), _config(args, profile)
+    base, config = _base_folder(args.base), _config(args, profile)
     asked = profile.generator
     prompt = PromptSettings(
         style=asked.style,
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> None:
     print(f"and use it with --profile {path}")
 
 
-def base_folder(base: str) -> Path:
+def _base_folder(base: str) -> Path:
     """Returns the folder of the chat model that `--base` names. Never uses the network.
 
     Raises:

@@ -11,24 +11,18 @@ import torch
 from PIL import Image
 from torch import Tensor
 from torch.nn import functional
-from transformers import AutoModel, AutoTokenizer, CLIPTokenizer
 
-from retriever.files import apply_umask, read_object
+from retriever.files import apply_umask
 from retriever.image_cache import ImageCache
-from retriever.models.eva_weights import load_eva_clip
+from retriever.models.encoder_folder import load_parts, read_config
 from retriever.models.folder import folder_fingerprint
 from retriever.models.graphs import Forward, graphed
-from retriever.models.pixels import CONFIG_NAME as PIXELS_NAME
 from retriever.models.pixels import PixelPreparation
 from retriever.models.published import Published
-from retriever.models.small_clip import SmallCLIPConfig  # registers the embedded profile's model type
+from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 
 LongTexts = Literal["cut", "windows"]
 """How a text longer than the model's limit is read: only its beginning, or all of it in windows."""
-
-_FIXED_LENGTH = {"siglip"}
-"""Model types trained on texts padded to full length, whose padding is read like any other token."""
-_UNSUITABLE = {"siglip2": "it takes images of any shape in patches; use a SigLIP 2 of one fixed size"}
 
 
 def encoder_fingerprint(folder: Path, long_texts: LongTexts = "cut", key_sizes: Sequence[int] = ()) -> str:
@@ -37,7 +31,7 @@ def encoder_fingerprint(folder: Path, long_texts: LongTexts = "cut", key_sizes: 
     Raises:
         ValueError: The folder has no safetensors file.
     """
-    used = key_sizes if _config(folder).get("model_type") == SmallCLIPConfig.model_type else ()
+    used = key_sizes if read_config(folder).get("model_type") == SmallCLIPConfig.model_type else ()
     sizes = f"-keys{'+'.join(map(str, used))}" if used else ""
     return folder_fingerprint(folder) + ("" if long_texts == "cut" else f"-{long_texts}") + sizes
 
@@ -115,57 +109,19 @@ class ClipEncoder(Published):
         Raises:
             ValueError: The folder or one of its files is missing, or its model is of an unknown kind.
         """
-        path, config = folder / "config.json", _config(folder)
         fingerprint = encoder_fingerprint(folder, long_texts, key_sizes)
-        model: Any
-        if _is_eva_clip(config):
-            model = load_eva_clip(folder, device, dtype)
-            # The published folder has no preprocessor_config.json; its documentation names CLIP's.
-            given = (folder / PIXELS_NAME).is_file()
-            pixels = PixelPreparation.load(folder) if given else PixelPreparation(model.config.image_size, crop=True)
-            tokenizer = _tokenizer(folder, CLIPTokenizer)
-            max_tokens = model.config.context_length
-            return cls(model, tokenizer, pixels, max_tokens, fingerprint, batch_size, long_texts, folder=folder)
-        kind = config.get("model_type")
-        if kind is None and (folder / "open_clip_config.json").is_file():
-            from retriever.models.open_clip import load_open_clip
-
-            model, tokenizer, pixels, max_tokens = load_open_clip(folder, device, dtype)
-            return cls(
-                model,
-                tokenizer,
-                pixels,
-                max_tokens,
-                fingerprint,
-                batch_size,
-                long_texts,
-                fixed_length=True,
-                folder=folder,
-            )
-        if kind is None:
-            raise ValueError(f"{folder}: has neither a config.json with a model_type nor an open_clip_config.json")
-        if kind in _UNSUITABLE:
-            raise ValueError(f"{path}: model_type: {kind}: {_UNSUITABLE[kind]}")
-        small = kind == SmallCLIPConfig.model_type
-        stored = torch.float32 if small else dtype
-        model = AutoModel.from_pretrained(folder, dtype=stored, use_safetensors=True, trust_remote_code=False)
-        if not hasattr(model, "get_image_features") or not hasattr(model, "get_text_features"):
-            raise ValueError(f"{path}: model_type: {kind} does not embed images and texts in one space")
-        text_config = getattr(model.config, "text_config", None)
-        max_tokens = getattr(text_config, "max_position_embeddings", None) or model.config.max_text_tokens
-        if small and fused:
-            model.vision_model.fuse(device, dtype)
+        parts = load_parts(folder, device, dtype, fused)
         return cls(
-            model.to(device=device, dtype=dtype, memory_format=torch.channels_last),  # else each call copies them
-            _tokenizer(folder, AutoTokenizer),
-            PixelPreparation.load(folder),
-            max_tokens,
+            parts.model,
+            parts.tokenizer,
+            parts.pixels,
+            parts.max_tokens,
             fingerprint,
             batch_size,
             long_texts,
-            fixed_length=kind in _FIXED_LENGTH,
-            folder=folder,
-            key_sizes=key_sizes if small else (),
+            parts.fixed_length,
+            folder,
+            key_sizes if isinstance(parts.model, SmallCLIP) else (),
         )
 
     def save(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
@@ -287,26 +243,3 @@ def _frame(tokenizer: Any) -> tuple[list[int], list[int]]:
     whole: list[int] = tokenizer("a")["input_ids"]
     at = next(start for start in range(len(whole)) if whole[start : start + len(inner)] == inner)
     return whole[:at], whole[at + len(inner) :]
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    return read_object(path) if path.is_file() else {}
-
-
-def _is_eva_clip(config: dict[str, Any]) -> bool:
-    """Tells whether a `config.json` is EVA-CLIP's: from EVA's repository, or from the hub, where its type is CLIP."""
-    named = [config.get("model_type"), *(config.get("architectures") or []), *(config.get("auto_map") or {}).values()]
-    return "vision_cfg" in config or any("evaclip" in str(name).lower().replace("_", "") for name in named)
-
-
-def _tokenizer(folder: Path, kind: Any) -> Any:
-    if not any(
-        (folder / name).is_file() for name in ("tokenizer.json", "vocab.json", "spiece.model", "tokenizer.model")
-    ):
-        raise ValueError(f"{folder}: has no tokenizer; copy the model's tokenizer files there (tokenizer.json)")
-    try:
-        return kind.from_pretrained(folder)
-    except ImportError as error:
-        advice = "for sentencepiece or protobuf, pip install 'omgm[sentencepiece]'"
-        raise ValueError(f"{folder}: its tokenizer needs a package that is not installed; {advice}: {error}") from error

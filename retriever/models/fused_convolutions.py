@@ -52,6 +52,10 @@ class FusedConvolution:
             fused = torch.ops.mkldnn._convolution_pointwise(x, other, *how, "add", 1.0, "relu", [], "")
         return fused
 
+    def __getstate__(self) -> dict[str, object]:
+        """Leaves out the weights in oneDNN's order, which can be neither copied nor saved."""
+        return self.__dict__ | {"_packed": {}}
+
     def _weight_for(self, x: Tensor) -> Tensor:
         if len(x) > _PACKED_IMAGES:
             return self._weight

@@ -87,10 +87,10 @@ def import_reranker(
     Raises:
         ValueError: The file is no such checkpoint, or a tensor is missing, unexpected or of a wrong shape.
     """
-    state, wrapped = read_checkpoint(file)
-    found = tell_kind(file, state, wrapped) if kind == "auto" else kind
+    state, wrapped = _read_checkpoint(file)
+    found = _tell_kind(file, state, wrapped) if kind == "auto" else kind
     layout = read_layout(base) if base is not None and base.is_dir() else None
-    tower = read_tower(base) if base is not None and layout is None else {}
+    tower = _read_tower(base) if base is not None and layout is None else {}
     words = _tokenizer(tokenizer or (None if layout is None else base))
     try:
         settings = dict(lavis_settings({**tower, **state}) if layout is None else layout.settings)
@@ -124,7 +124,7 @@ def import_reranker(
     return ImportReport(found, _parts(own), _parts(added), ignored, NOTES[found])
 
 
-def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], bool]:
+def _read_checkpoint(file: Path) -> tuple[dict[str, Tensor], bool]:
     """Reads the tensors of a checkpoint by name, and whether they were wrapped in `{"model": ...}` as LAVIS does.
 
     Raises:
@@ -146,20 +146,20 @@ def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], bool]:
     return {name.removeprefix("module."): tensor for name, tensor in state.items()}, wrapped
 
 
-def read_tower(file: Path) -> dict[str, Tensor]:
+def _read_tower(file: Path) -> dict[str, Tensor]:
     """Reads the tensors of EVA's ViT-g under LAVIS's names in a complete model, without those that BLIP-2 leaves out.
 
     Raises:
         ValueError: The file is no such checkpoint.
     """
-    state, _ = read_checkpoint(file)
+    state, _ = _read_checkpoint(file)
     if "pos_embed" not in state:
         raise ValueError(f"{file}: has no pos_embed; --base must be eva_vit_g.pth or the folder of a complete model")
     unused = (f"blocks.{TOWER_BLOCKS}.", "norm.", "fc_norm.", "head.")
     return {f"visual_encoder.{name}": tensor for name, tensor in state.items() if not name.startswith(unused)}
 
 
-def tell_kind(file: Path, state: Mapping[str, Tensor], wrapped: bool) -> Kind:
+def _tell_kind(file: Path, state: Mapping[str, Tensor], wrapped: bool) -> Kind:
     """Recognizes LAVIS's files by their form.
 
     Raises:

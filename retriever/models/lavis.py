@@ -42,7 +42,7 @@ _INSIDE = {
 _QKV_BIAS = ".attn.qkv.bias"
 
 
-def lavis_name(name: str) -> str:
+def _lavis_name(name: str) -> str:
     """Returns LAVIS's name of our tensor `name`."""
     for ours, theirs in _PARTS.items():
         if name.startswith(ours):
@@ -55,7 +55,7 @@ def lavis_name(name: str) -> str:
 
 def lavis_sources(name: str) -> tuple[str, ...]:
     """Returns the LAVIS tensors that make up our tensor `name`: one, or the biases of queries and values."""
-    theirs = lavis_name(name)
+    theirs = _lavis_name(name)
     if theirs.endswith(_QKV_BIAS):
         stem = theirs.removesuffix("qkv.bias")
         return f"{stem}q_bias", f"{stem}v_bias"

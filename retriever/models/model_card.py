@@ -54,7 +54,7 @@ def model_card(folder: Path, repo: str | None = None, license: str | None = None
     Raises:
         ValueError: The folder is not a model's, or the record of its training is not a JSON object.
     """
-    kind, record = kind_of(folder), read_record(folder)
+    kind, record = kind_of(folder), _read_record(folder)
     title, data, commit = repo or folder.resolve().name, record.get("data"), record.get("commit")
     datasets = data.get("datasets") if isinstance(data, Mapping) else None
     front = {
@@ -77,7 +77,7 @@ def model_card(folder: Path, repo: str | None = None, license: str | None = None
     return make_card(front, title, sections)
 
 
-def read_record(folder: Path) -> dict[str, Any]:
+def _read_record(folder: Path) -> dict[str, Any]:
     """Returns the record of a model's training, empty if there is none.
 
     Raises:

@@ -25,7 +25,7 @@ CONFIG_NAME = "preprocessor_config.json"
 _OWN_PROCESSOR = "CLIPImageProcessor"
 _THREADS = 16
 _REDUCING_GAP = 3.0
-"""Images so many times too large are first reduced to about that, by averages, where that is not held to be exact."""
+"""Images are first reduced by averaging to about this many times the target size, unless `exact` forbids it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import AutoTokenizer, Blip2QFormerConfig, Blip2QFormerModel, PreTrainedTokenizerBase
 from transformers.models.blip_2.modeling_blip_2 import Blip2TextEmbeddings
 
+from retriever.batching import by_length
 from retriever.image_cache import ImageCache
 from retriever.models.folder import folder_fingerprint
 from retriever.models.fused_qformer import FusedLayers
@@ -293,7 +294,7 @@ class QFormerFusion(Published, nn.Module):
 
         lengths = [self.token_shape[0] + length for length in mask.sum(dim=1).tolist()]
         return self._fuse(
-            _by_length(lengths, self.batch_size * TOKENS_PER_PAIR),
+            by_length(lengths, self.batch_size * TOKENS_PER_PAIR),
             lambda part: features[self._moved(owners[part])],
             tokens_of,
         )
@@ -338,16 +339,3 @@ class QFormerFusion(Published, nn.Module):
 def _check_numbers(images: Sequence[Image.Image], texts: Sequence[object]) -> None:
     if len(images) != len(texts):
         raise ValueError(f"images and texts: their numbers must be equal, got {len(images)} and {len(texts)}")
-
-
-def _by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Returns the numbers of all lengths, similar ones together; a part padded to its longest is within the budget.
-
-    What is longer than the budget is a part of its own.
-    """
-    parts: list[list[int]] = []
-    for number in sorted(range(len(lengths)), key=lambda number: lengths[number]):
-        if not parts or (len(parts[-1]) + 1) * lengths[number] > budget:
-            parts.append([])
-        parts[-1].append(number)
-    return parts

@@ -14,13 +14,14 @@ from PIL import Image
 from indexes import sources
 from indexes.article_images import FurtherImages, ImageUse
 from indexes.build import build_index
+from indexes.entity_index import open_search
 from indexes.estimate import estimate_build
 from indexes.formats import read_knowledge_base
 from indexes.further_images import choose_further
 from indexes.keys import Keys
 from indexes.manifest import FILES, OWNERS
 from indexes.recall import HeldOutQueries
-from indexes.search import BestKeySearch, best_of_each, open_search
+from indexes.search import BestKeySearch, best_of_each
 from indexes.search_kinds import write_search
 from indexes.sources import FolderImages
 from indexes.stages import MainImage
@@ -209,15 +210,17 @@ def test_the_best_score_of_each_row() -> None:
 
 
 class Depths:
-    """A search that notes how many results it is asked for."""
+    """A search that notes how many results it is asked for, and finds at most `most`."""
 
-    def __init__(self, scores: FloatArray) -> None:
-        self._scores, self.shape, self.asked = scores, (len(scores), 1), list[int]()
+    def __init__(self, scores: FloatArray, most: int = 1000) -> None:
+        self._scores, self._most, self.shape, self.asked = scores, most, (len(scores), 1), list[int]()
 
     def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
         self.asked.append(k)
-        order = np.argsort(-self._scores, kind="stable")[:k]
-        return self._scores[order][None], order[None]
+        order = np.argsort(-self._scores, kind="stable")[: min(k, self._most)]
+        missing = k - len(order)
+        scores = np.pad(self._scores[order], (0, missing), constant_values=-np.inf)
+        return scores[None], np.pad(order, (0, missing), constant_values=-1)[None]
 
 
 def test_more_keys_are_asked_for_until_there_are_enough_entities() -> None:
@@ -227,6 +230,14 @@ def test_more_keys_are_asked_for_until_there_are_enough_entities() -> None:
     assert rows.tolist() == [[0, 1]] and scores[0].tolist() == pytest.approx([0.6, 0.2])
     assert inner.asked == [4, 12]
     assert search.search(torch.zeros(1, 1), 1)[1].tolist() == [[0]] and inner.asked == [4, 12, 2]
+
+
+def test_no_more_keys_are_asked_for_where_there_are_none() -> None:
+    """As with inverted lists: the search reads a few of them, for any number of results."""
+    inner = Depths(np.linspace(0.9, 0.1, 100, dtype=np.float32), most=5)
+    rows = BestKeySearch(inner, 60, np.arange(40)).search(torch.zeros(1, 1), 10)[1]
+    assert rows.tolist() == [[0, 1, 2, 3, 4, -1, -1, -1, -1, -1]]
+    assert inner.asked == [20]  # not 20, 80 and 100
 
 
 def test_approximate_search_among_further_keys(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_the_entity_index_is_made_once(tmp_path: Path, monkeypatch: pytest.Monke
         with pytest.raises(RuntimeError, match=KILLED):
             build(kb, images, tmp_path / "index")
     with monkeypatch.context() as patch:
-        patch.delattr("indexes.build.write_search")
+        patch.delattr("indexes.build.write_entity_index")
         build(kb, images, tmp_path / "index")
     build(kb, images, tmp_path / "whole")
     assert contents(tmp_path / "index") == contents(tmp_path / "whole")
@@ -59,7 +59,7 @@ def test_another_kind_of_entity_index_needs_no_model(
     encoder.fuse = fusion.fuse = Fuse(1)  # asked for nothing
     models = {"encoder": encoder, "fusion": fusion, "candidates": candidates, "overwrite": True}
     with monkeypatch.context() as patch:
-        patch.setattr("indexes.reindex.write_search", lambda *args, **options: Fuse(1).burn())
+        patch.setattr("indexes.entity_index.write_search", lambda *args, **options: Fuse(1).burn())
         with pytest.raises(RuntimeError, match=KILLED):
             build(kb, images, tmp_path / "index", search="sq8", **models)
     assert Index.open(tmp_path / "index").manifest == before.manifest

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from indexes.entity_index import open_search
 from indexes.keys import Keys
 from indexes.manifest import SearchKind, SearchRecord
 from indexes.recall import HeldOutQueries
-from indexes.search import DeviceSearch, RescoredSearch, StoredVectors, load_vectors, open_search, read_faiss
+from indexes.search import DeviceSearch, RescoredSearch, StoredVectors, load_vectors, read_faiss
 from indexes.search_kinds import write_search
 from retriever.types import FloatArray, IntArray
 from tests.fakes.vectors import clustered

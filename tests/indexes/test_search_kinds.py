@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from indexes import search_kinds
+from indexes.entity_index import open_search
 from indexes.keys import Keys
 from indexes.manifest import SearchKind
 from indexes.recall import HeldOutQueries
-from indexes.search import load_vectors, open_search, read_faiss
+from indexes.search import load_vectors, read_faiss
 from indexes.search_kinds import FLAT_UP_TO, choose_kind, describe, lists_for, write_search
 from tests.fakes.vectors import clustered
 

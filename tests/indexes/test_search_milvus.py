@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from indexes.build import build_index
+from indexes.entity_index import open_search
 from indexes.keys import Keys
 from indexes.live.index import LiveIndex
 from indexes.manifest import FILES, KEY_IDS, OWNERS, SEARCH, THUMBNAILS
 from indexes.recall import HeldOutQueries
-from indexes.search import DeviceSearch, open_search
+from indexes.search import DeviceSearch
 from indexes.search_milvus import Collection, key_ids, write_milvus
 from indexes.store import Index
 from tests.fakes.live import World, article, data_of

@@ -99,6 +99,16 @@ def test_ask(omgm: OMGM, images: Path) -> None:
     assert list(found.timings_ms) == ["step1", "step2", "step3", "generate"]
 
 
+def test_nearest_is_step_1_as_ask_runs_it(omgm: OMGM, images: Path) -> None:
+    with Image.open(images / "flag" / "France.png") as opened:
+        flag = opened.convert("RGB")
+    bordered = Image.new("RGB", (4 * flag.width, 4 * flag.height), (90, 90, 90))
+    bordered.paste(flag, (flag.width, flag.height))  # the profile cuts borders off
+    [nearest] = omgm.nearest(bordered, k=1)
+    [candidate] = omgm.ask(bordered, QUESTION, k=1).candidates
+    assert (nearest.title, nearest.sim_c) == ("France", candidate.sim_c)
+
+
 def test_every_kind_of_image_gives_the_same(omgm: OMGM, images: Path) -> None:
     path = images / "flag" / "Ireland.png"
     with Image.open(path) as opened:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,15 @@ def test_overrides_win(base: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert (profile.search.k, profile.fusion.score_mode, profile.name) == (7, "paper", "mine")
     assert profile.encoder.model == str(tmp_path / "here")
     assert profile.generator.multimodal is True
+
+
+def test_the_options_of_a_profile_load_it_again(base: Path) -> None:
+    named = load_profile(str(base), {"search.k": 50, "search.kind": "flat"})
+    written = load_profile(str(base), ["search.k=50", "search.kind=flat"])
+    assert written.options == f"--profile {base} --set search.k=50 --set search.kind=flat"
+    _, _, *words = shlex.split(named.options)
+    assert words[::2] == ["--set", "--set"]
+    assert load_profile(str(base), words[1::2]).search == named.search == written.search
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from indexes.sources import FolderImages
 from retriever.models.encoder import ClipEncoder
 from retriever.types import ArticleImage, Entity, FloatArray, IntArray, StoredTokens
 from tests.fakes.training_world import LabeledQuestion, TrainingWorld
-from training.mine import mine_negatives, read_negatives
+from training.mine import mine_negatives
+from training.negatives import read_negatives
 
 
 class Lands:
@@ -84,7 +85,8 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
         "gt_entity_pos_img": "https://e.example/1.png",
         "top_20": [{"entry": f"e{i}", "similarity": float(i)} for i in range(3)],
     }
-    assert json.loads(out.read_text()) == {"q_red": expected, "q_blue": expected}
+    negatives = {"q_red": expected, "q_blue": expected}
+    assert out.read_text() == json.dumps(negatives, ensure_ascii=False, indent=0) + "\n"
     assert list(read_negatives(out)["q_blue"].items()) == [("e0", 0.0), ("e1", 1.0), ("e2", 2.0)]
     assert [path.name for path in tmp_path.iterdir()] == ["negatives.json"]
 

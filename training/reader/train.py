@@ -127,7 +127,7 @@ def main() -> None:
     for fold in range(FOLDS):
         kept = [e for e in data if not e.article or e.part % FOLDS != fold]
         network = train(kept, numbers, args.seed + fold, max(args.epochs // 2, 1))
-        add_trials(found, network, numbers, [left_out(each, fold) for each in (articles, records, named)], args.seed)
+        _add_trials(found, network, numbers, [left_out(each, fold) for each in (articles, records, named)], args.seed)
         print(f"part {fold} left out, {time.perf_counter() - start:.0f} s", flush=True)
     weights, bias, threshold = fit(found)
     print(report(found, weights, bias), flush=True)
@@ -141,7 +141,7 @@ def left_out(questions: Sequence[SpanQuestion], fold: int) -> list[SpanQuestion]
     return [question for question in questions if part_of(question.article) % FOLDS == fold]
 
 
-def add_trials(
+def _add_trials(
     found: Trials, network: Network, numbers: Numbers, questions: Sequence[Sequence[SpanQuestion]], seed: int
 ) -> None:
     """Adds trials of a network.

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from indexes.ahead import map_ahead
+from retriever.batching import by_length
 from training.reranker.rows import Rows
 from training.reranker.samples import CANDIDATES, Negatives, SampleSet
 
@@ -187,19 +188,11 @@ class BatchMaker:
         different = sorted(set(wanted), key=lambda pair: (self.texts.length(pair[2]), pair))
         views = {view: row for row, view in enumerate(sorted({pair[:2] for pair in different}))}
         features = self.store.read([row for row, _ in views], [view for _, view in views])
-        texts = [self._texts(part, views) for part in self._parts(different)]
+        lengths = [self.queries + self.texts.length(text) for _, _, text in different]
+        parts = by_length(lengths, self.tokens_per_forward)
+        texts = [self._texts([different[i] for i in part], views) for part in parts]
         place = {pair: number for number, pair in enumerate(different)}
         return torch.tensor([place[pair] for pair in wanted], dtype=torch.int64), Pairs(features, texts)
-
-    def _parts(self, pairs: Sequence[tuple[int, int, int]]) -> list[Sequence[tuple[int, int, int]]]:
-        """Cuts pairs, by length, so that no part has more tokens than allowed, unless it is one pair."""
-        parts, start = [], 0
-        for i, pair in enumerate(pairs):
-            width = self.queries + self.texts.length(pair[2])
-            if i > start and (i + 1 - start) * width > self.tokens_per_forward:
-                parts.append(pairs[start:i])
-                start = i
-        return [*parts, pairs[start:]] if len(pairs) else []
 
     def _texts(self, pairs: Sequence[tuple[int, int, int]], views: dict[tuple[int, int], int]) -> Texts:
         image = torch.tensor([views[pair[:2]] for pair in pairs])

@@ -22,7 +22,7 @@ from retriever.files import write_lines
 from retriever.texts import blip_caption, section_passage
 from retriever.types import Entity
 from training.images import image_source
-from training.mine import MinedNegatives, read_negatives
+from training.negatives import MinedNegatives, read_negatives
 from training.questions import TrainingQuestion, is_held_out
 from training.reranker.image_table import ImageName, ImageTable
 from training.reranker.left_out import LeftOut
@@ -70,7 +70,7 @@ class Preparation:
     """What `prepare` found.
 
     Attributes:
-        samples: One for each question that can be trained on as far as is known before its images are read.
+        samples: One for each question that can be trained on, unless its images turn out to be unreadable.
         ids: The question id of each sample.
         images: All images that samples may need.
         left_out: The questions that are no samples.
@@ -144,7 +144,7 @@ def prepare(
 def _usable(
     data: RerankerData, negatives: Mapping[str, MinedNegatives], left_out: LeftOut
 ) -> Iterator[TrainingQuestion]:
-    """Yields the questions that may become samples, as far as can be told without the knowledge base."""
+    """Yields the questions that may become samples, checked without the knowledge base."""
     seen: set[str] = set()
     found: dict[str, bool] = {}
     for question in data.questions:

@@ -7,6 +7,7 @@ until the kernel takes them back, and a page fault holds Python's lock.
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -58,14 +59,14 @@ def write_rows(path: Path, rows: Iterable[Array], dtype: np.dtype[Any]) -> int:
     Raises:
         ValueError: A value does not fit `dtype`.
     """
-    offsets = [0]
+    offsets = array("q", [0])
     with replacing(path) as partial, partial.open("wb") as file:
         for row in rows:
             if row.size and not np.can_cast(np.min_scalar_type(row.max()), dtype):
                 raise ValueError(f"{path}: {row.max()} does not fit {dtype}")
             file.write(row.astype(dtype).tobytes())
             offsets.append(offsets[-1] + len(row))
-    save_array(_offsets(path), np.array(offsets))
+    save_array(_offsets(path), np.array(offsets, np.int64))
     return len(offsets) - 1
 
 

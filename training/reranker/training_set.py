@@ -116,7 +116,7 @@ def make_training_set(
         fusion: The model in training: its tokenizer, and its image tower.
         max_tokens: Length at which texts are cut.
         views: Views per image.
-        side: Keep the images themselves, as squares of so many pixels, instead of features.
+        side: Keep the images themselves, as squares of this side in pixels, instead of features.
         most_similar: See `prepare`.
         validation_share: Share of the images to hold out.
         seed: Seed of that choice and of augmented views.

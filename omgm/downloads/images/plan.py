@@ -87,7 +87,7 @@ def _claim(url: str, images: Path, journal: Journal) -> int:
         return row
     host = place_of(parse(url))
     try:
-        name = place_under(url)
+        name = _place_under(url)
         other = journal.clashes(name)
         if other is not None:
             raise Failure("name_taken", f"by {other}")
@@ -117,7 +117,7 @@ def clean(url: str) -> str:
     return url.partition("#")[0]
 
 
-def place_under(url: str) -> str:
+def _place_under(url: str) -> str:
     """Returns the place of an image under the folder: the whole path of its URL, which `find_image` tries first.
 
     The path is as written, or percent-decoded if it would be too long for a file name.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from indexes.live import compaction
 from indexes.live.changes import Origin, to_bytes
 from indexes.live.log import ChangeLog
 from indexes.lock import LockedError, holder, locked
@@ -94,6 +95,20 @@ def test_a_full_disk_changes_nothing(world: World) -> None:
     assert again.index.compact()
     again.index.close()
     assert len(Index.open(world.index, verify=True)) == 5
+
+
+def test_what_other_libraries_cannot_write_is_said_in_their_words(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("Milvus at http://db:19530, collection omgm: not reachable")  # without a number
+
+    editor = world.editor()
+    monkeypatch.setattr(compaction, "write_search", refuse)
+    with pytest.raises(OSError, match=r"^Milvus at http://db:19530, collection omgm: not reachable$"):
+        editor.index.compact()
+    assert not list((world.index / "live").glob("*.partial"))
+    editor.index.close()
 
 
 def test_a_folder_that_refuses_to_be_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

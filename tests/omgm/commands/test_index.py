@@ -137,6 +137,10 @@ def test_python_and_the_service_read_changes_that_are_not_compacted(
         best = omgm.nearest(painting(int.from_bytes(b"-1.png", "big")), k=4)
         assert len(omgm.index) == 4
         assert {row.entity for row in best} == {f"kb/{name}" for name in "abcd"}
+        assert index(world, "remove", "kb/d") == 0  # by another process
+        found = omgm.nearest(painting(int.from_bytes(b"-1.png", "big")), k=4)
+        assert {row.entity for row in found} == {f"kb/{name}" for name in "abc"}
+        assert index(world, "add", write_kb(world), "--images", world.images) == 0
     retriever, editor = open_service(profile, world.index, FakeEncoder())
     assert not isinstance(editor, str)
     assert editor.compact_after == 1000

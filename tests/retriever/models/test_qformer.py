@@ -11,7 +11,7 @@ from PIL import Image
 from torch.nn import functional
 
 from retriever.models.pixels import PixelPreparation
-from retriever.models.qformer import QFormerFusion, _by_length
+from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from training.tokenizer import train_tokenizer
 
@@ -103,11 +103,6 @@ def test_sections_of_many_images_are_those_of_each(fusion: QFormerFusion, tmp_pa
         [fusion.encode([image], [text]) for image, own in zip(images, texts, strict=True) for text in own]
     )
     torch.testing.assert_close(batched.encode_sections(images, texts), alone, atol=1e-5, rtol=0)
-
-
-def test_lengths_share_a_pass_within_the_budget() -> None:
-    assert _by_length([5, 30, 4, 5, 9], 15) == [[2, 0, 3], [4], [1]]
-    assert _by_length([], 15) == []
 
 
 def test_padding_does_not_matter(fusion: QFormerFusion) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
@@ -70,6 +72,15 @@ def test_a_fused_tower_returns_the_same(size: int, onednn: bool, monkeypatch: py
         for count in (6, 1, 2, 1):
             given = tower(pixels[:count]).last_hidden_state
             torch.testing.assert_close(given, expected[:count], atol=2e-5, rtol=1e-5)
+
+
+def test_a_fused_tower_can_be_copied() -> None:
+    tower = _model().vision_model.eval()
+    tower.fuse("cpu", torch.float32)
+    images = torch.rand(2, 3, 32, 32)
+    with torch.inference_mode():
+        expected = tower(images).last_hidden_state  # this puts weights in oneDNN's order, which cannot be copied
+        assert torch.equal(copy.deepcopy(tower)(images).last_hidden_state, expected)
 
 
 def test_fused_weights_are_rounded_once() -> None:

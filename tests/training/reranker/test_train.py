@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import math
@@ -24,6 +25,7 @@ from training.questions import is_held_out
 from training.record import Provenance
 from training.reranker import training_set
 from training.reranker.config import RerankerTrainingConfig
+from training.reranker.in_batch import InBatch, InBatchMaker
 from training.reranker.model import Reranker
 from training.reranker.train import train_reranker
 
@@ -156,17 +158,7 @@ def test_two_processes_equal_one_with_twice_the_batch(world: TrainingWorld, tmp_
     )
     run(world, tmp_path / "alone", replace(config, batch_size=8))
     run(world, tmp_path / "parts", replace(config, accumulate=2))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
-    processes = [
-        context.Process(target=train_as, args=(rank, port, world, tmp_path / "two", config)) for rank in range(2)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-        assert process.exitcode == 0
+    train_in_two(world, tmp_path / "two", config)
     # The last weights, since the kept ones can be those of the start.
     expected, *others = (last_weights(tmp_path / name) for name in ("alone", "parts", "two"))
     for found in others:
@@ -178,11 +170,50 @@ def test_two_processes_equal_one_with_twice_the_batch(world: TrainingWorld, tmp_
     assert float(first["loss"]) == pytest.approx(float(second["loss"]), abs=1e-5)
 
 
+def test_two_processes_average_their_gradients(
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = RerankerTrainingConfig(
+        recipe="in-batch", steps=3, batch_size=6, precision="float32", validation_share=0.25, tokens_per_forward=512
+    )
+    train_in_two(world, tmp_path / "two", config)
+    make = InBatchMaker.__call__
+
+    def make_as_two(self: InBatchMaker, number: int) -> InBatch:
+        """Makes the batches of both processes, one after the other."""
+        step, rank = divmod(number, 2)
+        other = copy.copy(self)
+        other.rank = rank
+        return make(other, step)
+
+    monkeypatch.setattr(InBatchMaker, "__call__", make_as_two)
+    run(world, tmp_path / "alone", replace(config, accumulate=2))
+    found, expected = (last_weights(tmp_path / name) for name in ("two", "alone"))
+    learned = [name for name in expected if "running_" not in name and "num_batches" not in name]
+    assert any(name.startswith("vision.") for name in learned)
+    assert max(float((found[name] - expected[name]).abs().max()) for name in learned) < 1e-5
+    start = load_file(world.folder / "fusion" / "model.safetensors")
+    assert float((start["query_tokens"] - expected["query_tokens"]).abs().max()) > 1e-4
+
+
 def last_weights(out: Path) -> dict[str, Tensor]:
     """Returns the fusion encoder's trained weights after the last step."""
     stored = load_file(out / checkpoint.CHECKPOINT_NAME)
     prefix = "model.fusion."
     return {name.removeprefix(prefix): tensor for name, tensor in stored.items() if name.startswith(prefix)}
+
+
+def train_in_two(world: TrainingWorld, out: Path, config: RerankerTrainingConfig) -> None:
+    """Trains in two processes, as torchrun starts them."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=train_as, args=(rank, port, world, out, config)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+        assert process.exitcode == 0
 
 
 def train_as(rank: int, port: int, world: TrainingWorld, out: Path, config: RerankerTrainingConfig) -> None:

@@ -1,0 +1,111 @@
+"""The folder of a dual encoder, whose files show the kind of model: transformers', EVA-CLIP's or open_clip's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from transformers import AutoModel, AutoTokenizer, CLIPTokenizer
+
+from retriever.files import read_object
+from retriever.models.eva_weights import load_eva_clip
+from retriever.models.pixels import CONFIG_NAME as PIXELS_NAME
+from retriever.models.pixels import PixelPreparation
+from retriever.models.small_clip import SmallCLIPConfig  # registers the embedded profile's model type
+
+_FIXED_LENGTH = {"siglip"}
+"""Model types trained on texts padded to full length, whose padding is read like any other token."""
+_UNSUITABLE = {"siglip2": "it takes images of any shape in patches; use a SigLIP 2 of one fixed size"}
+
+
+class EncoderParts(NamedTuple):
+    """What a folder holds, as `retriever.models.encoder.ClipEncoder` takes it.
+
+    Attributes:
+        model: Encodes images and texts.
+        tokenizer: Tokenizes texts.
+        pixels: Prepares images.
+        max_tokens: Longest text, in tokens.
+        fixed_length: Whether texts are padded to `max_tokens`.
+    """
+
+    model: Any
+    tokenizer: Any
+    pixels: PixelPreparation
+    max_tokens: int
+    fixed_length: bool = False
+
+
+def load_parts(folder: Path, device: str, dtype: torch.dtype, fused: bool) -> EncoderParts:
+    """Loads the parts of the encoder in `folder`; see `ClipEncoder.load`.
+
+    Raises:
+        ValueError: The folder or one of its files is missing, or its model is of an unknown kind.
+    """
+    config = read_config(folder)
+    if _is_eva_clip(config):
+        return _load_eva(folder, device, dtype)
+    kind = config.get("model_type")
+    if kind is not None:
+        return _load_clip(folder, kind, device, dtype, fused)
+    if not (folder / "open_clip_config.json").is_file():
+        raise ValueError(f"{folder}: has neither a config.json with a model_type nor an open_clip_config.json")
+    from retriever.models.open_clip import load_open_clip
+
+    return EncoderParts(*load_open_clip(folder, device, dtype), fixed_length=True)
+
+
+def _load_eva(folder: Path, device: str, dtype: torch.dtype) -> EncoderParts:
+    model = load_eva_clip(folder, device, dtype)
+    # The published folder has no preprocessor_config.json; its documentation names CLIP's.
+    given = (folder / PIXELS_NAME).is_file()
+    pixels = PixelPreparation.load(folder) if given else PixelPreparation(model.config.image_size, crop=True)
+    return EncoderParts(model, _tokenizer(folder, CLIPTokenizer), pixels, model.config.context_length)
+
+
+def _load_clip(folder: Path, kind: str, device: str, dtype: torch.dtype, fused: bool) -> EncoderParts:
+    """Loads a model of transformers, this project's own among them."""
+    path = folder / "config.json"
+    if kind in _UNSUITABLE:
+        raise ValueError(f"{path}: model_type: {kind}: {_UNSUITABLE[kind]}")
+    small = kind == SmallCLIPConfig.model_type
+    stored = torch.float32 if small else dtype
+    model: Any = AutoModel.from_pretrained(folder, dtype=stored, use_safetensors=True, trust_remote_code=False)
+    if not hasattr(model, "get_image_features") or not hasattr(model, "get_text_features"):
+        raise ValueError(f"{path}: model_type: {kind} does not embed images and texts in one space")
+    text_config = getattr(model.config, "text_config", None)
+    max_tokens = getattr(text_config, "max_position_embeddings", None) or model.config.max_text_tokens
+    if small and fused:
+        model.vision_model.fuse(device, dtype)
+    model = model.to(device=device, dtype=dtype, memory_format=torch.channels_last)  # else each call copies the weights
+    pixels = PixelPreparation.load(folder)
+    return EncoderParts(model, _tokenizer(folder, AutoTokenizer), pixels, max_tokens, kind in _FIXED_LENGTH)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Returns the `config.json` of a folder, empty if it has none.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    path = folder / "config.json"
+    return read_object(path) if path.is_file() else {}
+
+
+def _is_eva_clip(config: dict[str, Any]) -> bool:
+    """Tells whether a `config.json` is EVA-CLIP's: from EVA's repository, or from the hub, where its type is CLIP."""
+    named = [config.get("model_type"), *(config.get("architectures") or []), *(config.get("auto_map") or {}).values()]
+    return "vision_cfg" in config or any("evaclip" in str(name).lower().replace("_", "") for name in named)
+
+
+def _tokenizer(folder: Path, kind: Any) -> Any:
+    if not any(
+        (folder / name).is_file() for name in ("tokenizer.json", "vocab.json", "spiece.model", "tokenizer.model")
+    ):
+        raise ValueError(f"{folder}: has no tokenizer; copy the model's tokenizer files there (tokenizer.json)")
+    try:
+        return kind.from_pretrained(folder)
+    except ImportError as error:
+        advice = "for sentencepiece or protobuf, pip install 'omgm[sentencepiece]'"
+        raise ValueError(f"{folder}: its tokenizer needs a package that is not installed; {advice}: {error}") from error

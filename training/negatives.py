@@ -1,0 +1,170 @@
+"""The file of hard negatives, in OMGM's own format, and the journal from which a killed run resumes.
+
+    {image_id: {"gt_entity_pos_img": URL or null, "top_20": [{"entry": entity id, "similarity": sim_c}, …]}, …}
+
+The key is "top_20" for any number of entities. "similarity" is an addition, as in EchoSight's files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NotRequired, Self, TypedDict
+
+from indexes.formats.streams import read_members
+from retriever.files import naming, replacing
+
+
+class NegativeEntry(TypedDict):
+    """One entity found by step 1, with its `sim_c`."""
+
+    entry: str
+    similarity: NotRequired[float]
+
+
+class ImageNegatives(TypedDict):
+    """The entities found for one image, best first, and the URL of an image of the gold entity."""
+
+    gt_entity_pos_img: str | None
+    top_20: list[NegativeEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class MinedNegatives:
+    """What was mined for one image.
+
+    Attributes:
+        entities: Ids of the entities found, best first.
+        similarities: Their `sim_c`, NaN if the file has none, as in OMGM's own files.
+        positive: URL or path of the gold entity's image that is most similar to this one.
+    """
+
+    entities: tuple[str, ...]
+    similarities: array[float]
+    positive: str | None
+
+    def items(self) -> Iterable[tuple[str, float]]:
+        """Yields each entity with its similarity."""
+        return zip(self.entities, self.similarities, strict=True)
+
+
+def read_negatives(path: Path) -> dict[str, MinedNegatives]:
+    """Reads mined negatives by image id, one image at a time.
+
+    Raises:
+        ValueError: The file is not in the format of `write_negatives`; the message names the image and the field.
+    """
+    negatives = {}
+    try:
+        for image_id, row in read_members(path):
+            negatives[image_id] = _mined(path, image_id, row)
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error}); write it with mine-negatives") from error
+    return negatives
+
+
+def _mined(path: Path, image_id: str, row: Any) -> MinedNegatives:
+    try:
+        # The same entities are found for many images: one string for each.
+        found = {sys.intern(str(entry["entry"])): entry.get("similarity", math.nan) for entry in row["top_20"]}
+        positive = row.get("gt_entity_pos_img")
+        return MinedNegatives(tuple(found), array("f", found.values()), None if positive is None else str(positive))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f'{path}: {image_id}: expected {{"top_20": [{{"entry": …}}, …]}}, got {row!r}') from error
+
+
+def write_negatives(path: Path, rows: Iterable[tuple[str, ImageNegatives]]) -> None:
+    """Writes the negatives of each image, with those of one image in memory at a time."""
+    with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
+        separator = "{\n"
+        for image_id, row in rows:
+            member = json.dumps({image_id: row}, ensure_ascii=False, indent=0)
+            file.write(separator + member.removeprefix("{\n").removesuffix("\n}"))
+            separator = ",\n"
+        file.write("\n}\n")
+
+
+class Journal:
+    """The negatives of the images that are done, a JSON line for each; only where they are is held in memory.
+
+    Args:
+        path: The file; created if absent. A last line that a kill cut short is dropped.
+        header: What decides the negatives, as the first line says it.
+
+    Raises:
+        ValueError: The file is damaged, or was started with another header.
+    """
+
+    def __init__(self, path: Path, header: dict[str, object]) -> None:
+        self._path, self._end = path, 0
+        self._places: dict[str, int] = {}
+        self._file = path.open("a+b")
+        try:
+            self._read(header)
+        except ValueError as error:
+            self._file.close()
+            raise ValueError(f"{path}: {error}; delete it to start over") from error
+
+    def _read(self, header: dict[str, object]) -> None:
+        self._file.seek(0)
+        for line in self._file:
+            if not line.endswith(b"\n"):
+                break
+            try:
+                value = json.loads(line)
+                if self._end:
+                    image_id, _ = value
+                    self._places[image_id] = self._end
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"damaged ({error})") from error
+            if not self._end and value != header:
+                raise ValueError(f"started with {json.dumps(value)}, not {json.dumps(header)}")
+            self._end += len(line)
+        self._file.truncate(self._end)
+        if not self._end:
+            self._append(header)
+
+    def __contains__(self, image_id: str) -> bool:
+        """Returns whether an image is done."""
+        return image_id in self._places
+
+    def add(self, image_id: str, negatives: ImageNegatives) -> None:
+        """Appends the negatives of an image."""
+        self._places[image_id] = self._end
+        self._append([image_id, negatives])
+
+    def flush(self) -> None:
+        """Hands everything to the system, so that a kill of the process loses nothing."""
+        with naming(self._path):
+            self._file.flush()
+
+    def rows(self, image_ids: Iterable[str]) -> Iterator[tuple[str, ImageNegatives]]:
+        """Yields the negatives of images that are done, in the order of their ids."""
+        for image_id in image_ids:
+            self._file.seek(self._places[image_id])
+            yield image_id, json.loads(self._file.readline())[1]
+
+    def remove(self) -> None:
+        """Removes the file."""
+        self._path.unlink()
+
+    def _append(self, value: object) -> None:
+        with naming(self._path):
+            self._file.seek(0, os.SEEK_END)
+            self._end += self._file.write(json.dumps(value).encode() + b"\n")
+
+    def __enter__(self) -> Self:
+        """Returns itself, to be closed at the end of the block."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Closes the file."""
+        with naming(self._path):
+            self._file.close()
