@@ -80,8 +80,8 @@ def _acquired(path: Path) -> int:
             by = os.read(file, 4096).decode(errors="replace") or "another process"
             os.close(file)
             raise LockedError(
-                f"{path.parent}: {by} writes to this index, and only one process may; wait until it has ended, or "
-                "send the changes to the service if that is one (PUT and DELETE /entities/{id}, omgm.client)"
+                f"{path.parent}: is locked by {by}; only one process may write to an index: wait until it has ended, "
+                "or, if it is a service, send the changes to it (PUT and DELETE /entities/{id}, omgm.client)"
             ) from error
         except OSError as error:
             os.close(file)

@@ -202,7 +202,7 @@ class LiveIndex(VersionedIndex):
         with self._compacting:
             with self._changing:
                 log, version = self._open_log(), self._current
-                if not version.entries and not version.removed:
+                if not version.changes and layout.is_settled(self.root):
                     return False
                 generation = self._generation = self._generation + 1
                 self._log = self._begin_log()

@@ -109,13 +109,18 @@ def is_live(folder: Path) -> bool:
     return (folder / LIVE).is_dir()
 
 
+def is_settled(folder: Path) -> bool:
+    """Returns whether the logs hold no changes, not even changes that undo each other."""
+    return not any(has_changes(path) for path in logs(folder))
+
+
 def settled_files(folder: Path) -> Path:
     """Returns the folder with the files of the current generation, which hold all changes.
 
     Raises:
         ValueError: There are changes that only the logs hold.
     """
-    if any(has_changes(path) for path in logs(folder)):
+    if not is_settled(folder):
         raise ValueError(
             f"{folder}: was changed since its files were written, and this needs files that hold everything: "
             f"run `omgm index compact --index {folder}`"

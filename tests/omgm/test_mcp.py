@@ -260,6 +260,21 @@ def test_a_strange_host_is_refused(url: str) -> None:
     assert response.status_code == 421
 
 
+def test_a_named_host_is_answered(omgm: OMGM) -> None:
+    """A proxy on the same machine may pass on its public name."""
+    settings = ServingSettings(hosts=("omgm.example",))
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    with listening(http_app(build_server(omgm, settings), settings)) as url:
+        for host, origin, status in (
+            ("omgm.example", "https://omgm.example", 200),
+            ("omgm.example", "https://evil.example", 403),
+            ("other.example", "https://omgm.example", 421),
+        ):
+            named = {"Host": host, "Origin": origin, "Accept": "application/json"}
+            response = httpx.post(f"{url}/mcp", json=call, headers=named, trust_env=False)
+            assert response.status_code == status
+
+
 def test_without_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mcp", "--index", str(tmp_path / "none")]) == 2
     assert "--index" in capsys.readouterr().err

@@ -133,7 +133,7 @@ def test_a_folder_that_refuses_to_be_written(world: World, monkeypatch: pytest.M
 
 def test_a_second_writer_is_refused(world: World) -> None:
     editor = world.editor()
-    with pytest.raises(LockedError, match=rf"{world.index}: process {os.getpid()} .*which changes it writes to this"):
+    with pytest.raises(LockedError, match=rf"{world.index}: is locked by process {os.getpid()} .*which changes it;"):
         world.editor()
     assert "which changes it" in (holder(world.index) or "")
     assert len(world.open()) == 4  # readers are not

@@ -13,7 +13,7 @@ import torch
 from indexes.live.compaction import write_generation
 from indexes.live.editor import Article
 from indexes.live.index import LiveIndex
-from indexes.live.layout import current_files
+from indexes.live.layout import current_files, settled_files
 from indexes.live.version import Version
 from indexes.store import Index
 from retriever.maxsim import max_sim_spans
@@ -196,6 +196,22 @@ def test_a_result_keeps_its_rows(tmp_path: Path) -> None:
     assert sorted(index.entity(candidate.row).title for candidate in found.candidates) == [
         *("a 0", "b 0", "c 0", "d 0", "e 0")
     ]
+
+
+def test_changes_that_undo_each_other_are_compacted(tmp_path: Path) -> None:
+    """Commands that need complete files refused them, and a compaction saw nothing to do."""
+    world = World(tmp_path, BASE)
+    editor = world.editor()
+    world.put(editor, article("x"))
+    editor.remove(["kb/x"])
+    assert editor.index.changes == 0
+    with pytest.raises(ValueError, match="omgm index compact --index"):
+        settled_files(world.index)
+    assert editor.index.compact()
+    assert settled_files(world.index) == world.index / "live" / "000001"
+    assert not editor.index.compact()
+    editor.index.close()
+    check_same(world.open(), world.build(BASE, tmp_path / "fresh"))
 
 
 def test_changes_during_a_compaction_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

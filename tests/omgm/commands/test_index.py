@@ -118,7 +118,7 @@ def test_a_service_that_holds_the_lock(world: World, capsys: Capture) -> None:
     with locked(world.index, "serves it"):
         for action, *arguments in (["add", write_kb(world)], ["remove", "kb/a"], ["compact"]):
             assert index(world, str(action), *arguments) == 2
-            assert "which serves it writes to this index" in (error := capsys.readouterr().err)
+            assert "which serves it; only one process may write to an index" in (error := capsys.readouterr().err)
             assert "PUT and DELETE /entities/{id}" in error
 
 
