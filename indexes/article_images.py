@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,6 +63,22 @@ def is_labeled(name: str) -> bool:
     return name.removeprefix(GROUNDS).startswith(LABELED)
 
 
+def keys_with_tokens(main: str | None, further: Sequence[str]) -> list[str]:
+    """Returns the names of an entity's keys that have tokens of their own, labeled images last.
+
+    These are its labeled images and, if its article has more images than the main one that are keys, all of these. With
+    the main image alone, the tokens of its sections say as much.
+
+    Args:
+        main: The name of its main image, `None` if that is missing or unreadable.
+        further: The names of its further keys.
+    """
+    if main is None:
+        return []
+    several = any(not (is_labeled(name) or name.startswith(GROUNDS)) for name in further)
+    return [name for name in (main, *further) if is_labeled(name) or (several and not name.startswith(GROUNDS))]
+
+
 class FurtherTable:
     """The further images of all entities by row, read from disk on demand.
 
@@ -78,6 +94,15 @@ class FurtherTable:
         count = len(self._lines)
         keys = np.fromiter((len(self._lines.read(row)[3]) for row in range(count)), np.int64, count)
         return np.repeat(np.arange(count, dtype=np.int64), keys)
+
+    def image_owners(self) -> IntArray:
+        """Returns the row of the entity of each image of an article that has tokens of its own, ascending, int64."""
+        found = array("q")
+        for row in range(len(self._lines)):
+            path, problem, _, names, *_ = self._lines.read(row)
+            own = keys_with_tokens(path if problem is None else None, names)
+            found.extend([row] * sum(not is_labeled(name) for name in own))
+        return np.array(found, np.int64)
 
     def labeled(self) -> IntArray:
         """Returns the numbers of the keys that are labeled images, main images among them, ascending, int64."""

@@ -34,6 +34,7 @@ from indexes.lines import Articles, offsets_path, save_offsets
 from indexes.live.layout import is_live
 from indexes.lock import LockedError, locked
 from indexes.manifest import (
+    IMAGE_OWNERS,
     LABELED_KEYS,
     MANIFEST,
     OWNERS,
@@ -250,6 +251,9 @@ def _run_stages(
     labeled = FurtherTable(parts).labeled() if inputs.labeled != "none" else np.empty(0, np.int64)
     if inputs.labeled != "none":
         save_array(parts / LABELED_KEYS, labeled)
+    shown = np.empty(0, np.int64) if fusion is None else FurtherTable(parts).image_owners()
+    if len(shown):
+        save_array(parts / IMAGE_OWNERS, shown)
     record = _entity_index(parts, keys, inputs, search_uri, image_weight, encoder, progress)
     fit = measure_self_retrieval(parts, readable_rows(main_images), encoder)
     hashes = hash_thumbnails(parts, len(articles))
@@ -259,7 +263,7 @@ def _run_stages(
         name=name,
         created_with=_created_with(),
         inputs=inputs,
-        counts=_count(articles, main_images, keys, offsets, 0 if fusion is None else len(labeled)),
+        counts=_count(articles, main_images, keys, offsets, 0 if fusion is None else len(labeled), len(shown)),
         dimension=encoder.dimension,
         token_shape=(0, 0) if fusion is None else fusion.token_shape,
         thumbnails=checksum(hashes),
@@ -307,15 +311,18 @@ def _with_report(entities: Iterator[Entity], skipped: SkippedEntries, parts: Pat
     write_skipped(parts, skipped)
 
 
-def _count(articles: Articles, main_images: MainImages, keys: Keys, offsets: IntArray, labeled_tokens: int) -> Counts:
+def _count(
+    articles: Articles, main_images: MainImages, keys: Keys, offsets: IntArray, labeled_tokens: int, image_tokens: int
+) -> Counts:
     return Counts(
         entities=len(articles),
         sections=sum(len(entity.sections) for entity in articles),
         with_image=sum(image.readable for image in main_images),
         searchable=keys.searchable,
         further_keys=len(keys.owners),
-        token_sections=int(offsets[-1]) - labeled_tokens,
+        token_sections=int(offsets[-1]) - labeled_tokens - image_tokens,
         labeled_tokens=labeled_tokens,
+        image_tokens=image_tokens,
     )
 
 

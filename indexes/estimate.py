@@ -140,10 +140,11 @@ def estimate_build(
         )
         shown = sum(image.readable for image in images)
         thumbnails = sum(file.stat().st_size for file in (folder / THUMBNAILS).iterdir())
-        labeled_rows = len(FurtherTable(folder).labeled()) if fusion is not None else 0
+        table = FurtherTable(folder)
+        image_rows = len(table.labeled()) + len(table.image_owners()) if fusion is not None else 0
         sampled_sections = sum(len(entity.sections) for entity in drawn)
-        with_tokens = round(sections * (int(offsets[-1]) - labeled_rows) / max(1, sampled_sections))
-        with_tokens += round(scale * labeled_rows)
+        with_tokens = round(sections * (int(offsets[-1]) - image_rows) / max(1, sampled_sections))
+        with_tokens += round(scale * image_rows)
         section = codec.bytes_per_section((0, 0) if fusion is None else fusion.token_shape)
         sizes = {
             "articles": round(scale * (folder / "entities.jsonl").stat().st_size) + 8 * 3 * count,

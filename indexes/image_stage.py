@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from indexes.article_images import GROUNDS, IMAGES, FurtherImages, FurtherTable, ImageUse, is_labeled
+from indexes.article_images import GROUNDS, IMAGES, FurtherImages, FurtherTable, ImageUse, keys_with_tokens
 from indexes.further_images import choose_further
 from indexes.grounds import has_no_ground, key_vectors, on_grounds, section_tokens
 from indexes.growing import GrowingLines, GrowingRows, save_array
@@ -49,7 +49,7 @@ class EntityImages(NamedTuple):
         further: Its further images.
         problems: Those that cannot be read, each with the reason.
         texts: What the fusion encoder reads of its sections; none if it gets no tokens.
-        labeled: The names of its keys that are labeled images and get tokens, too.
+        shown: The names of its keys that get tokens of their own, fused with no text; see `keys_with_tokens`.
         images: The decoded images by name, if a model needs them.
     """
 
@@ -58,7 +58,7 @@ class EntityImages(NamedTuple):
     further: FurtherImages = FurtherImages()
     problems: Sequence[str] = ()
     texts: Sequence[str] = ()
-    labeled: Sequence[str] = ()
+    shown: Sequence[str] = ()
     images: Mapping[str, Image.Image] = {}
 
 
@@ -78,8 +78,8 @@ def store_images(
     Readable main images get a thumbnail in `images/<row>.jpg`; `images.jsonl` says which images are used and what is
     wrong with others. `image_keys.npy` gets a row per entity, zeros without a readable main image, `further_keys.npy` a
     row per further image that is a key, `tokens.npy` and `token_scales.npy` those of sections and, after those of each
-    entity, of its labeled images, as `codec` says. Sections have tokens if there is a readable main image; without a
-    fusion encoder there are none.
+    entity, of its keys that have tokens of their own, as `codec` says. Sections have tokens if there is a readable main
+    image; without a fusion encoder there are none.
     """
     path, shapes = folder / IMAGES, _shapes(workers, candidates, codec)
     (folder / THUMBNAILS).mkdir(exist_ok=True)
@@ -137,7 +137,7 @@ def _write_thumbnails(folder: Path, rows: Sequence[int], read: Sequence[EntityIm
 
 
 def _line(one: EntityImages) -> list[Any]:
-    return [*one.main, one.further.keys, one.further.sections, one.problems, len(one.texts) + len(one.labeled)]
+    return [*one.main, one.further.keys, one.further.sections, one.problems, len(one.texts) + len(one.shown)]
 
 
 def _counts(path: Path) -> Iterator[tuple[int, int, int]]:
@@ -162,8 +162,8 @@ def _resume(path: Path, lines: GrowingLines, files: Mapping[str, GrowingRows]) -
 class ReadImages:
     """Reads the images of entities; `encode` returns what was read, without images, and the rows for each file.
 
-    A section is paired with its own image if it has one among the further images, else with the main image. A labeled
-    image is fused with no text.
+    A section is paired with its own image if it has one among the further images, else with the main image. A key
+    that has tokens of its own is fused with no text.
 
     Args:
         folder: The unfinished build, with the articles.
@@ -216,19 +216,14 @@ class ReadImages:
         main = MainImage(name)
         further = choose_further(entity, main, self._use, usable, has_no_ground(images[name]))
         texts = section_texts(entity) if self._fusion is not None else []
-        labeled = _labeled_names(main, further) if self._fusion is not None else []
-        if self._encoder is None and not texts and not labeled:
+        shown = keys_with_tokens(name, further.keys) if self._fusion is not None else []
+        if self._encoder is None and not texts and not shown:
             images = {}
-        return EntityImages(main, small, further, list(problems.values()), texts, labeled, images)
+        return EntityImages(main, small, further, list(problems.values()), texts, shown, images)
 
     def encode(self, items: Sequence[EntityImages]) -> tuple[list[EntityImages], Parts]:
         """Encodes the images of a batch; returns its entities without their images, and the rows for each file."""
         return [one._replace(images={}) for one in items], self._models.encode(items)
-
-
-def _labeled_names(main: MainImage, further: FurtherImages) -> list[str]:
-    """Returns the names of the keys of an entity that are labeled images, in order."""
-    return [name for name in (str(main.path), *further.keys) if is_labeled(name)] if main.readable else []
 
 
 class ImageModels:
@@ -268,7 +263,7 @@ class ImageModels:
                 views.append(_views(one, name))
                 texts.append([one.texts[position] for position in positions])
                 places += [first + position for position in positions]
-            for name in one.labeled:
+            for name in one.shown:
                 views.append(_views(one, name.removeprefix(GROUNDS)))
                 texts.append([""])  # so that its tokens stay as they are when the article changes
                 places.append(len(places))

@@ -37,9 +37,11 @@ OWNERS = "key_owners.npy"
 """One more file of an index with several keys for some entities: whose the further keys are."""
 LABELED_KEYS = "labeled_keys.npy"
 """One more file of an index with labeled images: which keys they are."""
+IMAGE_OWNERS = "image_owners.npy"
+"""One more file of an index in which images of articles have tokens of their own: the entity of each."""
 KEY_IDS = "key_ids.npy"
 """A file in the place of `entities.faiss` if the keys are in Milvus: their ids there."""
-ALL_FILES = (*FILES, OWNERS, LABELED_KEYS, KEY_IDS)
+ALL_FILES = (*FILES, OWNERS, LABELED_KEYS, IMAGE_OWNERS, KEY_IDS)
 
 SMALL = 1 << 20
 """Files of up to this many bytes have their checksum compared whenever the index is opened."""
@@ -101,8 +103,9 @@ class Inputs(_Model):
 class Counts(_Model):
     """How much an index holds.
 
-    Entities that are `searchable` have a key, `further_keys` are theirs beyond the first; `token_sections` have tokens,
-    and so have `labeled_tokens` labeled images: all that are keys, or none in an index of an older version.
+    Entities that are `searchable` have a key, `further_keys` are theirs beyond the first; `token_sections` have tokens.
+    So have `image_tokens` images of articles with several, and `labeled_tokens` labeled images: all that are keys, or
+    none in an index of an older version.
     """
 
     entities: int
@@ -112,6 +115,7 @@ class Counts(_Model):
     token_sections: int
     further_keys: int = 0
     labeled_tokens: int = 0
+    image_tokens: int = 0
 
 
 class SearchRecord(_Model):
@@ -181,7 +185,7 @@ class Manifest(_Model):
     @property
     def stored_shape(self) -> tuple[int, int, int]:
         """Shape of the values in `tokens.npy`."""
-        rows = self.counts.token_sections + self.counts.labeled_tokens
+        rows = self.counts.token_sections + self.counts.image_tokens + self.counts.labeled_tokens
         return rows, *self.inputs.codec.stored_shape(self.token_shape)
 
     @property
@@ -219,7 +223,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 def describe_files(folder: Path) -> dict[str, File]:
     """Returns size and checksum of every file of an index."""
-    optional = (SEARCH if (folder / KEY_IDS).is_file() else "", OWNERS, LABELED_KEYS, KEY_IDS)
+    optional = (SEARCH if (folder / KEY_IDS).is_file() else "", OWNERS, LABELED_KEYS, IMAGE_OWNERS, KEY_IDS)
     names = [name for name in ALL_FILES if name not in optional or (folder / name).is_file()]
     return {name: describe_file(folder / name) for name in names}
 
@@ -238,6 +242,8 @@ def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
     names = {*FILES, OWNERS} if manifest.counts.further_keys else set(FILES)
     if manifest.inputs.labeled != "none":
         names.add(LABELED_KEYS)
+    if manifest.counts.image_tokens:
+        names.add(IMAGE_OWNERS)
     if manifest.search is not None and manifest.search.kind == "milvus":
         names = names - {SEARCH} | {KEY_IDS}
     if set(manifest.files) != names - ({VECTORS} if manifest.format_version == 2 else set()):

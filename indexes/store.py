@@ -18,6 +18,7 @@ from indexes.labeled_keys import labeled_owners
 from indexes.lines import Articles, Lines
 from indexes.live.layout import settled_files
 from indexes.manifest import (
+    IMAGE_OWNERS,
     KEY_IDS,
     REBUILD,
     SEARCH,
@@ -61,6 +62,7 @@ class Index:
         self._ids: IntArray = _load(folder / "entity_ids.npy")
         self._token_offsets: IntArray = _load(folder / "token_offsets.npy")
         self._labeled_owners = labeled_owners(folder, manifest)
+        self._image_owners = _load(folder / IMAGE_OWNERS) if manifest.counts.image_tokens else np.empty(0, np.int64)
         self._search = open_search(folder, manifest.search, device)  # before the tokens, which take what is left
         if manifest.counts.further_keys:
             self._search = BestKeySearch(self._search, manifest.counts.entities, load_owners(folder, manifest))
@@ -251,7 +253,10 @@ class Index:
         return path if path.is_file() else None
 
     def token_rows(self, row: int) -> range:
-        """Returns the rows of an entity's tokens: those of its sections and then of its labeled images; may be empty.
+        """Returns the rows of an entity's tokens: those of its sections, then of its images, labeled ones last.
+
+        An article's images have tokens beside those of its sections if more than the main one are keys. Without a
+        readable main image there are none.
 
         Raises:
             IndexError: There is no such row.
@@ -263,10 +268,12 @@ class Index:
     def section_rows(self, row: int) -> range:
         """Returns the rows of an entity's section tokens, in the order of `Entity.sections`; raises as `token_rows`."""
         rows = self.token_rows(row)
-        if not len(self._labeled_owners):  # as in most indexes; twenty times a query
-            return rows
-        first, last = np.searchsorted(self._labeled_owners, [row, row + 1]).tolist()
-        return rows[: len(rows) - (last - first)]
+        return rows[: len(rows) - _count(self._image_owners, row) - _count(self._labeled_owners, row)]
+
+    def labeled_rows(self, row: int) -> range:
+        """Returns the rows of the tokens of an entity's labeled images, the last ones; raises as `token_rows`."""
+        rows = self.token_rows(row)
+        return rows[len(rows) - _count(self._labeled_owners, row) :]
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         """Returns stored tokens; each span is the `token_rows` of an entity or the first of them."""
@@ -317,3 +324,11 @@ def _check_fit(folder: Path, what: str, built_with: object, given: object) -> No
             f"{folder}: does not fit this profile: {what} {given!r} now, {built_with!r} when it was built; "
             f"{REBUILD}, or use the profile it was built with"
         )
+
+
+def _count(owners: IntArray, row: int) -> int:
+    """Returns how often `row` is in an ascending array."""
+    if not len(owners):  # as in most indexes; twenty times a query
+        return 0
+    first, last = np.searchsorted(owners, [row, row + 1]).tolist()
+    return int(last - first)

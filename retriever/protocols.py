@@ -99,7 +99,7 @@ class EntityIndex(Protocol):
         """Returns the rows of its sections in the token store; empty without image or sections."""
 
     def token_rows(self, row: int) -> range:
-        """Returns all its rows in the token store: those of its sections and then of its labeled images."""
+        """Returns all its rows in the token store: those of its sections, then of its images, labeled ones last."""
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         """Reads stored tokens; each span is the `token_rows` of an entity or the first of them."""

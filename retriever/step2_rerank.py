@@ -16,9 +16,10 @@ from retriever.types import Candidate, Query, ScoredSection
 class FusionRerank:
     """Reranks candidates by equation 5: `alpha * sim_c + (1 - alpha) * max over its sections of sim_m`.
 
-    Beyond the paper, an entity that has labeled images scores by the best of these instead; its sections are still
-    ranked by `sim_m`. A section's score also rewards a text that fits the question, and wrong entities have such
-    sections, too; another photograph of the same entity says more about what the query's image shows.
+    Beyond the paper, an entity whose images have tokens of their own (labeled images, and the images of an article
+    with several) scores by the best of these instead; its sections are still ranked by `sim_m`. A section's score also
+    rewards a text that fits the question, and wrong entities have such sections, too; another photograph of the same
+    entity says more about what the query's image shows.
 
     Args:
         fusion: The encoder that made the stored tokens of `index`.

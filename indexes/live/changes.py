@@ -26,12 +26,13 @@ class Addition:
         image: Its main image as the build's report names it.
         thumbnail: JPEG of the main image, empty without one.
         keys: What step 1 searches, float32 [keys, length of a key], the main image's first; none if it cannot be found.
-        tokens: The tokens of its sections and then of its labeled images as the codec stores them, [rows, M, W]; none
-            of sections without main image.
+        tokens: The tokens of its sections, of its images and of its labeled images as the codec stores them,
+            [rows, M, W]; without main image of labeled ones alone.
         scales: Float16 [rows, M], or [0, 0] for a codec without.
         labeled: How many of the last keys are labeled images.
         labeled_tokens: How many of the last rows of tokens are those of labeled images: all or, in an index of an older
             version, none.
+        image_tokens: How many rows of tokens before these are those of images of the article.
     """
 
     entity: Entity
@@ -43,11 +44,12 @@ class Addition:
     scales: NDArray[np.float16]
     labeled: int = 0
     labeled_tokens: int = 0
+    image_tokens: int = 0
 
     @property
     def token_sections(self) -> int:
         """How many sections have tokens."""
-        return len(self.tokens) - self.labeled_tokens
+        return len(self.tokens) - self.labeled_tokens - self.image_tokens
 
     @property
     def id(self) -> str:
@@ -117,6 +119,8 @@ def to_bytes(change: Change | Origin) -> bytes:
     about: dict[str, Any] = {"put": to_row(change.entity), "summary": change.summary, "image": change.image}
     if change.labeled:
         about |= {"labeled": change.labeled, "labeled_tokens": change.labeled_tokens}
+    if change.image_tokens:
+        about["image_tokens"] = change.image_tokens
     arrays = {"keys": change.keys, "tokens": change.tokens, "scales": change.scales}
     thumbnail = np.frombuffer(change.thumbnail, np.uint8)
     return save({"change": _json(about), "thumbnail": thumbnail, **arrays})
@@ -140,6 +144,7 @@ def from_bytes(content: bytes) -> Change | Origin:
         scales=arrays["scales"],
         labeled=about.get("labeled", 0),
         labeled_tokens=about.get("labeled_tokens", 0),
+        image_tokens=about.get("image_tokens", 0),
     )
 
 

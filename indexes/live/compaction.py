@@ -23,6 +23,7 @@ from indexes.live.log import sync_folder
 from indexes.live.version import Version
 from indexes.manifest import (
     FORMAT_VERSION,
+    IMAGE_OWNERS,
     LABELED_KEYS,
     MANIFEST,
     OWNERS,
@@ -82,7 +83,7 @@ def _write(version: Version, out: Path) -> None:
     _write_lines(base, sources, out / "summaries.jsonl", lambda new: {"id": new.id, "summary": new.summary})
     save_offsets(out / "summaries.jsonl")
     keys, search = _write_keys(base, sources, out)
-    offsets, labeled_tokens = _write_tokens(base, sources, out)
+    offsets, labeled_tokens, image_tokens = _write_tokens(base, sources, out)
     shown = _write_thumbnails(base, sources, out)
     hashes = hash_thumbnails(out, len(sources))
     shared = shared_images(hashes, Articles(out / "entities.jsonl"))
@@ -94,8 +95,9 @@ def _write(version: Version, out: Path) -> None:
         with_image=shown,
         searchable=keys.searchable,
         further_keys=len(keys.owners),
-        token_sections=int(offsets[-1]) - labeled_tokens,
+        token_sections=int(offsets[-1]) - labeled_tokens - image_tokens,
         labeled_tokens=labeled_tokens,
+        image_tokens=image_tokens,
     )
     manifest = base.manifest.model_copy(
         update={
@@ -202,9 +204,9 @@ def _old_keys(stored: Keys, sources: Sequence[Source]) -> tuple[IntArray, IntArr
     return np.array([*first, *further], np.int64), np.array(owners, np.int64)
 
 
-def _write_tokens(base: Index, sources: Sequence[Source], out: Path) -> tuple[IntArray, int]:
-    """Writes all tokens; returns where each entity's begin, and how many rows are those of labeled images."""
-    codec, labeled = base.manifest.inputs.codec, 0
+def _write_tokens(base: Index, sources: Sequence[Source], out: Path) -> tuple[IntArray, int, int]:
+    """Writes all tokens; returns where each entity's begin, and the rows of labeled images and of articles' images."""
+    codec, labeled, shown = base.manifest.inputs.codec, 0, array("q")
     counts = (len(base.token_rows(one) if isinstance(one, int) else one.tokens) for one in sources)
     offsets: IntArray = np.zeros(len(sources) + 1, np.int64)
     np.cumsum(np.fromiter(counts, np.int64, len(sources)), out=offsets[1:])
@@ -219,15 +221,20 @@ def _write_tokens(base: Index, sources: Sequence[Source], out: Path) -> tuple[In
         if isinstance(source, int):
             rows = base.token_rows(source)
             tokens[part], old_scales = base.stored_tokens(rows)
-            labeled += len(rows) - len(base.section_rows(source))
+            own = len(base.labeled_rows(source))
+            labeled += own
+            shown.extend([row] * (len(rows) - len(base.section_rows(source)) - own))
         else:
             tokens[part], old_scales = source.tokens, source.scales
             labeled += source.labeled_tokens
+            shown.extend([row] * source.image_tokens)
         if codec.scaled:
             scales[part] = old_scales
     tokens.flush()
     scales.flush()
-    return offsets, labeled
+    if shown:
+        save_array(out / IMAGE_OWNERS, np.array(shown, np.int64))
+    return offsets, labeled, len(shown)
 
 
 def _write_thumbnails(base: Index, sources: Sequence[Source], out: Path) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from indexes.article_images import LABELED, MAIN_ONLY, ImageUse
+from indexes.article_images import LABELED, MAIN_ONLY, ImageUse, keys_with_tokens
 from indexes.chat_summarizer import ChatSummarizer
 from indexes.further_images import choose_further
 from indexes.grounds import has_no_ground
@@ -175,8 +175,8 @@ class Editor:
                 more = slice(further, further := further + len(item.further.keys))
                 vectors = np.concatenate([parts[MAIN_KEYS][row : row + 1], parts[FURTHER_KEYS][more], kept])
             tokens, scales = untold, unscaled
-            if TOKENS in parts and item.texts:
-                own = slice(sections, sections := sections + len(item.texts))
+            if TOKENS in parts and (made := len(item.texts) + len(item.shown)):
+                own = slice(sections, sections := sections + made)
                 tokens = parts[TOKENS][own]
                 scales = parts[SCALES][own] if manifest.inputs.codec.scaled else unscaled
             if len(kept_tokens):
@@ -184,7 +184,7 @@ class Editor:
                 scales = np.concatenate([scales, kept_scales]) if manifest.inputs.codec.scaled else unscaled
             keys = self._keys(vectors, texts[row : row + 1])
             about = article.entity, summary, article.main, item.small or b""
-            additions.append(Addition(*about, keys, tokens, scales, len(kept), len(kept_tokens)))
+            additions.append(Addition(*about, keys, tokens, scales, len(kept), len(kept_tokens), len(item.shown)))
         return additions
 
     def _labeled(self, entity: Entity) -> tuple[Entity, NDArray[Any], tuple[NDArray[Any], NDArray[np.float16]]]:
@@ -207,12 +207,13 @@ class Editor:
         if article.image is None:
             return EntityImages(article.main)
         use, name = self.index.manifest.inputs.image_use, str(article.main.path)
-        groundless = has_no_ground(article.image)
+        further = choose_further(article.entity, article.main, use, article.names.get, has_no_ground(article.image))
         return EntityImages(
             MainImage(name),
             thumbnail(article.image),
-            choose_further(article.entity, article.main, use, article.names.get, groundless),
+            further,
             texts=section_texts(article.entity) if self.fusion is not None else (),
+            shown=keys_with_tokens(name, further.keys) if self.fusion is not None else (),
             images={name: article.image, **article.further},
         )
 

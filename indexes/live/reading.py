@@ -135,8 +135,9 @@ class VersionedIndex(Index):
         """Returns the tokens of an entity's labeled images, see `Index.stored_tokens`; raises as `entity`."""
         home, own = self._at(row)
         if isinstance(home, Entry):
-            return home.change.tokens[home.change.token_sections :], home.change.scales[home.change.token_sections :]
-        return home.stored_tokens(home.token_rows(own)[len(home.section_rows(own)) :])
+            first = len(home.change.tokens) - home.change.labeled_tokens
+            return home.change.tokens[first:], home.change.scales[first:]
+        return home.stored_tokens(home.labeled_rows(own))
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         """Returns stored tokens; each span is the `token_rows` of an entity or the first of them."""

@@ -53,6 +53,17 @@ def test_what_an_index_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
                 "reason": f"not an image of a known format ({known})",
             }
         ],
+        "shared_images": {
+            "images": 1,
+            "entities": 2,
+            "most_frequent": [
+                {
+                    "image": "https://e.example/images/flag/Plain.png",
+                    "entities": 2,
+                    "ids": ["https://e.example/wiki/Empty", "https://e.example/wiki/Plain"],
+                }
+            ],
+        },
     }
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
         f"1 image missing, 1 unreadable (flag/Broken.png: not an image of a known format ({known}))"

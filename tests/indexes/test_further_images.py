@@ -19,7 +19,7 @@ from indexes.estimate import estimate_build
 from indexes.formats import read_knowledge_base
 from indexes.further_images import choose_further
 from indexes.keys import Keys
-from indexes.manifest import FILES, OWNERS
+from indexes.manifest import FILES, IMAGE_OWNERS, OWNERS
 from indexes.recall import HeldOutQueries
 from indexes.search import BestKeySearch, best_of_each
 from indexes.search_kinds import write_search
@@ -27,7 +27,8 @@ from indexes.sources import FolderImages
 from indexes.stages import MainImage
 from indexes.store import Index
 from indexes.svg import load_any
-from retriever.types import ArticleImage, Entity, FloatArray, IntArray, Section
+from retriever.step2_rerank import FusionRerank
+from retriever.types import ArticleImage, Candidate, Entity, FloatArray, IntArray, Query, Section
 from tests.fakes.builds import KILLED, Fuse, FusedEncoder, FusedFusion
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.vectors import clustered
@@ -73,7 +74,7 @@ def test_an_entity_is_found_once_by_its_best_key(kb: Path, caplog: pytest.LogCap
     counts = index.manifest.counts
     assert (counts.entities, counts.searchable, counts.further_keys, counts.with_image) == (4, 4, 3, 3)
     assert np.load(index.folder / OWNERS).tolist() == [0, 0, 2]
-    assert set(index.manifest.files) == {*FILES, OWNERS}
+    assert set(index.manifest.files) == {*FILES, OWNERS, IMAGE_OWNERS}
     assert "1 further images unreadable, left out (broken.png: not an image of a known format" in caplog.text
     for color, expected in (("red", "a"), ("blue", "a"), ("yellow", "c")):
         names, scores = found(Index.open(index.folder, image_weight=0.75), color, 4)
@@ -117,6 +118,27 @@ def test_a_section_is_paired_with_its_own_image(kb: Path) -> None:
     assert torch.equal(index.tokens(np.arange(2, 4)), main.tokens(np.arange(2, 4)))
 
 
+def test_step_2_compares_with_every_image_of_an_article_with_several(kb: Path) -> None:
+    """Their tokens are those of the images with no text, behind the sections' rows."""
+    index, fusion = build(kb, "index"), FakeFusion()
+    counts = index.manifest.counts
+    assert (counts.token_sections, counts.image_tokens, counts.labeled_tokens) == (4, 5, 0)
+    assert np.load(index.folder / IMAGE_OWNERS).tolist() == [0, 0, 0, 2, 2]  # red, green, blue; black, yellow
+    assert [index.section_rows(row) for row in range(4)] == [range(2), range(5, 6), range(6, 7), range(9, 9)]
+    assert [index.token_rows(row) for row in range(4)] == [range(5), range(5, 6), range(6, 9), range(9, 9)]
+    images = [Image.new("RGB", (90, 60), color) for color in ("red", "green", "blue", "black", "yellow")]
+    expected = torch.nn.functional.normalize(fusion.encode(images, [""] * 5), dim=-1)
+    assert torch.allclose(index.tokens(np.array([2, 3, 4, 7, 8])), expected, atol=1e-3)
+    query = Query(Image.new("RGB", (90, 60), "blue"), "Which one?")
+    ranked = FusionRerank(fusion, index, alpha=0.0).start([query])([[Candidate(row) for row in range(3)]])[0]
+    tokens = torch.nn.functional.normalize(fusion.encode([query.image], ["which one?"]), dim=-1)[0]
+    sims = [float((tokens @ row.T).amax(1).mean()) for row in index.tokens(np.arange(9))]
+    own = {0: max(sims[2:5]), 1: sims[5], 2: max(sims[7:9])}  # of the second, its only section's
+    assert {one.row: one.sim_m for one in ranked} == pytest.approx(own, abs=1e-3)
+    [first] = [one for one in ranked if one.row == 0]
+    assert sorted(section.sim_m or 0 for section in first.sections) == pytest.approx(sorted(sims[:2]), abs=1e-3)
+
+
 @pytest.mark.parametrize("calls", [1, 2, 3, 4, 5])
 def test_a_killed_build_resumes(kb: Path, calls: int) -> None:
     build(kb, "whole")
@@ -153,13 +175,13 @@ def test_another_kind_of_entity_index_keeps_the_further_keys(kb: Path, monkeypat
     monkeypatch.setattr("indexes.search_kinds.AT_LEAST", 1)
     flat = build(kb, "index", search="flat")
     changed = build(kb, "index", search="hnsw", overwrite=True)
-    assert set(changed.manifest.files) == {*FILES, OWNERS} and changed.manifest.search is not None
+    assert set(changed.manifest.files) == {*FILES, OWNERS, IMAGE_OWNERS} and changed.manifest.search is not None
     assert changed.manifest.search.kind == "hnsw"
     for color in ("green", "yellow"):
         assert found(changed, color, 1) == found(flat, color, 1)
     # a build of something else leaves no owners behind
     build(kb, "index", image_keys=1, overwrite=True)
-    assert not (kb.parent / "index" / OWNERS).exists()
+    assert not any((kb.parent / "index" / name).exists() for name in (OWNERS, IMAGE_OWNERS))
 
 
 def test_a_changed_further_image_is_noticed(kb: Path) -> None:

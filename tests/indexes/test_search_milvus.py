@@ -14,7 +14,7 @@ from indexes.build import build_index
 from indexes.entity_index import open_search
 from indexes.keys import Keys
 from indexes.live.index import LiveIndex
-from indexes.manifest import FILES, KEY_IDS, OWNERS, SEARCH, THUMBNAILS
+from indexes.manifest import FILES, IMAGE_OWNERS, KEY_IDS, OWNERS, SEARCH, THUMBNAILS
 from indexes.recall import HeldOutQueries
 from indexes.search import DeviceSearch
 from indexes.search_milvus import Collection, key_ids, write_milvus
@@ -87,7 +87,7 @@ def test_an_index_in_milvus(tmp_path: Path, uri: str) -> None:
     world = World(tmp_path, first, image_keys=3, search="milvus", search_uri=uri)
     manifest = world.open().manifest
     assert manifest.search is not None and manifest.search.kind == "milvus" and manifest.counts.further_keys == 5
-    assert set(manifest.files) == {*FILES, OWNERS, KEY_IDS} - {SEARCH}
+    assert set(manifest.files) == {*FILES, OWNERS, IMAGE_OWNERS, KEY_IDS} - {SEARCH}
     collection = Collection(uri, manifest.search.collection)
     assert collection.count() == 9
     editor = world.editor()
