@@ -11,7 +11,7 @@ from PIL import Image
 from agents.regions import Box, ProposeRegions
 
 MOST = 6
-"""Regions at most, as many as `vsa` describes."""
+"""Largest number of regions: `vsa` describes this many."""
 LEVELS = (0.15, 0.25, 0.35, 0.45, 0.55, 0.65)
 LEAST_CONTRAST, MOST_OVERLAP, LARGEST = 0.1, 0.5, 0.85
 

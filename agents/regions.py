@@ -82,7 +82,7 @@ ProposeRegions = Callable[[Image.Image], Sequence[Box]]
 
 
 def overlay(image: Image.Image, boxes: Sequence[Box]) -> Image.Image:
-    """Returns a copy of an image with each box outlined and numbered from 1; nothing of the image is filled."""
+    """Returns a copy of an image with each box outlined, not filled, and numbered from 1."""
     copy = image.convert("RGB")
     draw = ImageDraw.Draw(copy)
     line = max(1, round(min(image.size) / 200))

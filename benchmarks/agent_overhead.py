@@ -2,7 +2,7 @@
 
     python benchmarks/agent_overhead.py [--searches 8] [--ms 200] [--rounds 20] [--json]
 
-Tools sleep for so many milliseconds, the planner replies at once. The overhead is the time of a round less its longest
+Tools sleep for `--ms` milliseconds; the planner replies at once. The overhead is the time of a round less its longest
 search: the policy, messages, checks of calls, numbering and the trail, of an image of 1,024 x 768 and sources of 1,200
 characters. The first round, which encodes the image, counts too.
 """
@@ -41,7 +41,7 @@ class SearchWords(BaseModel):
 
 
 def sleeping_search(seconds: float) -> Tool:
-    """Returns a search that finds five sources of 1,200 characters after so many seconds."""
+    """Returns a search that sleeps for `seconds`, then finds five sources of 1,200 characters."""
 
     async def search(arguments: SearchWords, run: AgentRun) -> Observation:
         await asyncio.sleep(seconds)
@@ -52,7 +52,7 @@ def sleeping_search(seconds: float) -> Tool:
 
 
 def searching_planner(rounds: int, searches: int) -> ScriptedPlanner:
-    """Returns a planner that asks for so many searches per round, and answers after the last round."""
+    """Returns a planner that asks for `searches` searches in each round and answers after the last."""
     requests = count(1)
 
     def play(messages: Sequence[Message], schema: Mapping[str, Any] | None) -> ChatReply:

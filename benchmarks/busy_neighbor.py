@@ -1,9 +1,9 @@
-"""Retrieval beside busy processes, for several ways in which OpenMP's threads may wait for each other.
+"""Times retrieval beside busy processes, for several ways in which OpenMP's threads may wait for each other.
 
     python benchmarks/busy_neighbor.py --index INDEX --queries test.csv --query-images queries
 
 Each way is a process of its own, started with its environment variables. They take turns on the same questions, in a
-new random order every round, beside 0, 1 and 2 processes that do nothing but compute. So whatever else the machine does
+new random order every round, beside 0, 1 and 2 processes that do nothing but compute. So other load on the machine
 affects all of them alike. The figures are milliseconds of single queries: read the ratios.
 """
 

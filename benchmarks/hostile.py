@@ -91,7 +91,7 @@ async def _drip(writer: asyncio.StreamWriter, data: bytes) -> str:
 
 
 async def send_all(address: Address, requests: Sequence[HostileRequest], at_once: int) -> Counter[tuple[str, str]]:
-    """Sends requests, so many at once; returns how often each kind had which outcome."""
+    """Sends requests, `at_once` at a time; returns how often each kind had which outcome."""
     outcomes: Counter[tuple[str, str]] = Counter()
     left = iter(requests)
 

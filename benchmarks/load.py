@@ -4,7 +4,7 @@
 
 Three processes take turns while the others idle: the service, the same service with batches of one, and the bare
 pipeline (decode, retrieve, generate; no HTTP). First the capacity of each, with as many callers as fill two batches,
-and the latency of one request at a time; both in turns, so that whatever else the machine does affects all alike. Then
+and the latency of one request at a time; both in turns, so that other load on the machine affects all alike. Then
 open loops of Poisson arrivals (`open_loop.py`) on the service at multiples of its capacity.
 
 The client shares the machine's cores with the service: a capacity is one of this machine with its client. Nothing is

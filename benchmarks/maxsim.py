@@ -9,7 +9,7 @@ the candidates into a padded tensor, one batched product, maximum, sum. All are 
 events, without Python's overhead. On a CPU, the PyTorch path is compared with the same code and with maxsim-cpu (`pip
 install maxsim-cpu==0.1.0`), which only supports float32. Batches cycle through `--sets` lists of candidates, so that
 tokens come from memory and not from a cache. `difference` is the largest difference from a float64 computation of a
-section's score, as a mean over query tokens. GB/s counts the sections that have to be read, whatever a method reads.
+section's score, as a mean over query tokens. GB/s counts the sections that must be read, even if a method reads more.
 """
 
 from __future__ import annotations

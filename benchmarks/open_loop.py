@@ -53,7 +53,7 @@ def request_bytes(path: str, image: bytes, question: str, host: str) -> bytes:
 
 
 def arrival_times(rate: float, seconds: float, seed: int, uniform: bool = False) -> list[float]:
-    """Returns times in [0, seconds): of a Poisson process with so many arrivals per second, or evenly spaced."""
+    """Returns times in [0, seconds): of a Poisson process with `rate` arrivals per second, or evenly spaced."""
     if uniform:
         return [number / rate for number in range(int(rate * seconds))]
     draw, times, now = random.Random(seed), [], 0.0

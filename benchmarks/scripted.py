@@ -17,7 +17,7 @@ class ScriptedPlanner:
 
     Args:
         play: The function.
-        name: What stands for the model's name.
+        name: The model's name in replies and reports.
     """
 
     def __init__(self, play: Play, name: str = "scripted") -> None:

@@ -53,7 +53,7 @@ def bands_of(layers: Sequence[Layer]) -> tuple[bool, list[Band]]:
 
 
 def centers(layer: Layer) -> list[tuple[float, float]]:
-    """Returns the center of each shape that `layer` stands for."""
+    """Returns the center of each shape that `layer` draws."""
     if "centers" in layer.options:
         return Layer("star", (), {"at": layer.options["centers"]}).places()
     return layer.places() if layer.operation == "star" else [center(layer)]

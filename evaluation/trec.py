@@ -61,7 +61,7 @@ def _section_lines(query: str, record: QueryRecord, tag: str) -> Iterator[str]:
 
 
 def _falling(scores: Sequence[float]) -> Iterator[np.float32]:
-    """Yields falling scores in single precision, each below the one before."""
+    """Yields scores in single precision, lowered where needed so that each is below its predecessor."""
     bound = np.float32(np.inf)
     for score in scores:
         bound = min(np.float32(score), np.nextafter(bound, np.float32(-np.inf)))

@@ -29,7 +29,7 @@ def connected(address: str) -> Iterator[None]:
     """Connects this process to a cluster for the length of a block.
 
     Args:
-        address: `host:port` of its head, or "auto" for the one that this machine is part of.
+        address: `host:port` of its head, or "auto" for the cluster that this machine is part of.
 
     Raises:
         ValueError: There is no such cluster, it does not let this process in, or runs nothing for it.

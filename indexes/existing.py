@@ -1,4 +1,4 @@
-"""The index that a folder already holds: whether it is the one that a build would make."""
+"""Finds out whether the index that a folder already holds is the one that a build would make."""
 
 from __future__ import annotations
 

@@ -95,8 +95,8 @@ def section_tokens(
 
     Args:
         fusion: Step 2's model.
-        views: An image, or an image and the same one on several grounds, whose mean tokens are merged with its own to
-            as many as others have.
+        views: An image, or an image and its copies on several grounds. The copies' mean tokens are merged with the
+            image's own, to the same number of tokens.
         texts: The texts of each image's sections.
     """
     repeated = [own for own, shown in zip(texts, views, strict=True) for _ in shown]

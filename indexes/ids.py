@@ -19,7 +19,7 @@ def hash_id(entity_id: str) -> int:
 
 
 def canonical_url(url: str) -> str:
-    """Returns the one spelling of an article's URL: `https`, percent-decoded, with underscores.
+    """Returns the canonical spelling of an article's URL: `https`, percent-decoded, with underscores.
 
     >>> canonical_url("http://en.m.wikipedia.org/wiki/Say%27s%20phoebe?oldid=1#Song")
     "https://en.wikipedia.org/wiki/Say's_phoebe"

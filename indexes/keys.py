@@ -93,7 +93,7 @@ def write_keys(
 
     Texts are encoded here, images were by `indexes.image_stage`.
 
-    With "image", an entity without a readable main image has no key; with "combined", its summary stands for it. Each
+    With "image", an entity without a readable main image has no key; with "combined", its summary is the key. Each
     further image is one more key, with "combined" beside the same summary.
     """
     shown, count = readable_rows(main_images), len(articles)

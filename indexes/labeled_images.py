@@ -58,7 +58,7 @@ class LabeledSource:
         """Yields entities with their labeled images after those of their articles.
 
         Labels name entities as questions do: by the id, by another name or by another spelling of the URL. If several
-        entities have such a name, the first one and the one whose id it is get the image.
+        entities have such a name, the first of them and the one with this id get the image.
         """
         left = set(self._of)
         for entity in entities:

@@ -20,7 +20,7 @@ def connect(address: str, source: str = "--cluster") -> None:
     """Connects this process to a cluster; needs the extra `ray`.
 
     Args:
-        address: `host:port` of its head, or "auto" for the one that this machine is part of.
+        address: `host:port` of its head, or "auto" for the cluster that this machine is part of.
         source: Where the address is from, for errors.
 
     Raises:

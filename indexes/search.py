@@ -81,7 +81,7 @@ def rescored(
     Args:
         vectors: Float16 [rows, dimension], memory-mapped or not.
         queries: Float32 [B, dimension].
-        candidates: For each query rows of vectors; -1 stands for none.
+        candidates: Rows of vectors for each query; -1 for none.
         k: Number of results.
     """
     scores = np.full((len(queries), k), -np.inf, np.float32)
@@ -176,7 +176,7 @@ def best_of_each(scores: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray
 
     Args:
         scores: [B, N], in any order.
-        rows: [B, N]; a row may occur several times, -1 stands for none.
+        rows: [B, N]; a row may occur several times; -1 for none.
         k: Number of results.
     """
     best_scores, best_rows = np.full((len(rows), k), -np.inf, np.float32), np.full((len(rows), k), -1, np.int64)

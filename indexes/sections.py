@@ -57,7 +57,7 @@ def title_rule(titles: Iterable[str]) -> Callable[[str], bool]:
     """Returns a function that tells whether a section of a given title is dropped.
 
     Args:
-        titles: Titles to drop, in any case; `*` stands for any text.
+        titles: Titles to drop, in any case; `*` matches any text.
     """
     patterns = ("".join(".*" if part == "*" else re.escape(part) for part in re.split(r"(\*)", t)) for t in titles)
     rule = re.compile("|".join(f"(?:{pattern})" for pattern in patterns) or r"(?!)", re.IGNORECASE | re.DOTALL)

@@ -43,7 +43,7 @@ def load_any(
         if error.problem != "unknown_format":
             raise
         if not isinstance(file, bytes) and is_pointer(Path(file)):
-            raise ImageError("unknown_format", "a pointer of Git LFS; run git lfs pull", error.name) from error
+            raise ImageError("unknown_format", "a Git LFS pointer; run git lfs pull", error.name) from error
         if (data := _svg_in(file)) is None:
             raise
         name = error.name

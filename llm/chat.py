@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from llm.event_lines import event_lines
 from llm.messages import Message, without_system_role
 from llm.replies import ChatReply, Usage, error_message, has_reasoning, read_reply, shortened, well_formed
 
@@ -147,7 +148,7 @@ class ChatClient:
         async with self._streamed(messages, max_tokens, temperature, usage is not None) as response:
             finished = answered = reasoned = False
             try:
-                async for line in response.aiter_lines():
+                async for line in event_lines(response.aiter_bytes()):
                     if line.startswith("error:"):  # llama.cpp's server before data: {"error": ...}
                         raise self._reported(line[6:].strip(), response.status_code)
                     if not line.startswith("data:"):

@@ -118,7 +118,7 @@ def _count(usage: Mapping[str, Any], name: str) -> int | None:
 
 
 def has_reasoning(message: dict[str, Any]) -> bool:
-    """Returns whether a message has reasoning, by the name that Ollama or the one that vLLM and llama.cpp give it."""
+    """Returns whether a message has reasoning: in `reasoning` (Ollama) or `reasoning_content` (vLLM, llama.cpp)."""
     return bool(message.get("reasoning") or message.get("reasoning_content"))
 
 

@@ -57,14 +57,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _explained(error: Exception) -> str:
-    """Returns the message of an error; that of the system's about a path without its number, and what to do."""
+    """Returns an error's message; for the system's errors about a path, without their number and with what to do."""
     if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
         return str(error)
     path = error.filename if error.filename2 is None else error.filename2
     if isinstance(error, FileExistsError | NotADirectoryError):
-        return f"{path}: is a file, or in one, where a folder is needed; choose another place"
+        return f"{path}: is a file or inside one, but a folder is needed; choose another place"
     if isinstance(error, IsADirectoryError):
-        return f"{path}: is a folder where a file is needed; choose another name"
+        return f"{path}: is a folder, but a file is needed; choose another name"
     return f"{path}: {error.strerror}"
 
 

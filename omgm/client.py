@@ -107,9 +107,8 @@ class Client:
         """
         with self._sent("/answer", form(image, question, options, stream=True)) as response:
             events = EventReader(response)
-            for line in response.iter_lines():
-                if (event := events.feed(line)) is not None:
-                    yield event
+            for data in response.iter_bytes():
+                yield from events.feed(data)
             events.close()
 
     def put_entity(self, entity_id: str, article: Mapping[str, Any], image: ImageInput | None = None) -> ChangeOut:
@@ -213,8 +212,8 @@ class AsyncClient:
         content = await asyncio.to_thread(form, image, question, options, stream=True)
         async with self._sent("/answer", content) as response:
             events = EventReader(response)
-            async for line in response.aiter_lines():
-                if (event := events.feed(line)) is not None:
+            async for data in response.aiter_bytes():
+                for event in events.feed(data):
                     yield event
             events.close()
 

@@ -6,7 +6,7 @@ import io
 import json
 import os
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 from urllib.parse import quote
@@ -15,6 +15,7 @@ import httpx
 from PIL import Image
 from pydantic import BaseModel, ValidationError
 
+from llm.event_lines import EventLines
 from retriever.images import ImageInput, load_image
 from serving.agent_schemas import CallStep, RequestStep, RoundStep
 from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut
@@ -159,28 +160,38 @@ def parsed(model: type[Model], response: httpx.Response) -> Model:
 
 
 class EventReader:
-    """Reads the server-sent events of one answer, line by line."""
+    """Reads the server-sent events of one answer."""
 
     def __init__(self, response: httpx.Response) -> None:
         self._response = response
+        self._lines = EventLines()
         self._name = ""
         self._retrieved: dict[str, Any] = {}
         self._done = False
 
-    def feed(self, line: str) -> RetrieveOut | str | AgentStep | AnswerOut | None:
-        """Reads a line of the stream; returns the event that it completes, or `None` in the middle of one.
+    def feed(self, data: bytes) -> Iterator[RetrieveOut | str | AgentStep | AnswerOut]:
+        """Yields the events that end in `data`, the next bytes of the stream.
 
         An event is the retrieval result, a piece of the answer's text, a step of an agent, or the whole answer.
 
         Raises:
-            ServiceError: The event is an error.
+            ServiceError: An event is an error, or none of this version of the service.
         """
-        field, _, value = line.partition(": ")
-        if field == "event":
-            self._name = value
-        if field != "data":
-            return None
-        data = json.loads(value)
+        for line in self._lines.feed(data):
+            field, _, value = line.partition(": ")
+            if field == "event":
+                self._name = value
+            if field == "data":
+                yield self._event(value)
+
+    def _event(self, value: str) -> RetrieveOut | str | AgentStep | AnswerOut:
+        try:
+            return self._parsed(json.loads(value))
+        except (ValueError, LookupError, TypeError) as error:
+            message = f"not an event of this version of the service: {self._name!r} with {value[:200]}"
+            raise ServiceError(message, status=self._response.status_code) from error
+
+    def _parsed(self, data: Any) -> RetrieveOut | str | AgentStep | AnswerOut:
         if self._name == "error":
             raise _reported(data, self._response.status_code, self._response.headers.get("x-request-id"))
         if self._name == "answer":

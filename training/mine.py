@@ -55,7 +55,7 @@ def mine_negatives(
             encoder, index size or `k`.
     """
     if out.is_dir():  # said now, not after hours
-        raise ValueError(f"{out}: is a folder where a file is needed; choose another name")
+        raise ValueError(f"{out}: is a folder, but a file is needed; choose another name")
     gold: dict[str, tuple[str, ...]] = {}
     for question in questions:
         gold.setdefault(question.image_id, question.entity_ids)

@@ -104,7 +104,7 @@ class GoldenBaseline(_Heuristic):
     """Searches for the golden query of the data set: the estimated upper bound (section 4.1).
 
     Args:
-        query: The question with the entity's name in place of the image.
+        query: The question with the image replaced by the entity's name.
     """
 
     name = "dynvqa-golden"

@@ -32,9 +32,9 @@ class MMSearch:
     """The pipeline of MMSearch-Engine (arXiv 2409.12959), section 2.1 and tables 6 to 8.
 
     Image search if there is an image, requery, text search for `RESULTS` websites, choice of one, answer from its
-    content. Websites are numbered from 1; a choice that names none of them in the published form is counted as
-    malformed, and the one that it names in another form is opened, or else the first. Websites are shown by screenshots
-    too if `open_page` makes any: their first screen for the choice, all of the chosen one for the answer.
+    content. Websites are numbered from 1. A choice that is not in the published form counts as malformed; if it names a
+    website in another form, that one is opened, otherwise the first. If `open_page` makes screenshots, the model sees
+    them too: each website's first screen when it chooses, all of the chosen one's when it answers.
     """
 
     name = "mmsearch"
@@ -71,7 +71,7 @@ class MMSearch:
         )
 
     async def conclude(self, run: AgentRun) -> str | None:
-        """Answers from whatever was found."""
+        """Answers from all that was found."""
         calls = [record for one in run.rounds for record in one.calls]
         return (await self._answer(run, run.results(calls), ())).answer
 

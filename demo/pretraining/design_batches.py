@@ -89,7 +89,7 @@ def joined(first: DesignBatch, second: DesignBatch) -> DesignBatch:
 
 
 def random_designs(count: int, rng: random.Random) -> list[Design]:
-    """Returns random designs, each second one a near twin of the one before."""
+    """Returns random designs, every second one a near twin of its predecessor."""
     designs: list[Design] = []
     for number in range(count):
         designs.append(similar_design(designs[-1], rng) if number % 2 else random_design(rng))

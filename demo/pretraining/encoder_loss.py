@@ -53,7 +53,7 @@ def encoder_loss(encoder: ClipEncoder, batch: Batch, size: int) -> Tensor:
 
 
 def image_vectors(encoder: ClipEncoder, images: Tensor, size: int) -> Tensor:
-    """Encodes images, float32 [B, 3, S, S] in 0..1, at `size` pixels, whatever the encoder's own size is."""
+    """Encodes images, float32 [B, 3, S, S] in 0..1, at `size` pixels instead of the encoder's own size."""
     model: SmallCLIP = encoder.model
     if images.shape[-1] != size:
         images = functional.interpolate(images, [size, size], mode="bilinear", antialias=True)

@@ -151,7 +151,7 @@ class FusionBatches(Dataset[FusionBatch]):
         return blip_caption(row["question"]), passages
 
     def _common_texts(self, rng: random.Random) -> tuple[str, list[tuple[str, str]]]:
-        """Returns a question and sections, each a title and a text; both are empty where an article is but a name."""
+        """Returns a question and sections, each a title and a text; both are empty if the article is only a name."""
         code = rng.choice(sorted(self._rows))
         question, entry = rng.choice(self._rows[code])["question"], self._articles[code]
         pairs = list(zip(entry["section_titles"], entry["section_texts"], strict=True))

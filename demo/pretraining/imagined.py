@@ -37,8 +37,8 @@ Picture = Flag | Design
 def imagined_world(flags: int, designs: int, seed: int = 0) -> tuple[dict[str, Country], dict[str, Picture]]:
     """Returns the real countries followed by imagined ones, and what their main images show, by code.
 
-    An imagined country has an invented name, the other facts of a real one, and a random flag or design, of which every
-    second one is a near twin of the one before. Real countries have a flag each.
+    An imagined country has an invented name, the other facts of a real one, and a random flag or design; every second
+    of these is a near twin of its predecessor. Each real country has its own flag.
     """
     rng = random.Random(f"imagined {seed}")
     world = dict(countries())

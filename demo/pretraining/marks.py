@@ -40,7 +40,7 @@ def _random_mark(rng: random.Random) -> Design:
 
 
 def random_marks(count: int, rng: random.Random) -> list[Design]:
-    """Returns random marks, each second one a near twin of the one before."""
+    """Returns random marks, every second one a near twin of its predecessor."""
     marks: list[Design] = []
     for number in range(count):
         marks.append(similar_design(marks[-1], rng) if number % 2 else _random_mark(rng))

@@ -54,7 +54,7 @@ class _Matched:
     """Where the evidence has the question's words.
 
     Attributes:
-        weight: Share of the question that each token stands for.
+        weight: Share of the question that each token matches.
         asked: Which word of the question it is, -1 for none.
         words: Number of the question's words.
         found: Those of them that occur.

@@ -31,7 +31,7 @@ def links(tokens: Tokens, question: AnalyzedQuestion, asked: Ints, cover: Floats
     words, sentence = list(question.words), tokens.sentence[first]
     weights = np.array(list(question.words.values()), np.float32)
     share = weights / (float(weights.sum()) or 1.0)
-    left = np.zeros((len(words) + 1, len(first)), np.float32)  # the last row stands for a word that is missing
+    left = np.zeros((len(words) + 1, len(first)), np.float32)  # the last row is for words that are missing
     right, there = left.copy(), np.zeros((len(words) + 1, len(cover)), np.bool_)
     for i in range(len(words)):
         places = np.flatnonzero(asked == i)

@@ -48,7 +48,7 @@ class Vocabulary:
 
 
 def places(tokens: Tokens, candidates: Candidates) -> Ints:
-    """Returns the tokens around each candidate, [n, 8]; the number of tokens stands for a place outside."""
+    """Returns the tokens around each candidate, [n, 8]; a place outside the text is given as the number of tokens."""
     count = len(tokens.classes)
     columns = []
     for i, shift in enumerate(AROUND):

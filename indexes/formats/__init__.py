@@ -133,7 +133,7 @@ def _is_writable(text: str) -> bool:
 
 
 def dropped_titles(format: str, given: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Returns the titles of sections to drop from a knowledge base, in lower case; `*` stands for any text.
+    """Returns the titles of sections to drop from a knowledge base, in lower case; `*` matches any text.
 
     Args:
         format: Its format. E-VQA's own drops what the paper's code drops, so that results can be compared.
@@ -174,7 +174,7 @@ def guess_format(path: Path) -> str:
     if not path.is_file():
         return found
     if is_pointer(path):
-        raise ValueError(f"{path}: a pointer of Git LFS in place of the file; fetch it with: git lfs pull")
+        raise ValueError(f"{path}: is a Git LFS pointer, not the file itself; fetch the file with: git lfs pull")
     if found == "mediawiki" and root_of(path) not in ("mediawiki", ""):
         return "xml"
     if found not in ("evqa", "jsonl"):

@@ -16,13 +16,13 @@ from indexes.formats.fields import field_of, folded, looks_like_image
 from indexes.formats.markdown_text import plain_html
 
 EMPTY = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "--", "\\n", "[]", "{}"})
-"""How tables write that there is no value, in lower case."""
+"""Spellings of a missing value in tables, in lower case."""
 LONGEST_FACT = 250
-"""Characters above which a value is a section of its own and no fact."""
+"""Characters above which a value is a section of its own, not a fact."""
 _WRITTEN = (int, float, Decimal, date, time)
 """Types of values, those of columns in Parquet among them, that are facts as Python writes them."""
 _SENTENCE = 40
-"""Characters from which the only other thing that a named object says is its text, whatever it is called."""
+"""Characters from which the only other value of a named object is its text, whatever the field's name."""
 _LONGEST_LIST = 30
 _DEEPEST = 3
 _MARKUP = re.compile(

@@ -63,7 +63,7 @@ def entry_of(row: Any, where: str, names: Names) -> Entry:
 def _entity(row: Any, where: str, names: Names) -> Entity:
     if not isinstance(row, dict):
         raise ValueError(f"{where}: expected an object, but found {kind(row)}")
-    names = {"title": "title", **names} if row.get("title") else names  # as documented, whatever else is in it
+    names = {"title": "title", **names} if row.get("title") else names  # documented: `title` wins over guesses
     id, title = _required(row, "id", where, names), _required(row, "title", where, names)
     if not id:
         raise ValueError(f"{where}: field 'id' is empty")

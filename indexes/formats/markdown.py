@@ -48,7 +48,7 @@ _PACKAGES = frozenset({"node_modules", "bower_components", "vendor", "__pycache_
 """Folders of what a repository uses."""
 _SAMPLE, _FEWEST, _SHORTEST = 60, 6, 12
 _UNNAMED = ("index", "_index", "readme")
-"""Names of files that say nothing of what is in them: the folder's name does."""
+"""Names of files that do not tell what is in them: their folder's name does."""
 
 
 def read_markdown(path: Path, names: Names) -> Iterator[Entry]:

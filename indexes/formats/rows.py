@@ -134,7 +134,7 @@ def entity_of(row: Any, where: str, names: Names) -> Entity:
             continue
         for label, line in facts_of(name, value):
             if value is text and line.split() == body.split():
-                continue  # the one of several languages or forms that is the text
+                continue  # of several languages or forms, this one is the text
             if len(line) > LONGEST_FACT or "\n" in line:
                 sections += [(label, line)]
             else:

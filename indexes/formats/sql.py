@@ -20,7 +20,7 @@ _BATCH = 256
 def read_sql(path: Path, names: Names) -> Iterator[Entry]:
     """Yields the rows of the query that a TOML file names, as tables are read, with their places.
 
-    The transaction is rolled back, whatever the query does.
+    The transaction is always rolled back.
 
     Raises:
         ValueError: SQLAlchemy or the database's driver is not installed, or the query fails.

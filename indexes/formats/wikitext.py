@@ -61,7 +61,7 @@ _CATEGORIES = re.compile(
     rf"^(?:[ \t]*\[\[(?!{_FOREIGN.pattern}\s*[|\]])[^\s:\[\]|{{}}/]+:[^\s\[\]:|][^\[\]]*\]\])+[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A line of nothing but links into other namespaces: categories, whatever they are called, and other languages."""
+"""A line of nothing but links into other namespaces: categories, under any name, and other languages."""
 _LISTS = title_rule(DROPPED)
 
 

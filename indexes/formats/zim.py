@@ -39,9 +39,9 @@ def read_zim(path: Path, names: Names) -> Iterator[Entry]:
     """Yields the articles of a ZIM file in the file's order, with their places.
 
     Every HTML page with text is an article, except redirects, whose titles are other names of the articles, and the
-    main page, unless it is the only one with text. The URL of an article is its canonical link, or the one in Kiwix's
-    note on the license. That is its id too if it is the link of this page and not of another that this one resembles;
-    otherwise its id is its path. Images are named by their paths in the file.
+    main page, unless it is the only one with text. The URL of an article is its canonical link, or the link in
+    Kiwix's note on the license. It is also the article's id, unless it is the link of another page that this one
+    resembles: then the id is the page's path. Images are named by their paths in the file.
 
     Raises:
         ValueError: libzim or selectolax is not installed, or the file is damaged as a whole.
@@ -64,7 +64,7 @@ def read_zim(path: Path, names: Names) -> Iterator[Entry]:
 def _articles(
     path: Path, archive: Any, main: str, redirects: _Redirects, read: Callable[[bytes, Any], Entity | None]
 ) -> Iterator[Entry]:
-    """Yields the articles of an archive but the one at `main`, with their places."""
+    """Yields the articles of an archive except the page at `main`, with their places."""
     for number in range(archive.entry_count):
         where = f"{path}: entry number {number}"
         try:

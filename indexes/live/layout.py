@@ -48,7 +48,7 @@ def generation_of(folder: Path) -> int:
 
 
 def set_generation(folder: Path, generation: int) -> None:
-    """Makes a generation the one that counts, in one step."""
+    """Makes a generation the current one, atomically."""
     write_whole(folder / LIVE / _CURRENT, f"{generation}\n".encode())
     sync_folder(folder / LIVE)
 

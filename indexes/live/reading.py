@@ -113,7 +113,7 @@ class VersionedIndex(Index):
         return labeled_keys(home.folder, home.manifest, own)
 
     def main_is_labeled(self, row: int) -> bool:
-        """Returns whether a labeled image stands for an entity's missing main image; raises as `entity`."""
+        """Returns whether a labeled image replaces an entity's missing main image; raises as `entity`."""
         home, own = self._at(row)
         if isinstance(home, Entry):
             return 0 < home.change.labeled == len(home.change.keys)
@@ -216,7 +216,7 @@ class VersionedIndex(Index):
             raise ValueError(f"{self.root}: has {changes} since its files were written; compact it first")
 
     def _at(self, row: int) -> tuple[Entry, int] | tuple[Index, int]:
-        """Returns where a row is: its entry, or files and the row there."""
+        """Returns where a row is: its entry in the log, or the index of its files and the row there."""
         entry = self._entries.get(row)
         if entry is not None:
             return entry, 0

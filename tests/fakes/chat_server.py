@@ -93,8 +93,8 @@ async def _torn() -> AsyncIterator[str]:
 async def _events(model: str, usage: dict[str, int] | None) -> AsyncIterator[str]:
     yield ": a comment\n\n"
     yield 'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n'
-    for piece in ("Mount ", "Véll", ""):
-        yield f"data: {json.dumps({'choices': [{'delta': {'content': piece}}]})}\n\n"
+    for piece in ("Mount ", "V\u2028ll\x85" if model == "separated" else "Véll", ""):
+        yield f"data: {json.dumps({'choices': [{'delta': {'content': piece}}]}, ensure_ascii=False)}\n\n"
     if model == "garbled":
         yield "data: {oops\n\n"
     if model == "troubled":

@@ -66,5 +66,5 @@ def test_drawings_that_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_pointer_of_git_lfs(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
-    with pytest.raises(ImageError, match="a pointer of Git LFS; run git lfs pull"):
+    with pytest.raises(ImageError, match="a Git LFS pointer; run git lfs pull"):
         load_any(tmp_path / "a.jpg")

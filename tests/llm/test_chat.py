@@ -103,6 +103,7 @@ def test_not_a_completion(server: FakeChatServer, model: str) -> None:
 def test_stream(server: FakeChatServer) -> None:
     assert pieces(server, "good") == ["Mount ", "Véll"]
     assert server.bodies[0]["stream"] is True
+    assert pieces(server, "separated") == ["Mount ", "V\u2028ll\x85"]  # separates lines of text, but not of a stream
 
 
 @pytest.mark.parametrize(

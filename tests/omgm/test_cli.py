@@ -161,11 +161,11 @@ def test_paths_that_cannot_be_written_are_told_without_numbers(
     for out in (kb, kb / "index"):
         assert main([*build, str(out)]) == 2
         assert capsys.readouterr().err.endswith(
-            ": is a file, or in one, where a folder is needed; choose another place\n"
+            ": is a file or inside one, but a folder is needed; choose another place\n"
         )
     inspect = ["kb", "inspect", str(kb), "--html"]
     assert main([*inspect, str(images)]) == 2
-    told = f"omgm: error: {images}: is a folder where a file is needed; choose another name\n"
+    told = f"omgm: error: {images}: is a folder, but a file is needed; choose another name\n"
     assert capsys.readouterr().err.endswith(told)
     assert main([*inspect, str(tmp_path / "none" / "page.html")]) == 2
     assert "page.html.partial: No such file or directory\n" in capsys.readouterr().err

@@ -250,6 +250,28 @@ def test_nobody_answers(world: World) -> None:
             next(stream)
 
 
+def test_events_of_any_text() -> None:
+    """U+2028, U+2029 and U+0085 separate lines for some readers, but not in JSON or server-sent events."""
+    text = "18\u202885\u2029 \u0085"
+    stream = CannedReply(f'event: answer\r\ndata: {{"text": "{text}"}}\r\n\r\n', content_type="text/event-stream")
+
+    async def first(url: str) -> object:
+        async with AsyncClient(url) as client:
+            return await anext(client.stream(image_bytes("red"), WHEN))
+
+    with LocalChatServer({"/answer": stream}) as server, Client(server.url) as client:
+        assert next(client.stream(image_bytes("red"), WHEN)) == text
+        assert asyncio.run(first(server.url)) == text
+
+
+@pytest.mark.parametrize("event", ["answer\ndata: {", "answer\ndata: {}", "error\ndata: []", "done\ndata: {}"])
+def test_events_of_something_else(event: str) -> None:
+    reply = CannedReply(f"event: {event}\n\n", content_type="text/event-stream")
+    told = pytest.raises(ServiceError, match="not an event of this version of the service")
+    with LocalChatServer({"/answer": reply}) as server, Client(server.url) as client, told:
+        list(client.stream(image_bytes("red"), WHEN))
+
+
 def test_settings() -> None:
     for wrong in ({"timeout": 0}, {"retries": -1}):
         with pytest.raises(ValueError, match="needs timeout > 0 and retries >= 0"):

@@ -69,7 +69,7 @@ def test_each_article_that_is_found_is_read_once(world: TrainingWorld, tmp_path:
 
 def test_a_folder_in_the_place_of_the_file_is_refused_at_once(world: TrainingWorld, tmp_path: Path) -> None:
     encoder = ClipEncoder.load(world.folder / "clip")
-    with pytest.raises(ValueError, match="is a folder where a file is needed; choose another name"):
+    with pytest.raises(ValueError, match="is a folder, but a file is needed; choose another name"):
         mine_negatives(encoder, Lands(), [], world.query_image_of, tmp_path, progress=False)
     assert not list(tmp_path.parent.glob("*.journal"))
 

@@ -210,7 +210,7 @@ def test_an_object_of_names_by_their_codes_or_of_explanations(tmp_path: Path) ->
 def test_a_pointer_of_git_lfs(tmp_path: Path) -> None:
     path = tmp_path / "kb.csv"
     path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
-    with pytest.raises(ValueError, match=r"kb\.csv: a pointer of Git LFS .* git lfs pull"):
+    with pytest.raises(ValueError, match=r"kb\.csv: is a Git LFS pointer, .* git lfs pull"):
         guess_format(path)
 
 
