@@ -17,6 +17,9 @@ from serving.service import PendingAnswer, Service
 _IN_DONE = {"timings_ms", "request_id", "evidence"}
 """Fields of `RetrieveOut` in the last event, evidence for the answer's span; the first event has sent the rest."""
 
+_ESCAPED = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "\x85\u2028\u2029"})
+"""Marks that some clients, such as httpx's `iter_lines`, take for line breaks."""
+
 EVENTS: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
 """How OpenAPI describes a success that may be a stream."""
 
@@ -28,8 +31,9 @@ def event_stream(events: AsyncIterator[str]) -> StreamingResponse:
 
 
 def event(data: Mapping[str, Any], name: str = "") -> str:
-    """Returns one event."""
-    return (f"event: {name}\n" if name else "") + f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
+    """Returns one event; its data are one line for every client."""
+    content = json.dumps(data, ensure_ascii=False).translate(_ESCAPED)
+    return (f"event: {name}\n" if name else "") + f"data: {content}\n\n"
 
 
 async def answer_events(service: Service, pending: PendingAnswer, on_error: OnGeneratorError) -> AsyncIterator[str]:
