@@ -107,7 +107,7 @@ class Replay:
         """Returns the pipeline on other tokens, for the same queries only."""
         second = FusionRerank(self.fusion, index, self.step2.alpha, self.step2.mode)
         third = SectionRerank(self.reranker, index, self.step3.beta)
-        return Retriever([_Known(self.candidates), second, third], index, trim_borders=self.trim_borders)
+        return Retriever([_Known(self.candidates), second, third], index, trim_borders=self.trim_borders, splits=False)
 
 
 def replayed(retriever: Retriever[Index], queries: Sequence[Query]) -> Replay:

@@ -37,6 +37,7 @@ class Retriever(Generic[IndexT]):
         pin: Returns a context within which the index does not change for this thread and the steps that it starts, and
             which yields what keeps its rows readable afterwards. Every batch runs in one.
         trim_borders: Cuts uniform borders off query images.
+        splits: Whether cores may share a batch; not if a step knows its batch in advance.
 
     Raises:
         ValueError: There are no steps, or two have the same name.
@@ -49,12 +50,13 @@ class Retriever(Generic[IndexT]):
         recognition: Recognition | None = None,
         pin: Callable[[], AbstractContextManager[object]] = nullcontext,
         trim_borders: bool = False,
+        splits: bool = True,
     ) -> None:
         self.index = index
         self.trim_borders = trim_borders
         self.recognition = recognition
         self.models = threading.Lock()  # held during a batch; whoever else runs the models holds it, too
-        self._pin = pin
+        self._pin, self._splits = pin, splits
         self.steps = steps
 
     @property
@@ -85,7 +87,7 @@ class Retriever(Generic[IndexT]):
             queries = [without_border(query) for query in queries]
         with self.models, self._pin() as version:
             stages, threads = self._stages[:steps], free_threads()
-            shares = min(len(queries), threads)
+            shares = min(len(queries), threads if self._splits else 1)
             share_of = partial(self._retrieve, stages=stages, version=version, threads=threads // max(shares, 1))
             calls = [partial(share_of, share) for share in _split(queries, shares)]
             with side_by_side(calls, threads) as results:

@@ -34,8 +34,8 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 def write_notes(folder: Path) -> Path:
     folder.mkdir()
-    for name in ("fox", "hen"):
-        Image.new("RGB", (80, 60), "red").save(folder / f"{name}.png")
+    for name, color in (("fox", "red"), ("hen", "brown")):
+        Image.new("RGB", (80, 60), color).save(folder / f"{name}.png")
         (folder / f"{name}.md").write_text(f"# The {name}\nRed.\n![]({name}.png)\n")
     (folder / "cat.md").write_text("---\nname: Cat\n---\n# The cat\n![](lost.png)\nBlack.\n")
     return folder

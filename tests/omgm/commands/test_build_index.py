@@ -68,7 +68,7 @@ def test_the_profile_says_which_entity_index_is_built(
     assert "entity index: sq8 (SQ8), 2 candidates rescored per result, recall@20 1.0000" in capsys.readouterr().out
 
 
-def test_nothing_is_said_of_images_that_are_all_fine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_that_can_be_used_have_no_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kb, images = write_kb(tmp_path)
     for name in ("Lost", "Broken"):
         (images / "flag" / f"{name}.png").write_bytes((images / "flag" / "Plain.png").read_bytes())
@@ -76,6 +76,8 @@ def test_nothing_is_said_of_images_that_are_all_fine(tmp_path: Path, capsys: pyt
     assert capsys.readouterr().out == (
         f"{tmp_path / 'index'}: 7 entities, 6 with an image, 8 sections, 7 with tokens\n"
         "entity index: flat (SQfp16), recall@20 1.0000 on 7 mixtures of two stored vectors\n"
+        "1 main image shared by 4 entities, which no photograph can tell apart; the most common, with 4 entities: "
+        "https://e.example/images/flag/Plain.png\n"
     )
 
 
