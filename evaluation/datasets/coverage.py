@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from indexes.wanted_ids import WantedIds
 from retriever.types import Entity
 
 Sections = Mapping[str, frozenset[int]]
-"""The section numbers of each entity in a knowledge base, by entity id."""
+"""The section numbers of each entity in a knowledge base, by an id that questions name."""
 
 
 class QuestionGroup(NamedTuple):
@@ -24,8 +25,13 @@ class QuestionGroup(NamedTuple):
 
 
 def sections_in(entities: Iterable[Entity], wanted: set[str]) -> dict[str, frozenset[int]]:
-    """Returns the section numbers of the wanted entities, by id."""
-    return {e.id: frozenset(section.index for section in e.sections) for e in entities if e.id in wanted}
+    """Returns the section numbers of the entities that are meant, by the wanted ids as questions spell them."""
+    ids = WantedIds(wanted)
+    found: list[frozenset[int]] = []
+    for entity in entities:
+        if ids.add(entity, len(found)):
+            found.append(frozenset(section.index for section in entity.sections))
+    return {wanted_id: found[row] for wanted_id, row in ids.rows().items()}
 
 
 def coverage(groups: Mapping[QuestionGroup, int], known: Sections) -> dict[str, dict[str, int]]:
