@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation.ask import Asker
 from evaluation.calibration import calibration_of
 from evaluation.datasets import Question, forget_listings
+from evaluation.datasets.coverage import unknown_entities
 from evaluation.journal import fill, warn_of_failures
 from evaluation.metrics import Outcome, latency_of, summarize
 from evaluation.records import RECORDS, outcome_of, read_records, to_json
@@ -23,7 +24,7 @@ from evaluation.report import write_report
 from evaluation.trec import write_trec
 from llm.background import BackgroundLoop
 from retriever.files import write_whole
-from retriever.protocols import Generator, QueryRetriever
+from retriever.protocols import EntityIndex, Generator, QueryRetriever
 from retriever.types import Generation, GenerationRequest
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def evaluate(
     """
     query_images, out = Path(query_images), Path(out)
     _check(questions, query_images, batch_size)
+    _warn_of_unknown(questions, retriever.index)
     forget_listings()  # a run in the same process may have failed for want of images that are there now
     out.mkdir(parents=True, exist_ok=True)
     index = retriever.index
@@ -174,6 +176,13 @@ def _check(questions: Sequence[Question], query_images: Path, batch_size: int) -
         raise ValueError(f"{query_images}: no such folder of query images (--query-images)")
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+
+
+def _warn_of_unknown(questions: Sequence[Question], index: EntityIndex) -> None:
+    """Logs a warning if the index has none of the entities that the questions name, before hours are spent on them."""
+    wanted = {entity for question in questions for entity in question.entity_ids}
+    if wanted and all(index.row_of(entity) is None for entity in wanted):
+        logger.warning("%s", unknown_entities(wanted))
 
 
 def check_ids(ids: Sequence[str]) -> None:

@@ -38,6 +38,13 @@ def canonical_url(url: str) -> str:
     return f"https://{host}{path}" + (f"?{parts.query}" if parts.query and not wiki else "")
 
 
+def spellings(entity_id: str) -> Iterator[str]:
+    """Yields what to look an entity up by: its id as given, then the canonical spelling of a URL if it is another."""
+    yield entity_id
+    if "://" in entity_id and (canonical := canonical_url(entity_id)) != entity_id:
+        yield canonical
+
+
 def other_ids(entity: Entity) -> Iterator[str]:
     """Yields what an entity would be called by its other names: URLs if its id is that of a wiki's page.
 

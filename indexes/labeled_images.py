@@ -13,8 +13,8 @@ from typing import NamedTuple
 from PIL import Image
 
 from indexes.article_images import LABELED
-from indexes.ids import canonical_url, other_ids
 from indexes.sources import ImageSource
+from indexes.wanted_ids import WantedIds
 from retriever.files import as_line
 from retriever.images import load_image
 from retriever.types import ArticleImage, Entity
@@ -43,14 +43,11 @@ class LabeledSource:
         self._source = source
         self._paths = {LABELED + image.image_id: image.path for image in images}
         self._of: dict[str, list[ArticleImage]] = defaultdict(list)
-        self._spelled: dict[str, list[str]] = defaultdict(list)
         digest = hashlib.sha256()
         for image in sorted(images):
             self._of[image.entity_id].append(ArticleImage(LABELED + image.image_id))
             digest.update(as_line([image.entity_id, image.image_id, image.path.stat().st_size]))
-        for name in self._of:
-            if "://" in name and (canonical := canonical_url(name)) != name:
-                self._spelled[canonical].append(name)
+        self._wanted = WantedIds(self._of)
         self.digest = digest.hexdigest()
         self.missing = "no such file" if source is None else source.missing
 
@@ -62,9 +59,7 @@ class LabeledSource:
         """
         left = set(self._of)
         for entity in entities:
-            names = [entity.id] if entity.id in self._of else []
-            for name in (entity.id, *other_ids(entity)):
-                names += [one for one in (name, *self._spelled.get(name, ())) if one in left and one not in names]
+            names = [name for name in self._wanted.meaning(entity) if name in left or name == entity.id]
             left.difference_update(names)
             labeled = [image for name in names for image in self._of[name]]
             yield replace(entity, images=(*entity.images, *labeled)) if labeled else entity

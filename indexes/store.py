@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from indexes.entity_index import open_search
-from indexes.ids import canonical_url, hash_id, other_ids
+from indexes.ids import hash_id, other_ids, spellings
 from indexes.keys import IMAGE_WEIGHT, as_query, load_owners
 from indexes.labeled_keys import labeled_owners
 from indexes.lines import Articles, Lines
@@ -232,10 +232,8 @@ class Index:
 
         It may be called by another of its names. Of a URL, the canonical spelling is looked up too: `%27` finds `'`.
         """
-        row = self._row_of(entity_id)
-        if row is None and "://" in entity_id and (canonical := canonical_url(entity_id)) != entity_id:
-            row = self._row_of(canonical)
-        return row
+        rows = map(self._row_of, spellings(entity_id))
+        return next((row for row in rows if row is not None), None)
 
     def _row_of(self, entity_id: str) -> int | None:
         hashes, rows = self._ids

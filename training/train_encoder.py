@@ -20,6 +20,7 @@ from indexes.formats import read_knowledge_base
 from indexes.formats.fields import Names
 from indexes.labeled_images import LabeledImage
 from indexes.summarizers import Summarizer
+from indexes.wanted_ids import WantedIds
 from retriever.images import load_image
 from retriever.models.encoder import ClipEncoder
 from retriever.models.small_clip import SmallCLIPConfig
@@ -92,7 +93,10 @@ def train_encoder(
             f"{encoder}: a {model.model.config.model_type} model cannot be adapted; start from a small_clip one"
         )
     entities = list(read_knowledge_base(data.kb, data.kb_format, data.drop_sections, names=data.names))
-    row_of = {entity.id: row for row, entity in enumerate(entities)}
+    wanted = WantedIds(image.entity_id for image in data.labeled)
+    for row, entity in enumerate(entities):
+        wanted.add(entity, row)
+    row_of = wanted.rows()
     unknown = sorted({image.entity_id for image in data.labeled} - row_of.keys())
     if unknown:
         raise ValueError(

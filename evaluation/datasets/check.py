@@ -11,7 +11,7 @@ from typing import Any
 
 from PIL import Image
 
-from evaluation.datasets.coverage import QuestionGroup, Sections, coverage
+from evaluation.datasets.coverage import QuestionGroup, Sections, coverage, unknown_entities
 from evaluation.datasets.images import locate
 from evaluation.datasets.question import Item, Question, SkippedRow
 from retriever.images import ImageError, open_image
@@ -80,11 +80,16 @@ def examine(items: Iterable[Item], query_images: Path | None = None) -> Findings
     return findings
 
 
-def report(findings: Findings, known: Sections | None = None) -> dict[str, Any]:
+def report(findings: Findings, known: Sections | None = None, example: str = "") -> dict[str, Any]:
     """Returns the findings ready for JSON, with `coverage` if the sections of a knowledge base are given.
 
     `usable` is false if there are no questions, if a row or an image cannot be used, or if the knowledge base has none
-    of the entities that the questions name.
+    of the entities that the questions name, which `unrelated` then says.
+
+    Args:
+        findings: The findings.
+        known: The sections of the knowledge base.
+        example: The id of any of its entities.
     """
     n = findings.groups.total()
     lost = [status for status in findings.images.values() if status in (MISSING, UNREADABLE)]
@@ -104,6 +109,7 @@ def report(findings: Findings, known: Sections | None = None) -> dict[str, Any]:
         "images": dict(sorted(Counter(findings.images.values()).items())),
         "images_by_category": _by_category(findings.groups) if findings.images else {},
         "first_missing": findings.missing[:EXAMPLES],
+        "unrelated": unknown_entities(findings.entities, example) if unrelated else None,
         "coverage": None if known is None else coverage(findings.groups, known),
     }
 
@@ -117,6 +123,8 @@ def _lines(result: Mapping[str, Any]) -> Iterator[str]:
     n, entities = result["questions"], result["entities"]
     about = f"{counted(n, 'question')} about {counted(entities, 'entity')}"
     yield f"{result['dataset']}, {result['queries']}: {about}"
+    if n and not entities:
+        yield "  entities       no question names one, so there is no Recall@K"
     for reason, n in result["left_out"].items():
         yield f"  skipped        {n:,} ({reason})"
     if result["repeated"]:
@@ -136,6 +144,8 @@ def _lines(result: Mapping[str, Any]) -> Iterator[str]:
     if result["coverage"]:
         yield ""
         yield from _coverage_lines(result["coverage"])
+    if result["unrelated"]:
+        yield f"\n{result['unrelated']}"
     yield from _examples("errors", result["first_errors"], result["errors"])
     yield "" if result["usable"] else "\nnot usable as it is"
 

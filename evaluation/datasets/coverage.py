@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from indexes.wanted_ids import WantedIds
 from retriever.types import Entity
+from retriever.wording import counted
 
 Sections = Mapping[str, frozenset[int]]
-"""The section numbers of each entity in a knowledge base, by entity id."""
+"""The section numbers of each entity in a knowledge base, by an id that questions name."""
 
 
 class QuestionGroup(NamedTuple):
@@ -24,8 +26,28 @@ class QuestionGroup(NamedTuple):
 
 
 def sections_in(entities: Iterable[Entity], wanted: set[str]) -> dict[str, frozenset[int]]:
-    """Returns the section numbers of the wanted entities, by id."""
-    return {e.id: frozenset(section.index for section in e.sections) for e in entities if e.id in wanted}
+    """Returns the section numbers of the entities that are meant, by the wanted ids as questions spell them."""
+    ids = WantedIds(wanted)
+    found: list[frozenset[int]] = []
+    for entity in entities:
+        if ids.add(entity, len(found)):
+            found.append(frozenset(section.index for section in entity.sections))
+    return {wanted_id: found[row] for wanted_id, row in ids.rows().items()}
+
+
+def unknown_entities(wanted: Collection[str], example: str = "") -> str:
+    """Says that a knowledge base has none of the entities that questions name.
+
+    Args:
+        wanted: The ids that questions name, at least one.
+        example: An id that the knowledge base has.
+    """
+    named = f"{counted(len(wanted), 'entity')}, such as {min(wanted)!r}"
+    ids = f", where ids look like {example!r}" if example else ""
+    return (
+        f"none of the entities that the questions name ({named}) is in the knowledge base{ids}; "
+        "is it the one that they are about, and --dataset the right one?"
+    )
 
 
 def coverage(groups: Mapping[QuestionGroup, int], known: Sections) -> dict[str, dict[str, int]]:

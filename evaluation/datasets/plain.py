@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from evaluation.datasets.rows import Row, csv_rows, json_file, json_lines, name,
 from indexes.formats.fields import folded
 from indexes.formats.json_rows import has_lines
 from indexes.formats.streams import read_items, starts_with
+
+logger = logging.getLogger(__name__)
 
 _OTHERS = {
     "id": ("question_id", "data_id", "sample_id", "qid", "uid"),
@@ -23,6 +26,12 @@ _OTHERS = {
 """Names that fields have in question files of others, without case, spaces, `_` and `-`; the first one counts."""
 _ANSWERS = ("original_answer", "answer", "answers", "value", "text", "aliases")
 """Members of an object that holds answers: those of KILT, TriviaQA, SQuAD and VQA."""
+_SIGNS = {
+    "infoseek": ("data_id", {"answer_eval", "data_split", "entity_text", "wikipedia_url"}),
+    "evqa": ("dataset_image_ids", {"encyclopedic_vqa_split", "evidence_section_id", "wikipedia_title"}),
+    "dynvqa": ("question_id", {"golden_query", "gloden_query"}),
+}
+"""What rows of other data sets have: the first field and one of the others."""
 
 
 def read_plain(path: Path) -> Iterator[Item]:
@@ -43,7 +52,11 @@ def _numbered(path: Path) -> Iterator[tuple[str, Row | ValueError]]:
         try:
             if not isinstance(row, dict):
                 raise row if isinstance(row, ValueError) else ValueError(f"{where}: not a JSON object")
-            for place, one in _questions_in(renamed(row), where):
+            named = renamed(row)
+            if number == 0 and "entity" not in named and (dataset := _dataset_of(row)):
+                why = "as plain it has no entities and is scored by other rules"
+                logger.warning("%s: looks like a file for --dataset %s; %s", path, dataset, why)
+            for place, one in _questions_in(named, where):
                 number += 1
                 yield place, {"id": number, **one}
         except ValueError as error:
@@ -57,6 +70,11 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
     if path.is_file() and starts_with(path, "["):
         return ((f"{path}: item {number}", row) for number, row in read_items(path))
     return json_lines(path) if not path.is_file() or has_lines(path) else _in_object(path)
+
+
+def _dataset_of(row: Row) -> str:
+    """Returns the data set whose fields a row has, "" if none."""
+    return next((name for name, (first, others) in _SIGNS.items() if first in row and others & row.keys()), "")
 
 
 def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
@@ -134,6 +152,8 @@ def _question(row: Row, where: str) -> Question:
         if field not in row:
             names = ", ".join((field, *_OTHERS[field]))
             hint = "; VQA's files, which keep answers apart, are of --dataset okvqa" if field == "answers" else ""
+            if dataset := _dataset_of(row):
+                hint = f"; or is the file for --dataset {dataset}?"
             raise ValueError(
                 f"{where}: field {field} is missing; the row has {', '.join(map(str, row))}; "
                 f"rename one of them to {names}{hint}"

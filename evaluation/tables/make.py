@@ -55,7 +55,7 @@ def make(
     folders: dict[str, str] = {}
     if runs is None:
         notes.append(f"Not measured: {_NO_QUESTIONS}.")
-    elif reason := _mismatch(table, runs.questions.dataset):
+    elif reason := _mismatch(table, runs.questions.dataset) or _lacking(table, runs):
         notes.append(f"Not measured: {reason}.")
     elif table.sweep:
         block, note = _swept(table, runs, tuned_on)
@@ -148,6 +148,10 @@ def _mismatch(table: PaperTable, dataset: str) -> str:
     if not table.styles or _style(dataset) in table.styles:
         return ""
     return f"this table is about questions in the form of {' or '.join(table.styles)}, these are {dataset}"
+
+
+def _lacking(table: PaperTable, runs: TableRuns) -> str:
+    return next(filter(None, (runs.lacking(row.run) for row in table.rows)), "")
 
 
 def _style(dataset: str) -> str:

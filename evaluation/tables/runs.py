@@ -148,12 +148,36 @@ class TableRuns:
     @property
     def main(self) -> Index:
         """The profile's own index."""
-        return self._index(self.components.candidates, "IT")
+        return self._index(self._own)
+
+    def lacking(self, name: str) -> str:
+        """Returns why a run cannot be made: its index is not the given one and there is no `kb` to build it from."""
+        if self.questions.kb is not None or self._searches(name) == self._own:
+            return ""
+        return "this table needs other indexes than the profile's; name the knowledge base to build them from (--kb)"
+
+    def _searches(self, name: str) -> tuple[Candidates, str]:
+        """Returns the index of a run: its candidates, and what its tokens are made from ("none": no tokens).
+
+        These are stored as the profile says, or as follows after a "-".
+        """
+        kind, _, variant = name.partition("-")
+        if kind == "search" and variant != self.components.candidates:  # else the profile's own index serves as well
+            return _CANDIDATES[variant], "none"
+        if kind == "sees":
+            return self.components.candidates, variant.partition("-")[2]
+        if kind == "compares" and variant in _SIMILARITIES and self.main.manifest.inputs.codec.pooled is not None:
+            return self.components.candidates, "IT-float16"  # the first tokens are merged with others
+        return self._own
+
+    @property
+    def _own(self) -> tuple[Candidates, str]:
+        return self.components.candidates, "IT"
 
     def _plan(self, name: str) -> tuple[QueryRetriever, Generator | None]:
         """Returns the retriever and the generator of a run; after the first "-" of its name follows the variant."""
         kind, _, variant = name.partition("-")
-        parts, index, generator = self.components, self.main, self.components.generator
+        parts, index, generator = self.components, self._index(self._searches(name)), self.components.generator
         if kind == "full":
             step2 = FusionRerank(parts.fusion, index, parts.alpha, parts.mode)
             return self._steps(index, step2, SectionRerank(parts.reranker, index, parts.beta)), generator
@@ -163,17 +187,13 @@ class TableRuns:
             step2 = FusionRerank(parts.fusion, index, parts.alpha, parts.mode)
             return self._steps(index, step2, k=int(variant)), None
         if kind == "search":
-            searched = self._index(_CANDIDATES[variant], "none")
-            return self._steps(searched, k=max(20, parts.k)), None
+            return self._steps(index, k=max(20, parts.k)), None
         if kind == "sees":
-            query, candidate = variant.split("-")
-            blinded = self._index(parts.candidates, candidate)
-            return self._steps(blinded, FusionRerank(self._seeing(query), blinded, 0.0, parts.mode)), None
+            seeing = self._seeing(variant.partition("-")[0])
+            return self._steps(index, FusionRerank(seeing, index, 0.0, parts.mode)), None
         if kind == "compares":
             if variant == "compat":
                 return self._steps(index, FusionRerank(parts.fusion, index, 0.0, "compat")), None
-            if index.manifest.inputs.codec.pooled is not None:  # the first tokens are merged with others
-                index = self._index(parts.candidates, "IT", "float16")
             return self._steps(index, FirstTokenRerank(parts.fusion, index, _SIMILARITIES[variant])), None
         if kind == "beta":
             return self._replay(partial(_by_beta, beta=float(variant))), generator
@@ -195,26 +215,17 @@ class TableRuns:
         fusion = self.components.fusion
         return fusion if what == "IT" else BlindedEncoder(fusion, image="I" in what, text="T" in what)
 
-    def _index(self, candidates: Candidates, sees: str, tokens: str | None = None) -> Index:
-        """Returns the index with these candidates, and tokens made from what `sees` names ("none": no tokens).
-
-        Tokens are stored as the profile says, or as `tokens`.
-        """
-        parts, given = self.components, self.questions
-        if sees == "none" and candidates == parts.candidates:
-            sees = "IT"  # the profile's own index serves as well
-        key = candidates, sees if tokens is None else f"{sees}-{tokens}"
+    def _index(self, key: tuple[Candidates, str]) -> Index:
+        """Returns the index that `_searches` describes, which is built unless it was given."""
         if key in self._indexes:
             return self._indexes[key]
+        parts, given = self.components, self.questions
+        candidates, (sees, _, tokens) = key[0], key[1].partition("-")
         fusion = None if sees == "none" else self._seeing(sees)
-        own = key == (parts.candidates, "IT")
-        folder = given.index if own and given.index is not None else self._out / "indexes" / "-".join(key)
+        folder = given.index if key == self._own and given.index is not None else self._out / "indexes" / "-".join(key)
         if folder != given.index:
             if given.kb is None:
-                raise ValueError(
-                    f"this table needs an index of candidates {candidates!r} with tokens of {key[1]!r}: "
-                    "name the knowledge base (--kb)"
-                )
+                raise ValueError(f"the index {folder} has to be built: name the knowledge base (--kb)")
             design: IndexDesign = {**parts.design, "candidates": candidates, "tokens": tokens or parts.design["tokens"]}
             build_index(
                 given.kb,

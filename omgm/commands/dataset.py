@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,10 +49,10 @@ def _check(args: argparse.Namespace) -> None:
     folder = None if args.query_images is None else existing(args.query_images, "--query-images")
     items = read(args.dataset, existing(args.queries, "--queries"))
     findings = examine(progress_bar(items, desc="questions", unit="row"), folder)
-    known = _known_sections(args, findings.entities)
+    known, example = _known_sections(args, findings.entities)
     if args.missing is not None:
         write_whole(args.missing, "".join(f"{image_id}\n" for image_id in findings.missing).encode())
-    result = {"dataset": args.dataset, "queries": str(args.queries), **report(findings, known)}
+    result = {"dataset": args.dataset, "queries": str(args.queries), **report(findings, known, example)}
     if args.json:
         print_json(result)
     else:
@@ -68,8 +69,8 @@ def _export(args: argparse.Namespace) -> None:
     print(f"{questions}: --dataset plain --queries {args.out / QUESTIONS} --query-images {args.out / IMAGES}")
 
 
-def _known_sections(args: argparse.Namespace, wanted: set[str]) -> Sections | None:
-    """Returns the sections of the wanted entities in the index or knowledge base, `None` without either."""
+def _known_sections(args: argparse.Namespace, wanted: set[str]) -> tuple[Sections | None, str]:
+    """Returns the sections of the wanted entities in the index or knowledge base, `None` without either, and an id."""
     from evaluation.datasets.coverage import sections_in
 
     if args.index is not None:
@@ -77,12 +78,16 @@ def _known_sections(args: argparse.Namespace, wanted: set[str]) -> Sections | No
 
         index = Index.open(existing(args.index, "--index"))
         rows = (index.row_of(entity) for entity in sorted(wanted))
-        return sections_in((index.entity(row) for row in rows if row is not None), wanted)
+        known = sections_in((index.entity(row) for row in rows if row is not None), wanted)
+        return known, index.entity(0).id if len(index) else ""
     if args.kb is not None:
         from indexes.formats import read_knowledge_base
         from indexes.progress import progress_bar
 
         reading = reading_of(args)
         entities = read_knowledge_base(existing(args.kb, "--kb"), reading["kb_format"], names=reading["names"])
-        return sections_in(progress_bar(entities, desc="knowledge base", unit="entity"), wanted)
-    return None
+        first = next(entities, None)
+        read = entities if first is None else chain([first], entities)
+        known = sections_in(progress_bar(read, desc="knowledge base", unit="entity"), wanted)
+        return known, "" if first is None else first.id
+    return None, ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,16 @@ def test_every_score_is_on_record(tmp_path: Path, images: Path) -> None:
     assert (failed["answer_correct"], failed["section_correct"], failed["unanswered"]) == (False, False, False)
     broken = lines[5]
     assert (broken["ranks"]["step2"], broken["section_correct"], broken["answer_correct"]) == (1, True, False)
+
+
+def test_questions_about_another_knowledge_base_are_warned_of(
+    tmp_path: Path, images: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    questions = [replace(ask(0, "red", WAVE, "700"), entity_ids=("Q1", "Q2")), ask(1, "blue", WAVE, "470")]
+    run(FakeRetriever(), images, tmp_path / "known", questions)
+    assert "none of the entities" not in caplog.text
+    run(FakeRetriever(), images, tmp_path / "unknown", questions[:1])
+    assert "none of the entities that the questions name (2 entities, such as 'Q1') is in the kn" in caplog.text
 
 
 def test_run_files(tmp_path: Path, images: Path) -> None:

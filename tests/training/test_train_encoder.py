@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,33 @@ def test_an_image_of_an_unknown_entity_is_refused(world: Path) -> None:
             data_of(world, [LabeledImage("red", world / "images" / "Red.png", "nowhere")]),
             world / "out",
         )
+
+
+def test_labels_name_entities_as_in_evaluation(world: Path) -> None:
+    rows = [json.loads(text) for text in (world / "kb.json").read_text().splitlines()]
+    [entries] = rows
+    lines = [
+        {
+            "id": id,
+            "title": one["title"],
+            "names": [f"Color {one['title']}"],
+            "image": one["image_urls"][0],
+            "sections": [{"title": one["title"], "text": one["section_texts"][0]}],
+        }
+        for id, one in entries.items()
+    ]
+    (world / "kb.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    config = TrainingConfig(steps=2, minutes=None, learning_rate=3e-3)
+
+    def trained(out: str, names: dict[str, str]) -> bytes:
+        labeled = [LabeledImage(name, world / "images" / f"{name}.png", id) for name, id in names.items()]
+        data = replace(data_of(world, labeled), kb=world / "kb.jsonl")
+        return (
+            train_encoder(world / "start", data, world / out, config, progress=False) / "model.safetensors"
+        ).read_bytes()
+
+    exact = {name: f"https://x.example/{name}" for name in COLORS}
+    assert trained("exact", exact) == trained("called", exact | {"Red": "http://x.example/R%65d", "Blue": "Color Blue"})
 
 
 def test_another_kind_of_model_is_refused(world: Path, tmp_path: Path) -> None:

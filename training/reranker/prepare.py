@@ -18,6 +18,7 @@ from indexes.formats import read_knowledge_base
 from indexes.formats.fields import Names
 from indexes.progress import progress_bar
 from indexes.sources import ImageSource, find_main
+from indexes.wanted_ids import WantedIds
 from retriever.files import write_lines
 from retriever.texts import blip_caption, section_passage
 from retriever.types import Entity
@@ -116,11 +117,12 @@ def prepare(
     questions = list(_usable(data, negatives, left_out))
     source = image_source(data.images, data.kb, data.kb_format)
     golds = {key for question in questions for key in question.entity_ids}
-    wanted = golds | {key for question in questions for key in negatives[question.image_id].entities}
+    mined = chain.from_iterable(negatives[question.image_id].entities for question in questions)
+    wanted = WantedIds(chain(golds, mined))
     shown = {key for q in questions if is_held_out(q.image_id, validation_share, seed) for key in q.entity_ids}
-    articles = _Articles(source, shown)
+    articles = _Articles(source, wanted, shown)
     read = read_knowledge_base(data.kb, data.kb_format, data.drop_sections, names=data.names)
-    entities = (entity for entity in read if entity.id in wanted)
+    entities = (entity for entity in read if wanted.meaning(entity))
     bar = progress_bar(entities, total=len(wanted), desc="articles", unit="article", shown=progress)
     texts = chain(articles.texts(bar), (blip_caption(question.question) for question in questions), [""])
     folder.mkdir(parents=True, exist_ok=True)
@@ -183,8 +185,8 @@ class _Articles:
     """The entities that samples need, in the knowledge base's order; filled by `texts`."""
 
     source: ImageSource
+    wanted: WantedIds
     shown: set[str]
-    row_of: dict[str, int] = field(default_factory=dict)
     main: list[str | None] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     published: array[int] = field(default_factory=lambda: array("i"))
@@ -193,12 +195,13 @@ class _Articles:
     def texts(self, entities: Iterable[Entity]) -> Iterator[str]:
         """Yields the text of every section as the model reads it."""
         for entity in entities:
-            row = self.row_of[entity.id] = len(self.row_of)
+            row = len(self.main)
+            meant = self.wanted.add(entity, row)
             self.main.append(find_main(self.source, entity))
             self.lengths.append(len(entity.sections))
             self.published.extend(section.index for section in entity.sections)
             passages = [section_passage(entity.title, section.title, section.text) for section in entity.sections]
-            if entity.id in self.shown:
+            if not self.shown.isdisjoint(meant):
                 self.passages.append((row, passages))
             yield from map(blip_caption, passages)
 
@@ -210,6 +213,7 @@ class _Samples:
         self, articles: _Articles, source: ImageSource, negatives: Mapping[str, MinedNegatives], most_similar: bool
     ):
         self.articles, self.source, self.negatives, self.most_similar = articles, source, negatives, most_similar
+        self.row_of = articles.wanted.rows()
         self.first_section = offsets_of(articles.lengths)
         self.published = np.frombuffer(articles.published, np.int32)
         self.ids: list[str] = []
@@ -222,7 +226,7 @@ class _Samples:
 
     def add(self, number: int, question: TrainingQuestion, image: str, held_out: bool) -> str | None:
         """Adds the sample of a question; returns why that is impossible instead."""
-        rows = [self.articles.row_of[key] for key in question.entity_ids if key in self.articles.row_of]
+        rows = [self.row_of[key] for key in question.entity_ids if key in self.row_of]
         if not rows:
             return "the gold entity is not in the knowledge base"
         gold = next((row for row in rows if self.articles.main[row] is not None), None)
@@ -245,9 +249,12 @@ class _Samples:
         for name, value in values.items():
             self._columns[name].append(value)
         self.ids.append(question.id)
-        known = [(self.articles.row_of[key], sim) for key, sim in mined.items() if key in self.articles.row_of]
+        known: dict[int, float] = {}
+        for key, similarity in mined.items():
+            if (row := self.row_of.get(key)) is not None:
+                known.setdefault(row, similarity)  # two names may mean one entity
         self._lengths.append(len(known))
-        for row, similarity in known:
+        for row, similarity in known.items():
             self._found.append(row)
             self._right.append(row in rows)
             self._similarity.append(similarity)

@@ -57,6 +57,7 @@ def test_findings_are_counted(tmp_path: Path) -> None:
             "landmarks": {"landmarks": 1, "missing": 1},
         },
         "first_missing": ["0000"],
+        "unrelated": None,
         "coverage": None,
     }
 
@@ -137,7 +138,12 @@ def test_the_command_against_a_knowledge_base(tmp_path: Path, capsys: pytest.Cap
     assert "  images         flat 3, landmarks 1" in lines
     assert "all                         5              5              5              5              4" in lines
     kb.write_text(json.dumps({"other": entry | {"url": "other"}}))
-    assert check(capsys, *given)[0] == 1  # a knowledge base of other questions
+    status, out = check(capsys, *given)
+    assert status == 1  # a knowledge base of other questions
+    assert (
+        f"none of the entities that the questions name (2 entities, such as {X!r}) is in the knowledge base, where ids "
+        "look like 'other'; is it the one that they are about, and --dataset the right one?\n\nnot usable as it is"
+    ) in out
 
 
 def test_the_command_against_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,6 +159,19 @@ def test_the_command_against_an_index(tmp_path: Path, capsys: pytest.CaptureFixt
     assert status == 0
     assert list(found["coverage"]["all"].values()) == [3, 3, 2, 3, 1]  # section 1 of France are references
     assert json.loads(check(capsys, *given, "--kb", kb)[1]) == found
+    write_jsonl(path, france | {"entity": "http://e.example/wiki/Fr%61nce"}, *rows[1:])  # as evaluation finds it
+    for against in (("--index", tmp_path / "index"), ("--kb", kb)):
+        assert json.loads(check(capsys, *given, *against)[1])["coverage"] == found["coverage"]
+    write_jsonl(path, PLAIN)
+    assert "where ids look like 'https://e.example/wiki/" in check(capsys, *given, "--index", tmp_path / "index")[1]
+
+
+def test_questions_without_entities_are_said_to_have_no_recall(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_jsonl(tmp_path / "q.jsonl", {key: PLAIN[key] for key in ("id", "image", "question", "answers")})
+    status, out = check(capsys, "--dataset", "plain", "--queries", path)
+    assert status == 0 and "no question names one, so there is no Recall@K" in out
 
 
 def test_the_command_with_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.datasets import Question, load, read
+from tests.fakes.question_files import DYNVQA, EVQA, INFOSEEK, PLAIN, write_csv, write_jsonl
 
 
 def test_rows_as_others_write_them(tmp_path: Path) -> None:
@@ -129,3 +130,21 @@ def test_a_file_without_answers_says_what_reads_it(tmp_path: Path) -> None:
         load("plain", path)
     path.write_text(json.dumps({"image": "a", "question": "Who?", "answer": "x"}))
     assert [one.id for one in load("plain", path)] == ["1"]
+
+
+@pytest.mark.parametrize(("row", "dataset"), [(INFOSEEK, "infoseek"), (DYNVQA, "dynvqa")])
+def test_a_file_of_another_data_set_is_noticed(
+    tmp_path: Path, row: dict[str, object], dataset: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_jsonl(tmp_path / "q.jsonl", row, row | {"data_id": "b", "question_id": "b"})
+    assert len(load("plain", path)) == 2
+    why = "as plain it has no entities and is scored by other rules"
+    assert caplog.messages == [f"{path}: looks like a file for --dataset {dataset}; {why}"]
+    caplog.clear()
+    load("plain", write_jsonl(path, row | {"entity": "Q1"}, PLAIN))  # somebody added what is missing
+    assert caplog.messages == []
+
+
+def test_columns_of_another_data_set_are_noticed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"field image is missing; .*; or is the file for --dataset evqa\?"):
+        load("plain", write_csv(tmp_path / "val.csv", EVQA))

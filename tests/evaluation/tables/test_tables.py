@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -308,6 +309,32 @@ def test_what_cannot_be_measured_says_why(world: Path) -> None:
     other = make(tables()["12"], runs_of(world), {})
     assert other.blocks == () and "infoseek, these are evqa" in other.notes[0]
     write(nothing, world / "nothing")  # a chart of the paper's figures alone
+
+
+def test_tables_of_other_indexes_need_the_knowledge_base(world: Path) -> None:
+    runs_of(world).folder("full")
+    index = world / "out" / "indexes" / "summary-IT"
+    for dataset, names, lacking in (
+        ("evqa", ["2", "5", "6", "11"], {"5", "6"}),
+        ("infoseek", ["13", "14"], {"13", "14"}),
+    ):
+        with_kb = runs_of(world, dataset=dataset)
+        without = replace(with_kb.questions, kb=None, index=index)
+        runs = TableRuns(with_kb.components, without, world / "no-kb", progress=False)
+        made = {name: make(tables()[name], runs, {}) for name in names}
+        assert {name for name, table in made.items() if not table.blocks} == lacking
+        assert all("needs other indexes" in made[name].notes[0] and "(--kb)" in made[name].notes[0] for name in lacking)
+
+
+def test_unmerged_tokens_need_the_knowledge_base(world: Path) -> None:
+    pooled = runs_of(world, out="pooled", tokens="pool4+int4")
+    assert pooled.main.manifest.inputs.tokens == "pool4+int4"
+    index = world / "pooled" / "indexes" / "summary-IT"
+    runs = TableRuns(
+        pooled.components, replace(pooled.questions, kb=None, index=index), world / "no-kb", progress=False
+    )
+    table = make(tables()["11"], runs, {})
+    assert table.blocks == () and "needs other indexes" in table.notes[0]
 
 
 def test_runs_that_are_given_make_rows(world: Path) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from indexes.formats import read_knowledge_base
+from indexes.lines import to_row
+from retriever.files import write_lines
 from tests.fakes.training_world import COLORS, TOPICS, TrainingWorld
 from training.questions import is_held_out
 from training.reranker.image_table import ImageName
@@ -108,3 +111,36 @@ def test_only_what_samples_need_is_read(world: TrainingWorld, tmp_path: Path) ->
     assert len(result.samples.main_image) == 4  # red and three of those found
     assert result.samples.found[result.samples.found_by(0)].tolist() == [1, 2, 3]
     assert len(result.images.names) == 5
+
+
+def test_questions_and_negatives_name_entities_as_in_evaluation(world: TrainingWorld, tmp_path: Path) -> None:
+    entities = [replace(one, names=(f"{one.title} too",)) for one in read_knowledge_base(world.data.kb)]
+    write_lines(tmp_path / "kb.jsonl", map(to_row, entities))
+    called = {f"{URL}red": f"{URL}land_0_too", f"{URL}blue": "http://e.m.example/wiki/bl%75e?oldid=1"}
+    called[f"{URL}green"] = f"{URL}land%202_too"
+    questions = [
+        replace(question, entity_ids=tuple(called.get(one, one) for one in question.entity_ids))
+        for question in world.questions
+    ]
+    negatives = json.loads(world.data.negatives.read_text())
+    for row in negatives.values():
+        row["top_20"] = [{"entry": called.get(one["entry"], one["entry"])} for one in row["top_20"]]
+        row["top_20"].append({"entry": f"{URL}red"})  # once more, by its id
+    (tmp_path / "negatives.json").write_text(json.dumps(negatives))
+    data = replace(world.data, kb=tmp_path / "kb.jsonl", questions=questions, negatives=tmp_path / "negatives.json")
+    ours, exact = prepared(world, data, tmp_path / "ours"), prepared(world, world.data, tmp_path / "exact")
+    assert ours.left_out.rows == [] and ours.ids == exact.ids
+    assert ours.images.names == exact.images.names
+    for field in fields(ours.samples):
+        one, other = (getattr(result.samples, field.name) for result in (ours, exact))
+        np.testing.assert_array_equal(one, other, err_msg=field.name)
+    for name in (TEXTS_NAME, PASSAGES_NAME, QUESTIONS_NAME):
+        assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "exact" / name).read_bytes()
+
+
+def test_questions_about_unknown_entities_are_left_out(world: TrainingWorld, tmp_path: Path) -> None:
+    unknown = [replace(one, entity_ids=(f"{URL}nobody",)) for one in world.questions[:2]]
+    result = prepared(world, replace(world.data, questions=[*unknown, *world.questions[2:]]), tmp_path)
+    reason = "the gold entity is not in the knowledge base"
+    assert result.left_out.rows == [(question.id, reason, True) for question in unknown]
+    assert len(result.samples) == 14
