@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexes.ray_address import connect
+from omgm.read_only_app import build_read_only_app
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -26,8 +27,6 @@ logger = logging.getLogger(__name__)
 
 _NAME = "omgm"
 """Of the application on the cluster."""
-READ_ONLY = "several replicas serve it; change it with `omgm index add`, which they follow"
-"""Why `PUT` and `DELETE` are refused: one process may write, and a request reaches any replica."""
 
 
 def replica_range(text: str) -> tuple[int, int]:
@@ -115,7 +114,7 @@ def _start(profile: Profile, index: Path, options: Mapping[str, Any], host: str,
     from ray import serve
 
     def build() -> FastAPI:  # Ray takes nothing but a function
-        return _build_app(profile, index)
+        return build_read_only_app(profile, index)
 
     seconds = profile.serving.upload_timeout_s + profile.serving.timeout_s
     serve.start(http_options={"host": host, "port": port, "request_timeout_s": seconds + 10})
@@ -146,27 +145,3 @@ def _stop() -> None:
 
 class Replica:
     """One process of the service; Ray gives it the application."""
-
-
-def _build_app(profile: Profile, index: Path) -> FastAPI:
-    """Returns the service over an index that it only reads; runs in a replica."""
-    from omgm.opening import open_retriever
-    from omgm.parts import build_encoder, build_fusion, build_generator
-    from omgm.served_agents import agents_of
-    from omgm.server import freeze_objects
-    from retriever.image_cache import ImageCache
-    from serving.app import create_app
-    from serving.logs import log_json
-    from serving.tracing import tracer_of_environment
-
-    if profile.serving.log_format == "json":
-        log_json()
-    cache = ImageCache(profile.serving.cache_mib * 2**20)
-    shared = cache if profile.serving.cache_mib else None
-    encoder, fusion = build_encoder(profile, shared), build_fusion(profile, shared)
-    retriever = open_retriever(profile, index, encoder=encoder, fusion=fusion, live=True)
-    agents, tracer = agents_of(profile, encoder), tracer_of_environment()
-    generator = build_generator(profile, apart=True)
-    app = create_app(retriever, generator, profile.serving, READ_ONLY, cache, agents, tracer)
-    freeze_objects()
-    return app

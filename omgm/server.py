@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gc
+import math
 import signal
 import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import uvicorn
+
+from serving.protocol import KEEP_ALIVE_S
+from serving.settings import ServingSettings
 
 
 class AnnouncedServer(uvicorn.Server):
@@ -40,6 +45,18 @@ def freeze_objects() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def server_options(settings: ServingSettings, verbose: bool) -> dict[str, Any]:
+    """Returns the options of uvicorn with which the service runs, apart from its address and protocol."""
+    return {
+        "ws": "none",  # there are no WebSockets, and an upgrade would leave the protocol with its limits
+        "log_config": None if settings.log_format == "json" else uvicorn.config.LOGGING_CONFIG,
+        "log_level": "info" if verbose else "warning",
+        "access_log": False,  # the service writes its own, without query strings
+        "timeout_keep_alive": KEEP_ALIVE_S,
+        "timeout_graceful_shutdown": math.ceil(settings.timeout_s),  # after SIGTERM, what runs is finished
+    }
 
 
 def run_server(config: uvicorn.Config, announce: Callable[[], None]) -> None:

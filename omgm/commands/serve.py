@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import math
 import os
 import sys
 import threading
@@ -19,6 +18,7 @@ from omgm.commands.common import (
     existing,
     images_of,
     port,
+    positive,
     profile_of,
     reading_of,
 )
@@ -45,11 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_kept_index(parser)
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (%(default)s)")
     parser.add_argument("--port", type=port, default=8000, help="the port to listen on (%(default)s)")
-    parser.add_argument(
+    several = parser.add_mutually_exclusive_group()
+    several.add_argument(
+        "--workers", type=positive, default=1, metavar="N", help="processes that share the port and the cores (1)"
+    )
+    several.add_argument(
         "--replicas",
         type=replica_range,
         metavar="N",
-        help="processes that serve, by Ray Serve, or a range such as 1-4 to follow the load",
+        help="processes on one or several machines, by Ray Serve, or a range such as 1-4 to follow the load",
     )
     parser.add_argument("--examples", type=Path, metavar="DIR", help="a folder of example images for the page")
 
@@ -88,18 +92,21 @@ def run(args: argparse.Namespace) -> None:
         _run_replicas(args, profile)
         return
     limit_threads(profile.serving.model_threads)
+    if args.workers > 1:
+        _run_workers(args, profile)
+        return
 
     import uvicorn
     from PIL import Image
 
     from omgm.parts import build_encoder, build_generator
     from omgm.served_agents import agents_of
-    from omgm.server import run_server
+    from omgm.server import run_server, server_options
     from retriever.image_cache import ImageCache
     from retriever.types import Query
     from serving.app import create_app
     from serving.logs import log_json
-    from serving.protocol import KEEP_ALIVE_S, protocol_of
+    from serving.protocol import protocol_of
     from serving.tracing import tracer_of_environment
 
     settings = profile.serving
@@ -124,17 +131,26 @@ def run(args: argparse.Namespace) -> None:
             host=args.host,
             port=args.port,
             http=protocol_of(settings, app.state.overload),
-            ws="none",  # there are no WebSockets, and an upgrade would leave the protocol with its limits
-            log_config=None if settings.log_format == "json" else uvicorn.config.LOGGING_CONFIG,
-            log_level="info" if args.verbose else "warning",
-            access_log=False,  # the service writes its own, without query strings
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=math.ceil(settings.timeout_s),  # after SIGTERM, what runs is finished
+            **server_options(settings, args.verbose),
         )
         run_server(config, partial(print, started, flush=True))
     finally:
         if not isinstance(editor, str):
             editor.close()
+
+
+def _run_workers(args: argparse.Namespace, profile: Profile) -> None:
+    """Runs several processes on one socket until they are stopped."""
+    from omgm.workers import run_workers
+
+    if args.examples is not None:
+        serving = profile.serving.model_copy(update={"examples_dir": args.examples.absolute()})
+        profile = profile.model_copy(update={"serving": serving})
+    index = kept_index(args, profile)
+    warn_if_open(args.host, profile.serving)
+    started = f"Serving {index} at http://{args.host}:{args.port}/ with {args.workers} workers (Ctrl-C stops them)"
+    announce = partial(print, started, flush=True)
+    run_workers(profile, index, args.workers, args.host, args.port, announce, verbose=args.verbose)
 
 
 def _run_replicas(args: argparse.Namespace, profile: Profile) -> None:

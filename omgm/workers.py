@@ -1,0 +1,143 @@
+"""Several processes of the service on one machine, which share a socket: `omgm serve --workers`.
+
+Python runs one thread at a time, and models give its lock up and take it back with every operation, so a single process
+leaves a part of the cores idle under load. Each worker has cores, models and admission of its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
+
+from omgm.read_only_app import build_read_only_app
+from omgm.server import server_options
+from omgm.settings import Profile
+from serving.protocol import protocol_of
+
+_START_S = 300.0
+"""Longest time in seconds that all workers may take to load their models."""
+
+
+class WorkerConfig(uvicorn.Config):
+    """What uvicorn hands to each worker, which builds the service from it.
+
+    Args:
+        profile: The profile.
+        index: The index.
+        workers: Number of workers.
+        slots: A folder in which each worker locks a file, so that no two take the same cores.
+        host: The address to listen on.
+        port: The port to listen on.
+        verbose: Whether to log what happens.
+    """
+
+    def __init__(
+        self, profile: Profile, index: Path, workers: int, slots: Path, host: str, port: int, *, verbose: bool
+    ) -> None:
+        options = server_options(profile.serving, verbose)
+        super().__init__("omgm.workers", workers=workers, host=host, port=port, **options)
+        self.profile, self.index, self.slots = profile, index, slots
+        self._slot: IO[str] | None = None
+
+    def load(self) -> None:
+        """Builds the service; runs in a worker.
+
+        Raises:
+            SystemExit: It cannot be built, and would not be a second time; standard error says why.
+        """
+        self._slot = take_slot(self.slots, self.workers)  # before PyTorch counts the cores
+        try:
+            app = build_read_only_app(self.profile, self.index)
+        except (ValueError, OSError) as error:
+            print(f"omgm: error: {error}", file=sys.stderr)
+            sys.exit(STARTUP_FAILURE)
+        self.app = app
+        self.http = protocol_of(self.profile.serving, app.state.overload)
+        super().load()
+
+
+class _Supervisor(Multiprocess):
+    """Starts the workers, replaces those that die, and stops them with the process.
+
+    Args:
+        config: What they serve.
+        announce: Called once all of them take requests.
+    """
+
+    def __init__(self, config: WorkerConfig, announce: Callable[[], None]) -> None:
+        super().__init__(config, [config.bind_socket()])
+        self._announce = announce
+        self.failed = False
+
+    def init_processes(self) -> None:
+        """Starts the workers and waits until they take requests; if one cannot, all are stopped."""
+        super().init_processes()
+        if all(process.wait_until_ready(_START_S, self.should_exit) for process in self.processes):
+            self._announce()
+        else:
+            self.failed = not self.signal_queue
+            self.should_exit.set()
+
+
+def run_workers(
+    profile: Profile, index: Path, workers: int, host: str, port: int, announce: Callable[[], None], *, verbose: bool
+) -> None:
+    """Serves an index with several processes until SIGINT or SIGTERM.
+
+    Each takes an equal share of the cores, of `serving.max_batch` and of `serving.cache_mib`.
+
+    Raises:
+        ValueError: The profile runs on a GPU, which one process serves as well.
+        SystemExit: A worker cannot start, or the address is in use; standard error says why.
+    """
+    if "cuda" in profile.device:
+        raise ValueError(f"--workers shares the cores of a CPU; with device = {profile.device!r}, use --replicas")
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(_cores()) // workers)))  # workers inherit it
+    serving = profile.serving
+    shares = {"max_batch": -(-serving.max_batch // workers), "cache_mib": -(-serving.cache_mib // workers)}
+    profile = profile.model_copy(update={"serving": serving.model_copy(update=shares)})
+    with tempfile.TemporaryDirectory(prefix="omgm-workers-") as slots:
+        config = WorkerConfig(profile, index, workers, Path(slots), host, port, verbose=verbose)
+        supervisor = _Supervisor(config, announce)
+        supervisor.run()
+    if supervisor.failed:
+        sys.exit(STARTUP_FAILURE)
+
+
+def take_slot(slots: Path, workers: int) -> IO[str]:
+    """Restricts this process to the cores of a free slot, where the system can; returns the slot's file, kept locked.
+
+    The lock goes with the process, however it ends, so a worker that replaces a dead one takes its cores.
+    """
+    for number in range(workers):
+        file = (slots / str(number)).open("w")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            continue
+        if hasattr(os, "sched_setaffinity"):  # Linux
+            os.sched_setaffinity(0, share_of(_cores(), number, workers))
+        return file
+    raise RuntimeError(f"{slots}: all {workers} slots are taken")
+
+
+def _cores() -> list[int]:
+    """Returns the numbers of the cores that this process may use."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
+def share_of(cores: list[int], number: int, workers: int) -> list[int]:
+    """Returns the cores of one of several workers: equal shares, or one core that some share if there are fewer."""
+    if len(cores) < workers:
+        return [cores[number % len(cores)]]
+    return cores[number * len(cores) // workers : (number + 1) * len(cores) // workers]

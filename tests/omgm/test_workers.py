@@ -1,0 +1,100 @@
+"""`omgm serve --workers`: several processes behind one port."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from omgm.__main__ import main
+from omgm.read_only_app import READ_ONLY
+from omgm.workers import share_of, take_slot
+from tests.fakes.service import wait_until
+from tests.fakes.web import closed_port
+from tests.paths import ROOT
+
+linux = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="reads /proc, which only Linux has")
+
+
+@contextmanager
+def serving(index: Path, port: int) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "omgm", "serve", "--index", str(index), "--port", str(port), "--workers", "2"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as service:
+        assert service.stdout is not None
+        try:
+            assert service.stdout.readline().endswith("with 2 workers (Ctrl-C stops them)\n")
+            yield service
+        finally:
+            service.terminate()
+
+
+def workers_of(process: int) -> set[int]:
+    """Returns the ids of the workers that a process has started."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return {int(one) for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()}
+
+
+@linux
+def test_workers_share_a_port_and_one_that_dies_is_replaced(example_folder: Path) -> None:
+    port = closed_port()
+    address = f"http://127.0.0.1:{port}"
+    photograph = next((example_folder / "queries").glob("*.jpg"))
+
+    def ask(_: int) -> int:
+        files = {"image": photograph.read_bytes()}
+        asked = {"question": "What is the capital of this country?"}
+        return httpx.post(f"{address}/answer", files=files, data=asked, timeout=60).status_code
+
+    with serving(example_folder / "index", port) as service, ThreadPoolExecutor(4) as threads:
+        first = workers_of(service.pid)
+        assert len(first) == 2
+        cores = sorted(os.sched_getaffinity(0))
+        taken = [os.sched_getaffinity(worker) for worker in first]
+        assert set.union(*taken) <= set(cores) and (len(cores) < 2 or not set.intersection(*taken))
+        assert set(threads.map(ask, range(8))) == {200}
+        refused = httpx.delete(f"{address}/entities/nobody")
+        assert refused.status_code == 409 and READ_ONLY in refused.json()["error"]["message"]
+        os.kill(min(first), signal.SIGKILL)
+        assert set(threads.map(ask, range(4))) == {200}  # by the other one
+        wait_until(lambda: len(workers_of(service.pid) - {min(first)}) == 2)
+    assert service.returncode == 0
+
+
+def test_a_worker_that_cannot_start_ends_the_service(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    command = [sys.executable, "-m", "omgm", "serve", "--index", str(tmp_path), "--workers", "2"]
+    done = subprocess.run([*command, "--port", str(closed_port())], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 3 and f"omgm: error: {tmp_path}: no manifest.json" in done.stderr
+
+
+def test_workers_are_for_a_cpu(example_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["serve", "--index", str(example_folder / "index"), "--workers", "2", "--set", "device=cuda"]
+    assert main(command) == 2
+    assert "--workers shares the cores of a CPU; with device = 'cuda', use --replicas" in capsys.readouterr().err
+
+
+def test_shares_of_the_cores() -> None:
+    assert [share_of([0, 1, 2, 3, 4], number, 2) for number in range(2)] == [[0, 1], [2, 3, 4]]
+    assert [share_of([3, 7], number, 2) for number in range(2)] == [[3], [7]]
+    assert [share_of([3, 7], number, 3) for number in range(3)] == [[3], [7], [3]]
+
+
+def test_a_slot_is_taken_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = list[set[int]]()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {4, 5}, raising=False)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda process, cores: taken.append(set(cores)), raising=False)
+    first, second = take_slot(tmp_path, 2), take_slot(tmp_path, 2)
+    with pytest.raises(RuntimeError, match="all 2 slots are taken"):
+        take_slot(tmp_path, 2)
+    first.close()  # as when its process ends
+    again = take_slot(tmp_path, 2)
+    assert taken == [{4}, {5}, {4}]
+    second.close()
+    again.close()
