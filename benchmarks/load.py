@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.open_loop import arrival_times, closed_loop, figures_of, open_loop, request_bytes
 from benchmarks.processes import cores_between, cpu_seconds, peak_memory
 from evaluation.datasets import find_query_image, load
-from omgm.commands.demo import omgm, wait_until_ready
+from omgm.commands.demo import omgm
 from omgm.commands.serve import limit_threads
 from omgm.profile import load_profile
 from retriever.files import write_whole
@@ -48,8 +48,6 @@ GOALS = {
     "p99_against_0.8": 3.0,
 }
 """Shares and gains at least, times at most; the last two at 2 and at 10 times the capacity."""
-START_SECONDS = 600.0
-"""How long a service may take to start on a busy machine."""
 Address = tuple[str, int]
 Pairs = list[tuple[bytes, str]]
 """Images and questions."""
@@ -148,9 +146,11 @@ def service(args: argparse.Namespace, *overrides: str) -> Iterator[tuple[subproc
     chosen = ["serving.cache_mib=0", *args.overrides, *overrides]  # there are few images, and each counts as a new one
     settings = [part for value in chosen for part in ("--set", value)]
     command = omgm("serve", "--profile", args.profile, *settings, "--index", args.index, "--port", port)
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([*command, "--workers", str(args.workers)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
     try:
-        wait_until_ready(f"http://127.0.0.1:{port}", process, START_SECONDS)
+        if not process.stdout.readline():  # printed once all workers take requests
+            raise SystemExit("the service did not start; standard error says why")
         yield process, ("127.0.0.1", port)
     finally:
         process.terminate()
@@ -249,6 +249,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profile", default="embedded")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--workers", type=int, default=1, help="processes of the service (%(default)s)")
     parser.add_argument("--index", type=Path, required=True)
     parser.add_argument("--dataset", default="evqa")
     parser.add_argument("--queries", type=Path, required=True)
