@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import os
+import select
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -41,12 +44,18 @@ COMMANDS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns the exit status: 0, or 2 for what the user can fix, explained in one line."""
+    """Runs a command and returns the exit status: 0, or 2 for what the user can fix, explained in one line.
+
+    Like other commands, it ends without a word with 130 after Ctrl-C, and with 141 if nobody reads its output any more.
+    """
     args = parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO if args.verbose else logging.WARNING, format="%(levelname)s %(message)s")
     try:
         args.run(args)
+        sys.stdout.flush()  # now, so that a reader that has left is noticed here
     except (ValueError, OSError, MemoryError, FloatingPointError) as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            return 128 + signal.SIGPIPE
         if args.verbose:
             logging.exception("where the error came from")
         print(f"omgm: error: {' '.join(_explained(error).split())}", file=sys.stderr)
@@ -54,6 +63,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _nobody_reads() -> bool:
+    """Returns whether the reader of standard output has left, as in `omgm ask … | head`.
+
+    If so, output goes nowhere from then on: Python would report it once more when it ends.
+    """
+    output, poll = sys.stdout.fileno(), select.poll()
+    poll.register(output, 0)  # errors alone
+    if not poll.poll(0):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+    return True
 
 
 def _explained(error: Exception) -> str:

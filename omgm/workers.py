@@ -7,9 +7,12 @@ leaves a part of the cores idle under load. Each worker has cores, models and ad
 from __future__ import annotations
 
 import fcntl
+import multiprocessing
 import os
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -55,6 +58,7 @@ class WorkerConfig(uvicorn.Config):
             SystemExit: It cannot be built, and would not be a second time; standard error says why.
         """
         self._slot = take_slot(self.slots, self.workers)  # before PyTorch counts the cores
+        threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
         try:
             app = build_read_only_app(self.profile, self.index)
         except (ValueError, OSError) as error:
@@ -111,6 +115,13 @@ def run_workers(
         supervisor.run()
     if supervisor.failed:
         sys.exit(STARTUP_FAILURE)
+
+
+def _end_with_parent() -> None:
+    """Waits for the end of the process that started this one, however it ends, and then stops this one."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def take_slot(slots: Path, workers: int) -> IO[str]:

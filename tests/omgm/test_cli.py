@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -104,6 +105,15 @@ def test_a_mistake_is_one_line(arguments: list[str], message: str, capsys: pytes
     error = capsys.readouterr().err
     assert error.startswith("omgm: error: ") and error.count("\n") == 1
     assert message in error
+
+
+def test_a_reader_that_leaves_ends_a_command_without_a_word() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "omgm", "key"]
+    with open(write, "w") as gone:
+        done = subprocess.run(command, cwd=ROOT, stdout=gone, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_a_missing_flag_is_usage() -> None:
