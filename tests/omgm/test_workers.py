@@ -13,10 +13,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from uvicorn.config import STARTUP_FAILURE
 
 from omgm.__main__ import main
+from omgm.profile import load_profile
 from omgm.read_only_app import READ_ONLY
-from omgm.workers import share_of, take_slot
+from omgm.workers import WorkerConfig, share_of, take_slot
 from tests.fakes.service import wait_until
 from tests.fakes.web import closed_port
 from tests.paths import ROOT
@@ -68,10 +70,15 @@ def test_workers_share_a_port_and_one_that_dies_is_replaced(example_folder: Path
     assert service.returncode == 0
 
 
-def test_a_worker_that_cannot_start_ends_the_service(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    command = [sys.executable, "-m", "omgm", "serve", "--index", str(tmp_path), "--workers", "2"]
-    done = subprocess.run([*command, "--port", str(closed_port())], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 3 and f"omgm: error: {tmp_path}: no manifest.json" in done.stderr
+def test_a_worker_that_cannot_start_is_not_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("omgm.workers.take_slot", lambda slots, workers: None)
+    config = WorkerConfig(load_profile("embedded"), tmp_path, 2, tmp_path, "127.0.0.1", 8000, verbose=False)
+    with pytest.raises(SystemExit) as ended:
+        config.load()
+    assert ended.value.code == STARTUP_FAILURE  # at which uvicorn's supervisor stops all
+    assert capsys.readouterr().err.startswith(f"omgm: error: {tmp_path}: no manifest.json")
 
 
 def test_workers_are_for_a_cpu(example_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
