@@ -96,6 +96,15 @@ def run(args: argparse.Namespace) -> None:
         _run_workers(args, profile)
         return
 
+    settings = profile.serving
+    if args.examples is not None:
+        settings = settings.model_copy(update={"examples_dir": args.examples})
+    if settings.log_format == "json":
+        from serving.logs import log_json
+
+        log_json()  # before anything is logged
+    index = kept_index(args, profile)  # before the imports that take seconds
+
     import uvicorn
     from PIL import Image
 
@@ -105,16 +114,9 @@ def run(args: argparse.Namespace) -> None:
     from retriever.image_cache import ImageCache
     from retriever.types import Query
     from serving.app import create_app
-    from serving.logs import log_json
     from serving.protocol import protocol_of
     from serving.tracing import tracer_of_environment
 
-    settings = profile.serving
-    if args.examples is not None:
-        settings = settings.model_copy(update={"examples_dir": args.examples})
-    if settings.log_format == "json":
-        log_json()  # before anything is logged
-    index = kept_index(args, profile)
     cache = ImageCache(settings.cache_mib * 2**20)
     shared = cache if settings.cache_mib else None
     encoder = build_encoder(profile, shared)
