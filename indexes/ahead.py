@@ -19,8 +19,9 @@ def map_ahead(
 ) -> Generator[R, None, None]:
     """Yields `function(item)` in order, computed in threads up to `ahead` items before they are asked for.
 
-    This helps if `function` waits for a disk or releases the GIL, as Pillow does while it decodes and resizes. An
-    exception of `function` is raised when its item is due. Closing the iterator drops items not yet begun.
+    This helps if `function` waits for a disk or releases the GIL, as Pillow does while it decodes and resizes. If
+    `function` raises for an item, the iterator raises at that item. Closing the iterator cancels calls that have not
+    started.
     """
     waiting: deque[Future[R]] = deque()
     pool = ThreadPoolExecutor(min(threads, os.cpu_count() or 1), "ahead")

@@ -251,7 +251,8 @@ def _run_stages(
     labeled = FurtherTable(parts).labeled() if inputs.labeled != "none" else np.empty(0, np.int64)
     if inputs.labeled != "none":
         save_array(parts / LABELED_KEYS, labeled)
-    shown = np.empty(0, np.int64) if fusion is None else FurtherTable(parts).image_owners()
+    several = fusion is not None and inputs.image_keys > 1
+    shown = FurtherTable(parts).image_owners() if several else np.empty(0, np.int64)
     if len(shown):
         save_array(parts / IMAGE_OWNERS, shown)
     record = _entity_index(parts, keys, inputs, search_uri, image_weight, encoder, progress)

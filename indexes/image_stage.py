@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from indexes.article_images import GROUNDS, IMAGES, FurtherImages, FurtherTable, ImageUse, keys_with_tokens
+from indexes.article_images import GROUNDS, IMAGES, FurtherImages, FurtherTable, ImageUse, is_labeled, keys_with_tokens
 from indexes.further_images import choose_further
 from indexes.grounds import has_no_ground, key_vectors, on_grounds, section_tokens
 from indexes.growing import GrowingLines, GrowingRows, save_array
@@ -137,7 +137,8 @@ def _write_thumbnails(folder: Path, rows: Sequence[int], read: Sequence[EntityIm
 
 
 def _line(one: EntityImages) -> list[Any]:
-    return [*one.main, one.further.keys, one.further.sections, one.problems, len(one.texts) + len(one.shown)]
+    rows, own = len(one.texts) + len(one.shown), sum(not is_labeled(name) for name in one.shown)
+    return [*one.main, one.further.keys, one.further.sections, one.problems, rows, own]
 
 
 def _counts(path: Path) -> Iterator[tuple[int, int, int]]:

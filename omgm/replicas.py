@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexes.ray_address import connect
-from omgm.read_only_app import build_read_only_app
+from omgm.served_app import build_app
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -114,7 +114,11 @@ def _start(profile: Profile, index: Path, options: Mapping[str, Any], host: str,
     from ray import serve
 
     def build() -> FastAPI:  # Ray takes nothing but a function
-        return build_read_only_app(profile, index)
+        from omgm.server import freeze_objects
+
+        app, _ = build_app(profile, index, read_only=True)
+        freeze_objects()
+        return app
 
     seconds = profile.serving.upload_timeout_s + profile.serving.timeout_s
     serve.start(http_options={"host": host, "port": port, "request_timeout_s": seconds + 10})

@@ -21,8 +21,8 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from omgm.read_only_app import build_read_only_app
-from omgm.server import server_options
+from omgm.served_app import build_app
+from omgm.server import freeze_objects, server_options
 from omgm.settings import Profile
 from serving.protocol import protocol_of
 
@@ -60,10 +60,11 @@ class WorkerConfig(uvicorn.Config):
         self._slot = take_slot(self.slots, self.workers)  # before PyTorch counts the cores
         threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
         try:
-            app = build_read_only_app(self.profile, self.index)
+            app, _ = build_app(self.profile, self.index, read_only=True)
         except (ValueError, OSError) as error:
             print(f"omgm: error: {error}", file=sys.stderr)
             sys.exit(STARTUP_FAILURE)
+        freeze_objects()
         self.app = app
         self.http = protocol_of(self.profile.serving, app.state.overload)
         super().load()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,15 +25,8 @@ from omgm.commands.common import (
 from omgm.replicas import replica_range
 
 if TYPE_CHECKING:
-    from indexes.live.editor import Editor
-    from indexes.store import Index
     from omgm.settings import Profile
-    from retriever.image_cache import ImageCache
-    from retriever.pipeline import Retriever
-    from retriever.protocols import DualEncoder
     from serving.settings import ServingSettings
-
-logger = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,119 +81,58 @@ def kept_index(args: argparse.Namespace, profile: Profile) -> Path:
 def run(args: argparse.Namespace) -> None:
     """Runs the service until it is stopped."""
     profile = profile_of(args)
-    if args.replicas is not None:
-        _run_replicas(args, profile)
-        return
-    limit_threads(profile.serving.model_threads)
-    if args.workers > 1:
-        _run_workers(args, profile)
-        return
-
-    settings = profile.serving
     if args.examples is not None:
-        settings = settings.model_copy(update={"examples_dir": args.examples})
-    if settings.log_format == "json":
+        serving = profile.serving.model_copy(update={"examples_dir": args.examples.absolute()})
+        profile = profile.model_copy(update={"serving": serving})
+    if profile.serving.log_format == "json":
         from serving.logs import log_json
 
         log_json()  # before anything is logged
+    if args.replicas is None:
+        limit_threads(profile.serving.model_threads)
     index = kept_index(args, profile)  # before the imports that take seconds
-
-    import uvicorn
-    from PIL import Image
-
-    from omgm.parts import build_encoder, build_generator
-    from omgm.served_agents import agents_of
-    from omgm.server import run_server, server_options
-    from retriever.image_cache import ImageCache
-    from retriever.types import Query
-    from serving.app import create_app
-    from serving.protocol import protocol_of
-    from serving.tracing import tracer_of_environment
-
-    cache = ImageCache(settings.cache_mib * 2**20)
-    shared = cache if settings.cache_mib else None
-    encoder = build_encoder(profile, shared)
-    retriever, editor = open_service(profile, index, encoder, shared)
-    agents, tracer = agents_of(profile, encoder), tracer_of_environment()
-    app = create_app(retriever, build_generator(profile, apart=True), settings, editor, cache, agents, tracer)
-    retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
+    warn_if_open(args.host, profile.serving)
     host = f"[{args.host}]" if ":" in args.host else args.host
-    warn_if_open(args.host, settings)
-    started = f"Serving {index} at http://{host}:{args.port}/ (Ctrl-C stops it)"
+    several = f" with {args.workers} workers" if args.workers > 1 else ""
+    announce = partial(print, f"Serving {index} at http://{host}:{args.port}/{several} (Ctrl-C stops it)", flush=True)
+    if args.replicas is not None:
+        _run_replicas(args, profile, index, announce)
+    elif args.workers > 1:
+        from omgm.workers import run_workers
+
+        run_workers(profile, index, args.workers, args.host, args.port, announce, verbose=args.verbose)
+    else:
+        _run_alone(args, profile, index, announce)
+
+
+def _run_alone(args: argparse.Namespace, profile: Profile, index: Path, announce: Callable[[], None]) -> None:
+    """Runs the service in this process until it is stopped."""
+    import uvicorn
+
+    from omgm.served_app import build_app
+    from omgm.server import run_server, server_options
+    from serving.protocol import protocol_of
+
+    settings = profile.serving
+    app, editor = build_app(profile, index, read_only=False)
+    protocol, options = protocol_of(settings, app.state.overload), server_options(settings, args.verbose)
     try:
-        config = uvicorn.Config(
-            app,
-            host=args.host,
-            port=args.port,
-            http=protocol_of(settings, app.state.overload),
-            **server_options(settings, args.verbose),
-        )
-        run_server(config, partial(print, started, flush=True))
+        run_server(uvicorn.Config(app, host=args.host, port=args.port, http=protocol, **options), announce)
     finally:
         if not isinstance(editor, str):
             editor.close()
 
 
-def _run_workers(args: argparse.Namespace, profile: Profile) -> None:
-    """Runs several processes on one socket until they are stopped."""
-    from omgm.workers import run_workers
-
-    if args.examples is not None:
-        serving = profile.serving.model_copy(update={"examples_dir": args.examples.absolute()})
-        profile = profile.model_copy(update={"serving": serving})
-    index = kept_index(args, profile)
-    warn_if_open(args.host, profile.serving)
-    started = f"Serving {index} at http://{args.host}:{args.port}/ with {args.workers} workers (Ctrl-C stops them)"
-    announce = partial(print, started, flush=True)
-    run_workers(profile, index, args.workers, args.host, args.port, announce, verbose=args.verbose)
-
-
-def _run_replicas(args: argparse.Namespace, profile: Profile) -> None:
+def _run_replicas(args: argparse.Namespace, profile: Profile, index: Path, announce: Callable[[], None]) -> None:
     """Runs several replicas until they are stopped."""
     from omgm.replicas import running_replicas
 
-    if args.examples is not None:
-        serving = profile.serving.model_copy(update={"examples_dir": args.examples.absolute()})
-        profile = profile.model_copy(update={"serving": serving})
-    index = kept_index(args, profile)
-    warn_if_open(args.host, profile.serving)
     with running_replicas(profile, index, args.replicas, args.host, args.port):
-        print(f"Serving {index} at http://{args.host}:{args.port}/ (Ctrl-C stops it)", flush=True)
+        announce()
         try:
             threading.Event().wait()
         except KeyboardInterrupt:
             print("Stopping the replicas", flush=True)
-
-
-def open_service(
-    profile: Profile, folder: Path, encoder: DualEncoder, cache: ImageCache | None = None
-) -> tuple[Retriever[Index], Editor | str]:
-    """Opens an index to answer from and to change; if another process changes it or it is read-only, says so instead.
-
-    Args:
-        profile: The profile.
-        folder: The index's folder.
-        encoder: The profile's model of step 1.
-        cache: Where that of step 2 keeps what it computes of images.
-
-    Raises:
-        ValueError: As `omgm.opening.open_retriever`.
-    """
-    from indexes.lock import LockedError
-    from omgm.opening import open_editor, open_retriever
-    from omgm.parts import build_fusion
-
-    fusion = build_fusion(profile, cache)
-    try:
-        editor = open_editor(profile, folder, encoder, fusion, "serves it")
-    except (LockedError, OSError) as error:
-        logger.warning("%s cannot be changed here; what another process changes is followed: %s", folder, error)
-        # Clients are told this, so it names no path and no process; the log has both.
-        why = "another process changes it" if isinstance(error, LockedError) else "its files cannot be written"
-        return open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True), why
-    retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion, index=editor.index)
-    editor.models, editor.compact_after = retriever.models, profile.serving.compact_after
-    return retriever, editor
 
 
 def warn_if_open(host: str, settings: ServingSettings) -> None:

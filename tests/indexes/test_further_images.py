@@ -12,13 +12,14 @@ import torch
 from PIL import Image
 
 from indexes import sources
-from indexes.article_images import FurtherImages, ImageUse
+from indexes.article_images import FurtherImages, FurtherTable, ImageUse
 from indexes.build import build_index
 from indexes.entity_index import open_search
 from indexes.estimate import estimate_build
 from indexes.formats import read_knowledge_base
 from indexes.further_images import choose_further
 from indexes.keys import Keys
+from indexes.lines import save_offsets
 from indexes.manifest import FILES, IMAGE_OWNERS, OWNERS
 from indexes.recall import HeldOutQueries
 from indexes.search import BestKeySearch, best_of_each
@@ -137,6 +138,14 @@ def test_step_2_compares_with_every_image_of_an_article_with_several(kb: Path) -
     assert {one.row: one.sim_m for one in ranked} == pytest.approx(own, abs=1e-3)
     [first] = [one for one in ranked if one.row == 0]
     assert sorted(section.sim_m or 0 for section in first.sections) == pytest.approx(sorted(sims[:2]), abs=1e-3)
+
+
+def test_a_build_that_an_older_version_began_has_no_tokens_of_images(tmp_path: Path) -> None:
+    """Its lines lack the last number; those that this version adds have it."""
+    lines = [["a.png", None, None, ["b.png"], [], [], 2], ["c.png", None, None, ["d.png"], [], [], 3, 2]]
+    (tmp_path / "images.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    save_offsets(tmp_path / "images.jsonl")
+    assert FurtherTable(tmp_path).image_owners().tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("calls", [1, 2, 3, 4, 5])

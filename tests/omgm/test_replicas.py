@@ -23,8 +23,8 @@ import pytest
 
 from omgm.__main__ import main
 from omgm.profile import load_profile
-from omgm.read_only_app import READ_ONLY
 from omgm.replicas import replica_range, running_replicas
+from omgm.served_app import READ_ONLY
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.service import wait_until
 from tests.paths import ROOT

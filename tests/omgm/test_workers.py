@@ -17,7 +17,7 @@ from uvicorn.config import STARTUP_FAILURE
 
 from omgm.__main__ import main
 from omgm.profile import load_profile
-from omgm.read_only_app import READ_ONLY
+from omgm.served_app import READ_ONLY
 from omgm.workers import WorkerConfig, share_of, take_slot
 from tests.fakes.service import wait_until
 from tests.fakes.web import closed_port
@@ -32,7 +32,7 @@ def serving(index: Path, port: int) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as service:
         assert service.stdout is not None
         try:
-            assert service.stdout.readline().endswith("with 2 workers (Ctrl-C stops them)\n")
+            assert service.stdout.readline().endswith("with 2 workers (Ctrl-C stops it)\n")
             yield service
         finally:
             service.terminate()

@@ -17,8 +17,8 @@ from indexes.store import Index
 from omgm import parts
 from omgm.__main__ import main
 from omgm.api import OMGM
-from omgm.commands.serve import open_service
 from omgm.profile import load_profile
+from omgm.served_app import open_service
 from tests.fakes.live import World, article, as_row, painting
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.world import FakeGenerator

@@ -1,0 +1,91 @@
+"""Builds the service over an index from a profile, for the only process that serves it or for one of several."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from indexes.live.editor import Editor
+    from indexes.store import Index
+    from omgm.settings import Profile
+    from retriever.image_cache import ImageCache
+    from retriever.pipeline import Retriever
+    from retriever.protocols import DualEncoder
+
+logger = logging.getLogger(__name__)
+
+READ_ONLY = "several processes serve it; change it with `omgm index add`, which they follow"
+"""Why `PUT` and `DELETE` are refused: one process may write, and a request reaches any of them."""
+
+
+def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAPI, Editor | str]:
+    """Returns the service after a first query, and its editor, to be closed at the end, or why it has none.
+
+    Args:
+        profile: The profile.
+        index: The index's folder.
+        read_only: Whether this is one of several processes that serve the index.
+
+    Raises:
+        ValueError: As `omgm.opening.open_retriever`.
+    """
+    # Imported here, since they import PyTorch, which counts the cores of the process.
+    from PIL import Image
+
+    from omgm.parts import build_encoder, build_generator
+    from omgm.served_agents import agents_of
+    from retriever.image_cache import ImageCache
+    from retriever.types import Query
+    from serving.app import create_app
+    from serving.logs import log_json
+    from serving.tracing import tracer_of_environment
+
+    settings = profile.serving
+    if settings.log_format == "json":
+        log_json()
+    cache = ImageCache(settings.cache_mib * 2**20)
+    shared = cache if settings.cache_mib else None
+    encoder = build_encoder(profile, shared)
+    retriever, editor = open_service(profile, index, encoder, shared, read_only=read_only)
+    agents, tracer = agents_of(profile, encoder), tracer_of_environment()
+    app = create_app(retriever, build_generator(profile, apart=True), settings, editor, cache, agents, tracer)
+    retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
+    return app, editor
+
+
+def open_service(
+    profile: Profile, folder: Path, encoder: DualEncoder, cache: ImageCache | None = None, *, read_only: bool = False
+) -> tuple[Retriever[Index], Editor | str]:
+    """Opens an index to answer from and to change; if it cannot be changed here, says why instead.
+
+    Args:
+        profile: The profile.
+        folder: The index's folder.
+        encoder: The profile's model of step 1.
+        cache: Where that of step 2 keeps what it computes of images.
+        read_only: Whether the index is only read, even if no other process changes it.
+
+    Raises:
+        ValueError: As `omgm.opening.open_retriever`.
+    """
+    from indexes.lock import LockedError
+    from omgm.opening import open_editor, open_retriever
+    from omgm.parts import build_fusion
+
+    fusion = build_fusion(profile, cache)
+    if read_only:
+        return open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True), READ_ONLY
+    try:
+        editor = open_editor(profile, folder, encoder, fusion, "serves it")
+    except (LockedError, OSError) as error:
+        logger.warning("%s cannot be changed here; what another process changes is followed: %s", folder, error)
+        # Clients are told this, so it names no path and no process; the log has both.
+        why = "another process changes it" if isinstance(error, LockedError) else "its files cannot be written"
+        return open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True), why
+    retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion, index=editor.index)
+    editor.models, editor.compact_after = retriever.models, profile.serving.compact_after
+    return retriever, editor
