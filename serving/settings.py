@@ -59,7 +59,7 @@ class ServingSettings(BaseModel):
         requests_per_minute: Requests per minute of each key, or of each address without keys; 0 is no limit.
         cors_origins: Origins of other sites (`https://example.org`) whose pages may use the service; `*` is all.
         log_format: Logs as text, or as one JSON object per line, with one for each request.
-        compact_after: Changed entities after which the index is compacted in the background; 0 leaves it to
+        compact_after: Changes after which the index is compacted in the background; 0 leaves it to
             `omgm index compact`.
         examples_dir: Folder with `queries/*.jpg` and `test.csv` (E-VQA's columns), offered as examples on the page.
     """

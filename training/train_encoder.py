@@ -84,8 +84,8 @@ def train_encoder(
         progress: Shows progress bars.
 
     Raises:
-        ValueError: The encoder is not a `SmallCLIP`, no entity has an image, or a labeled entity is not in the
-            knowledge base.
+        ValueError: The encoder is not a `SmallCLIP`, no entity has an image, or none of the labeled entities is in
+            the knowledge base.
     """
     model = ClipEncoder.load(encoder, config.device)
     if not isinstance(model.model.config, SmallCLIPConfig):
@@ -97,17 +97,19 @@ def train_encoder(
     for row, entity in enumerate(entities):
         wanted.add(entity, row)
     row_of = wanted.rows()
-    unknown = sorted({image.entity_id for image in data.labeled} - row_of.keys())
-    if unknown:
-        raise ValueError(
-            f"{data.kb}: has no entity {unknown[0]!r}, which a labeled image shows "
-            f"({counted(len(unknown), 'such entity')})"
-        )
+    labeled = [image for image in data.labeled if image.entity_id in row_of]
+    if len(labeled) < len(data.labeled):
+        first = min({image.entity_id for image in data.labeled} - row_of.keys())
+        reason = f"{data.kb} has no entity that they show, the first is {first!r}"
+        if not labeled:
+            raise ValueError(f"none of the labeled images can be used: {reason}; is it the right file?")
+        left_out = len(data.labeled) - len(labeled)
+        logger.warning("%d of %d labeled images left out: %s", left_out, len(data.labeled), reason)
     summaries = data.summarizer.summarize(entities)
     main = main_images(data.images, data.kb, data.kb_format, dict(enumerate(entities)))
     training: list[tuple[ImageLoader, int]] = []
     validation: list[tuple[ImageLoader, int]] = []
-    for image in data.labeled:
+    for image in labeled:
         held_out = is_held_out(image.image_id, config.validation_share, config.seed)
         loader = ImageLoader(str(image.path), load_image)
         (validation if held_out else training).append((loader, row_of[image.entity_id]))

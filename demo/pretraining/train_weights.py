@@ -123,7 +123,7 @@ def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
 
     Args:
         out: Folder of the runs and the models.
-        steps: Steps of both stages, instead of their own numbers.
+        steps: Steps of every stage, instead of its own number.
         seed: Seed of everything random.
     """
     first = ClipEncoder.load(out / "encoder")

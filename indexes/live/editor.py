@@ -61,7 +61,7 @@ class Editor:
         encoder: Step 1's model, which `index` was opened with.
         fusion: Step 2's model, which `index` was opened with; `None` for an index without tokens.
         models: Held while the models run, if others use them, too.
-        compact_after: Number of changed entities after which the index is compacted in the background; 0 leaves that
+        compact_after: Number of changes after which the index is compacted in the background; 0 leaves that
             to the caller.
     """
 
@@ -236,7 +236,8 @@ class Editor:
         return keys.astype(np.float16).astype(np.float32)  # as files have them
 
     def _compact_when_due(self) -> None:
-        due = self.compact_after and self.index.changes >= self._failed_at + self.compact_after
+        # Not `index.changes`: an article that is replaced again and again fills the log, too.
+        due = self.compact_after and self.index.version.logged >= self._failed_at + self.compact_after
         if due and self._compacting.acquire(blocking=False):
             threading.Thread(target=self._compact, name="compact the index").start()
 
@@ -245,7 +246,7 @@ class Editor:
             self.index.compact()
             self._failed_at = 0
         except Exception:  # the index answers and changes as before
-            self._failed_at = self.index.changes
+            self._failed_at = self.index.version.logged
             logger.exception("%s: could not be compacted; tried again later", self.index.root)
         finally:
             self._compacting.release()

@@ -37,12 +37,14 @@ class Version:
         start: The row of the first entity of `base`.
         removed: Entities of `base` that were changed or removed since, with their rows there (from 0).
         entries: The changed and the new entities, in the order in which they came.
+        logged: How many changes the log has beyond `base`, each of those of the same entity counted.
     """
 
     base: Index
     start: int = 0
     removed: Mapping[str, int] = field(default_factory=dict)
     entries: Mapping[str, Entry] = field(default_factory=dict)
+    logged: int = 0
 
     @property
     def changes(self) -> int:
@@ -64,7 +66,7 @@ class Version:
 
     def changed(self, changes: Iterable[tuple[str, Entry | None]]) -> Self:
         """Returns the state after changes, made in their order; `None` removes an entity."""
-        entries, removed = dict(self.entries), dict(self.removed)
+        entries, removed, logged = dict(self.entries), dict(self.removed), self.logged
         for entity_id, entry in changes:
             row = None if entity_id in removed else self.base.row_of(entity_id)
             if row is not None and self.base.entity(row).id == entity_id:  # not another's other name
@@ -73,7 +75,8 @@ class Version:
                 entries.pop(entity_id, None)
             else:
                 entries[entity_id] = entry
-        return replace(self, removed=removed, entries=entries)
+            logged += 1
+        return replace(self, removed=removed, entries=entries, logged=logged)
 
     def sources(self) -> Iterator[int | Entry]:
         """Yields where each entity comes from: its row in `base`, or an entry.

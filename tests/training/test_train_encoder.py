@@ -52,12 +52,16 @@ def data_of(world: Path, labeled: Sequence[LabeledImage] = ()) -> EncoderData:
     return EncoderData(kb=world / "kb.json", images=world / "images", summarizer=FakeSummarizer(), labeled=labeled)
 
 
-def run(world: Path, out: str, steps: int, **settings: Any) -> Path:
-    labeled = [
+def photographs_in(world: Path) -> list[LabeledImage]:
+    return [
         LabeledImage(f"{name} {i}", world / "images" / f"{name}.png", f"https://x.example/{name}")
         for name in COLORS
         for i in range(4)
     ]
+
+
+def run(world: Path, out: str, steps: int, labeled: Sequence[LabeledImage] | None = None, **settings: Any) -> Path:
+    labeled = photographs_in(world) if labeled is None else labeled
     config = TrainingConfig(steps=steps, minutes=None, **{"learning_rate": 3e-3} | settings)
     return train_encoder(world / "start", data_of(world, labeled), world / out, config, progress=False)
 
@@ -136,13 +140,15 @@ def test_a_gpu_trains_and_resumes(world: Path) -> None:
         np.testing.assert_array_equal(value, after[name], err_msg=name)
 
 
-def test_an_image_of_an_unknown_entity_is_refused(world: Path) -> None:
-    with pytest.raises(ValueError, match="has no entity 'nowhere'"):
-        train_encoder(
-            world / "start",
-            data_of(world, [LabeledImage("red", world / "images" / "Red.png", "nowhere")]),
-            world / "out",
-        )
+def test_images_of_unknown_entities_are_left_out(world: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stray = LabeledImage("stray", world / "images" / "Red.png", "nowhere")
+    folder = run(world, "some", 1, labeled=[*photographs_in(world), stray])
+    assert json.loads((folder / "training.json").read_text())["data"]["labeled images trained on"] == 16
+    assert "1 of 17 labeled images left out" in caplog.text and "the first is 'nowhere'" in caplog.text
+    with pytest.raises(
+        ValueError, match=r"kb\.json has no entity that they show, the first is 'nowhere'; is it the right"
+    ):
+        run(world, "none", 1, labeled=[stray])
 
 
 def test_labels_name_entities_as_in_evaluation(world: Path) -> None:

@@ -274,6 +274,21 @@ def test_the_index_compacts_itself_when_due(tmp_path: Path) -> None:
     assert len(editor.index) == 5
 
 
+def test_an_article_that_is_replaced_again_and_again_does_not_fill_the_log(tmp_path: Path) -> None:
+    world = World(tmp_path, BASE)
+    editor = world.editor(compact_after=3)
+    for text in range(1, 4):
+        world.put(editor, article("a", text))
+    for thread in threading.enumerate():
+        if thread.name == "compact the index":
+            thread.join()
+    assert editor.index.folder == world.index / "live" / "000001"
+    world.put(editor, article("a", 4))
+    assert editor.index.version.logged == 1
+    editor.index.close()
+    assert world.open().version.logged == 1
+
+
 def test_unchanged_articles_are_known(tmp_path: Path) -> None:
     world = World(tmp_path, BASE)
     editor = world.editor()
