@@ -29,24 +29,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from evaluation.datasets import load
 from indexes.formats import guess_format, read_knowledge_base
 from retriever.files import write_whole
-from retriever.types import Entity
 
 Row = dict[str, Any]
 KEYS = ("image", "entity")
 
 
-def about(entity: Entity, text: str) -> bool:
-    """Returns whether an entity's main image or id contains `text`."""
-    return text in (entity.image or "") or text in entity.id
-
-
 def write_kb(kb: Path, contains: str, out: Path) -> set[str]:
-    """Writes the entities that are `about` the text to `out/kb_wiki`, unchanged, and returns their ids.
+    """Writes the entities whose main image or id contains a text to `out/kb_wiki`, unchanged; returns their ids.
 
     Raises:
         ValueError: There are none.
     """
-    kept = {entity.id for entity in read_knowledge_base(kb) if about(entity, contains)}
+    kept = {
+        entity.id for entity in read_knowledge_base(kb) if contains in (entity.image or "") or contains in entity.id
+    }
     if not kept:
         raise ValueError(f"{kb}: no entity's main image or id contains {contains!r}")
     text = kb.read_text(encoding="utf-8-sig")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from benchmarks import granularity, retrieval, subset, zero_shot
+from benchmarks import retrieval, subset, zero_shot
 from evaluation.datasets import EVQA_COLUMNS, load
 from evaluation.records import QueryRecord
 from indexes.build import build_index
@@ -123,20 +123,3 @@ def test_recomputed_tokens_rank_as_stored_ones_do(tmp_path: Path) -> None:
     assert report["largest_score_difference"] < 1e-2 and min(report["ratio"].values()) > 0
     figures = retrieval.latency(Retriever(steps, index), queries, batch=2)
     assert figures["batches"] == 20 and set(figures["ms"]) == {"retrieve", "step1", "step2", "step3"}
-
-
-def test_granularity_counts_an_unreadable_image_as_wrong(tmp_path: Path) -> None:
-    kb, images = write_kb(tmp_path)
-    write_questions(tmp_path / "all.csv")
-    (tmp_path / "queries").mkdir()
-    for i in range(5):
-        Image.open(images / "flag" / "France.png").save(tmp_path / "queries" / f"fr_{i}.png")
-    questions = load("evqa", tmp_path / "all.csv")
-    encoder = FakeEncoder()
-    vectors = granularity.encode_images(encoder, questions, tmp_path / "queries")
-    assert set(vectors) == {f"fr_{i}" for i in range(5)}
-    arguments: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": encoder, "fusion": None, "progress": False}
-    index = build_index(kb, images, tmp_path / "index", candidates="image", **arguments)
-    row: dict[str, Any] = {"candidates": "image"} | granularity.recalls(index, questions, vectors)
-    assert row["recall@1"] == pytest.approx(10 / 21)
-    assert "| image → image | 47.6 |" in granularity.as_markdown([row])
