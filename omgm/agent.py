@@ -96,7 +96,7 @@ class LazyEngine:
             index = IndexTools(self._searcher.index, self._searcher.retrieve_query, self._searcher.answer_query)
             web = WebAccess(self._web)
             self._closing.append(web)
-            tools = [replace(tool, cost=self._prices.get(tool.name, tool.cost)) for tool in agent_tools(index, web)]
+            tools = [replace(tool, cost=self._prices.get(tool.name, 0.0)) for tool in agent_tools(index, web)]
             self._engine = Engine(
                 self._planner,
                 tools,

@@ -53,7 +53,6 @@ class WebSettings:
         engine: The search engine; SerpAPI's key is read from SERPAPI_API_KEY. Empty without searches.
         searxng_url: The server of the engine `searxng`.
         serpapi_url: The server of the engine `serpapi`.
-        price: Money per search, for the budget and the trail.
         published: A folder and the URL at which a web server of yours serves it, for searches by image with SerpAPI,
             which fetches images by URL. Images that agents search for are written there, named by their hash.
         pages: How pages are fetched; without it none are.
@@ -64,7 +63,6 @@ class WebSettings:
     engine: Literal["", "searxng", "serpapi", "duckduckgo"] = ""
     searxng_url: str = ""
     serpapi_url: str = "https://serpapi.com"
-    price: float = 0.0
     published: tuple[Path, str] | None = None
     pages: DownloadSettings | None = None
     screenshots: bool = False
@@ -152,9 +150,9 @@ class WebAccess:
         settings, tools = self._settings, []
         name = settings.searxng_url if settings.engine == "searxng" else settings.engine
         if self.search is not None:
-            tools.append(web_search(self.search, name, settings.price))
+            tools.append(web_search(self.search, name))
         if self.image_search is not None:
-            tools.append(web_image_search(self.image_search, name, settings.price))
+            tools.append(web_image_search(self.image_search, name))
         return tools
 
     async def aclose(self) -> None:

@@ -26,13 +26,12 @@ SIMILAR = 10
 """Results of a search by image, as in MMSearch-Plus."""
 
 
-def web_search(search: WebSearch, name: str, cost: float = 0.0) -> Tool:
+def web_search(search: WebSearch, name: str) -> Tool:
     """Returns the tool of a search engine, which asks all queries of a call at once.
 
     Args:
         search: Asks the engine.
         name: The engine, for the cache.
-        cost: Money per query.
     """
 
     async def run(arguments: TextSearchArguments, run: AgentRun) -> Observation:
@@ -57,18 +56,16 @@ def web_search(search: WebSearch, name: str, cost: float = 0.0) -> Tool:
         TextSearchArguments,
         run,
         lambda arguments, run: name,
-        cost,
-        lambda arguments: len(arguments.queries),
+        units=lambda arguments: len(arguments.queries),
     )
 
 
-def web_image_search(search: ImageWebSearch, name: str, cost: float = 0.0) -> Tool:
+def web_image_search(search: ImageWebSearch, name: str) -> Tool:
     """Returns the tool that finds pages with similar images.
 
     Args:
         search: Asks the engine.
         name: The engine, for the cache.
-        cost: Money per call.
     """
 
     async def run(arguments: PartArguments, run: AgentRun) -> Observation:
@@ -81,7 +78,6 @@ def web_image_search(search: ImageWebSearch, name: str, cost: float = 0.0) -> To
         PartArguments,
         run,
         lambda arguments, run: [name, part_digest(arguments, run)],
-        cost,
     )
 
 
