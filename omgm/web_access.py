@@ -167,10 +167,10 @@ class WebAccess:
             self.search = duckduckgo()
         elif settings.engine == "serpapi":
             key = os.environ[SERPAPI_KEY]
-            self.search = serpapi(self._client, key, settings.serpapi_url)
+            self.search = serpapi(settings.serpapi_url, self._client, key)
             if settings.published is not None:
                 publish = image_folder(*settings.published)
-                self.image_search = google_lens(self._client, key, publish, settings.serpapi_url)
+                self.image_search = google_lens(settings.serpapi_url, self._client, key, publish)
         if settings.pages is not None:
             web = Web(settings.pages)
             self._closing.push_async_exit(web)

@@ -20,7 +20,6 @@ ImageWebSearch = Callable[[Image.Image], Awaitable[list[Source]]]
 PublishImage = Callable[[Image.Image], Awaitable[str]]
 """Makes an image available to a search engine, and returns its URL."""
 
-SERPAPI_URL = "https://serpapi.com"
 SECONDS = 20.0
 RESULTS = 10
 _NO_RESULTS = "hasn't returned any results"
@@ -42,38 +41,34 @@ def searxng(base_url: str, client: httpx.AsyncClient) -> WebSearch:
     return search
 
 
-def serpapi(client: httpx.AsyncClient, key: str, base_url: str = SERPAPI_URL, **options: str) -> WebSearch:
+def serpapi(base_url: str, client: httpx.AsyncClient, key: str) -> WebSearch:
     """Returns Google's search by SerpAPI.
 
     Args:
+        base_url: The server's address.
         client: Sends the requests; for use within one event loop.
         key: The account's key; no error message holds it.
-        base_url: The server's address.
-        options: Further parameters of SerpAPI, such as `hl` (language) and `gl` (country); by default the engine's own.
     """
 
     async def search(query: str) -> list[Source]:
-        parameters = {"engine": "google", "q": query, "api_key": key, **options}
+        parameters = {"engine": "google", "q": query, "api_key": key}
         return _serpapi_sources(await _asked(client, f"{base_url}/search.json", parameters), "organic_results")
 
     return search
 
 
-def google_lens(
-    client: httpx.AsyncClient, key: str, publish: PublishImage, base_url: str = SERPAPI_URL, **options: str
-) -> ImageWebSearch:
+def google_lens(base_url: str, client: httpx.AsyncClient, key: str, publish: PublishImage) -> ImageWebSearch:
     """Returns the search for similar images by Google Lens and SerpAPI, which fetches the image by its URL.
 
     Args:
+        base_url: The server's address.
         client: Sends the requests; for use within one event loop.
         key: The account's key; no error message holds it.
         publish: Makes an image available on the web.
-        base_url: The server's address.
-        options: Further parameters of SerpAPI.
     """
 
     async def search(image: Image.Image) -> list[Source]:
-        parameters = {"engine": "google_lens", "url": await publish(image), "api_key": key, **options}
+        parameters = {"engine": "google_lens", "url": await publish(image), "api_key": key}
         return _serpapi_sources(await _asked(client, f"{base_url}/search.json", parameters), "visual_matches")
 
     return search

@@ -87,12 +87,12 @@ def searched(make: Callable[[httpx.AsyncClient], Callable[[Any], Awaitable[list[
 
 def test_serpapi() -> None:
     with engine(json.dumps(GOOGLE)) as (url, asked):
-        found = searched(lambda client: serpapi(client, "secret", url, hl="en"), "capital of Niger")
+        found = searched(lambda client: serpapi(url, client, "secret"), "capital of Niger")
     assert found == [
         Source("Niger - Wikipedia", "Niger is a landlocked country.", "https://en.wikipedia.org/wiki/Niger"),
         Source("Niger", "", "https://example.org/niger"),
     ]
-    parameters = {"engine": ["google"], "q": ["capital of Niger"], "api_key": ["secret"], "hl": ["en"]}
+    parameters = {"engine": ["google"], "q": ["capital of Niger"], "api_key": ["secret"]}
     assert asked == [("/search.json", parameters)]
 
 
@@ -101,14 +101,14 @@ def test_google_lens() -> None:
         return f"https://images.example/{image.width}.png"
 
     with engine(json.dumps(LENS)) as (url, asked):
-        found = searched(lambda client: google_lens(client, "secret", publish, url), Image.new("RGB", (7, 5)))
+        found = searched(lambda client: google_lens(url, client, "secret", publish), Image.new("RGB", (7, 5)))
     assert found == [Source("Flag of Niger", "Example", "https://example.org/flag")]
     assert asked[0][1]["engine"] == ["google_lens"] and asked[0][1]["url"] == ["https://images.example/7.png"]
 
 
 def test_no_results_is_no_error() -> None:
     with engine(json.dumps(EMPTY)) as (url, _):
-        assert searched(lambda client: serpapi(client, "secret", url), "xyzzy") == []
+        assert searched(lambda client: serpapi(url, client, "secret"), "xyzzy") == []
 
 
 @pytest.mark.parametrize(
@@ -129,13 +129,13 @@ def test_an_engine_that_fails_is_told_without_the_key(answer: str, status: int, 
         engine(answer, status) as (url, _),
         pytest.raises(ValueError, match=f"the search engine failed: {told}") as error,
     ):
-        searched(lambda client: serpapi(client, "sekret", url), "a")
+        searched(lambda client: serpapi(url, client, "sekret"), "a")
     assert "sekret" not in str(error.value)
 
 
 def test_an_engine_that_is_away_is_told_without_the_key() -> None:
     with pytest.raises(ValueError, match=r"the search engine failed: ConnectError$"):
-        searched(lambda client: serpapi(client, "sekret", "http://127.0.0.1:1"), "a")
+        searched(lambda client: serpapi("http://127.0.0.1:1", client, "sekret"), "a")
 
 
 def test_duckduckgo(monkeypatch: pytest.MonkeyPatch) -> None:
