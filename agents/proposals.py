@@ -10,8 +10,6 @@ from PIL import Image
 
 from agents.regions import Box, ProposeRegions
 
-MOST = 6
-"""Largest number of regions: `vsa` describes this many."""
 LEVELS = (0.15, 0.25, 0.35, 0.45, 0.55, 0.65)
 LEAST_CONTRAST, MOST_OVERLAP, LARGEST = 0.1, 0.5, 0.85
 
@@ -19,7 +17,7 @@ Map = np.ndarray[Any, np.dtype[np.float32]]
 _Cells = tuple[int, int, int, int]
 
 
-def map_regions(cells_of: Callable[[Image.Image], Map], most: int = MOST) -> ProposeRegions:
+def map_regions(cells_of: Callable[[Image.Image], Map], most: int) -> ProposeRegions:
     """Returns a function that proposes the parts of an image that differ from its border in a feature map.
 
     It knows no classes. It finds what stands before a background; of many equal things side by side, it finds none.
@@ -54,7 +52,7 @@ def contrast(cells: Map) -> Map:
     return np.asarray(np.mean(shifted, axis=0), np.float32)
 
 
-def conspicuous(differs: Map, most: int = MOST) -> list[_Cells]:
+def conspicuous(differs: Map, most: int) -> list[_Cells]:
     """Returns the boxes (x1, y1, x2, y2 in cells) that stand out of a map in 0..1, best first.
 
     Candidates are the boxes of connected cells above several levels. A box counts by how much its mean exceeds that of
@@ -78,7 +76,7 @@ def conspicuous(differs: Map, most: int = MOST) -> list[_Cells]:
     return kept[:most]
 
 
-def detected_regions(detect: Callable[[Image.Image], Sequence[Sequence[float]]], most: int = MOST) -> ProposeRegions:
+def detected_regions(detect: Callable[[Image.Image], Sequence[Sequence[float]]], most: int) -> ProposeRegions:
     """Returns a function that proposes the boxes of a detector, as Vision Search Assistant does with Grounding DINO.
 
     Args:

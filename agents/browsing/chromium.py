@@ -22,6 +22,8 @@ View = Literal["top", "full"]
 VIEWPORTS: dict[View, tuple[int, int]] = {"top": (1024, 1024), "full": (512, 1024)}
 MAX_HEIGHT = 10_240
 """The most pixels of a whole page from its top, more than any answer reads."""
+PAGES = 4
+"""Pages open at once."""
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _FLAGS = [
     "--headless",
@@ -62,16 +64,15 @@ class Chromium:
         connect: Opens the browser's connections, or refuses to.
         user_agent: The user agent.
         seconds: How long a page may load; then what is there is taken.
-        pages: Pages open at once.
         executable: The browser; by default the one of the distribution.
     """
 
     def __init__(
-        self, connect: Connect, user_agent: str, *, seconds: float = 10, pages: int = 4, executable: str | None = None
+        self, connect: Connect, user_agent: str, *, seconds: float = 10, executable: str | None = None
     ) -> None:
         self._proxy = FilteringProxy(connect)
         self._user_agent, self._seconds = user_agent, seconds
-        self._slots = asyncio.Semaphore(pages)
+        self._slots = asyncio.Semaphore(PAGES)
         self._executable = executable
         self._starting = asyncio.Lock()
         self._port = 0

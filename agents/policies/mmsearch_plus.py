@@ -200,7 +200,7 @@ def _ours(run: AgentRun, call: Call) -> Call:
     return Call(name, call.arguments if named == arguments else named)
 
 
-def _image_name(run: AgentRun, name: str, published: bool = False) -> str:
+def _image_name(run: AgentRun, name: str, published: bool) -> str:
     """Returns the name of an image that a call may have written with an ending, or as the paper names zoomed images.
 
     In a call by the paper's name of a tool, any other name is that of the question's image, as in its transcripts.

@@ -26,6 +26,9 @@ from agents.tools.web import MAX_BYTES, Fetch
 T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+AT_ONCE = 4
+"""Requests under way at once while the web is recorded."""
+
 
 async def frozen(
     corpus: Corpus,
@@ -129,7 +132,7 @@ def frozen_screenshot(corpus: Corpus, screenshot: Screenshot | None) -> Screensh
 
 
 async def record_web(
-    queries: Sequence[str], search: WebSearch, fetch: Fetch, screenshot: Screenshot | None, pages: int, at_once: int = 4
+    queries: Sequence[str], search: WebSearch, fetch: Fetch, screenshot: Screenshot | None, pages: int
 ) -> dict[str, Any]:
     """Asks queries and opens the first pages of each, so that frozen functions record them.
 
@@ -139,12 +142,11 @@ async def record_web(
         fetch: The frozen fetch.
         screenshot: The frozen screenshots, both views of every page; `None` takes none.
         pages: Pages per query.
-        at_once: Requests under way at once.
 
     Returns:
         How many searches, pages and screenshots there are now, and the failures by what failed.
     """
-    slots = asyncio.Semaphore(at_once)
+    slots = asyncio.Semaphore(AT_ONCE)
     counts: Counter[str] = Counter()
     failed: dict[str, str] = {}
 

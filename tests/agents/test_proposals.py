@@ -26,21 +26,21 @@ def test_what_differs_from_the_border_stands_out() -> None:
     differs = contrast(cells)
     assert differs[3, 4] == pytest.approx(1) and differs[7, 0] == pytest.approx(0)
     assert differs[2, 4] == pytest.approx(6 / 9)  # three of its nine neighbors are background
-    assert conspicuous(differs)[0] == (3, 2, 7, 5)
+    assert conspicuous(differs, 6)[0] == (3, 2, 7, 5)
 
 
 def test_two_things_are_two_regions_and_the_clearer_one_comes_first() -> None:
     differs = np.zeros((16, 16), np.float32)
     differs[2:6, 2:6] = 0.6
     differs[9:14, 8:14] = 0.9
-    assert conspicuous(differs) == [(8, 9, 14, 14), (2, 2, 6, 6)]
+    assert conspicuous(differs, 6) == [(8, 9, 14, 14), (2, 2, 6, 6)]
     assert conspicuous(differs, most=1) == [(8, 9, 14, 14)]
 
 
 def test_an_even_map_has_no_regions() -> None:
-    assert conspicuous(np.zeros((8, 8), np.float32)) == []
-    assert conspicuous(np.ones((8, 8), np.float32)) == []
-    assert conspicuous(contrast(np.ones((8, 8, 4), np.float32))) == []
+    assert conspicuous(np.zeros((8, 8), np.float32), 6) == []
+    assert conspicuous(np.ones((8, 8), np.float32), 6) == []
+    assert conspicuous(contrast(np.ones((8, 8, 4), np.float32)), 6) == []
 
 
 def test_the_shipped_encoder_finds_a_flag_before_an_even_wall() -> None:
@@ -82,7 +82,7 @@ def test_grounding_dino(tmp_path: Path) -> None:
 
 def test_boxes_of_a_detector_are_cut_and_told_apart() -> None:
     found = [(-5.0, -5.0, 20.0, 20.0), (0.0, 0.0, 20.0, 20.0), (150.0, 0.0, 160.0, 9.0), (90.0, 40.0, 80.0, 30.0)]
-    assert detected_regions(lambda image: found)(Image.new("RGB", (100, 50))) == [
+    assert detected_regions(lambda image: found, 6)(Image.new("RGB", (100, 50))) == [
         Box(0, 0, 20, 20), Box(80, 30, 90, 40),
     ]  # fmt: skip
 
