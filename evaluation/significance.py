@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 RESAMPLES = 10_000
 LEVEL = 0.95
+"""The share of the resamples inside an interval."""
 _EXACT_UP_TO = 14  # with this many different questions, all 2 ** 14 ways to swap are tried
 _CELLS = 4_000_000  # counts in memory at a time
 _TINY = 1e-12  # tolerance for sums of the same scores in another order
@@ -53,9 +54,7 @@ class Difference:
     n_differing: int
 
 
-def figure(
-    scores: ScoreArray, groups: Groups = None, *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
-) -> Figure:
+def figure(scores: ScoreArray, groups: Groups = None, *, resamples: int = RESAMPLES, seed: int = 0) -> Figure:
     """Computes the mean of scores, or the harmonic mean of the groups' means, with its percentile bootstrap interval.
 
     Questions are drawn with replacement, within each group.
@@ -63,7 +62,6 @@ def figure(
     Args:
         scores: [N], one per question.
         groups: [N], the group of each question; `None` for one group.
-        level: The share of the resamples inside the interval.
         resamples: Number of resamples.
         seed: Seed of the draws.
 
@@ -71,9 +69,8 @@ def figure(
         ValueError: There are no scores, one is not finite, or the lengths differ.
     """
     parts = _parts([scores], groups)
-    drawn = _harmonic(_resampled(parts, resamples, seed)[:, :, 0])
-    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
-    return Figure(_value(parts, 0), float(low), float(high))
+    low, high = _interval(_harmonic(_resampled(parts, resamples, seed)[:, :, 0]))
+    return Figure(_value(parts, 0), low, high)
 
 
 def difference(
@@ -81,7 +78,6 @@ def difference(
     second: ScoreArray,
     groups: Groups = None,
     *,
-    level: float = LEVEL,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Difference:
@@ -91,7 +87,6 @@ def difference(
         first: [N] scores of one run.
         second: [N] scores of the other.
         groups: As in `figure`.
-        level: As in `figure`.
         resamples: Draws of the bootstrap, and of the randomization test if it is not exact.
         seed: Seed of both.
 
@@ -100,7 +95,7 @@ def difference(
     """
     parts = _parts([first, second], groups)
     drawn = _resampled(parts, resamples, seed)
-    low, high = np.quantile(_harmonic(drawn[:, :, 1]) - _harmonic(drawn[:, :, 0]), [(1 - level) / 2, (1 + level) / 2])
+    low, high = _interval(_harmonic(drawn[:, :, 1]) - _harmonic(drawn[:, :, 0]))
     differing = sum(int((part[:, 0] != part[:, 1]).sum()) for part in parts)
     exact = differing <= _EXACT_UP_TO
     observed = _value(parts, 1) - _value(parts, 0)
@@ -108,7 +103,7 @@ def difference(
     as_large = int((np.abs(swapped) >= abs(observed) - _TINY).sum())
     # the observed difference counts as one of the random draws, so p is never 0
     p_value = as_large / len(swapped) if exact else (as_large + 1) / (len(swapped) + 1)
-    return Difference(observed, float(low), float(high), p_value, exact, differing)
+    return Difference(observed, low, high, p_value, exact, differing)
 
 
 def _parts(columns: Sequence[ScoreArray], groups: Groups) -> list[Floats]:
@@ -122,6 +117,11 @@ def _parts(columns: Sequence[ScoreArray], groups: Groups) -> list[Floats]:
         return [table]
     names = [str(group) for group in groups]
     return [table[[name == wanted for name in names]] for wanted in sorted(set(names))]
+
+
+def _interval(drawn: Floats) -> tuple[float, float]:
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
 
 
 def _value(parts: Sequence[Floats], column: int) -> float:

@@ -67,7 +67,7 @@ class SearchRun:
     concurrency: int = 1
 
 
-def evaluate_search(run: SearchRun, out: Path, *, progress: bool = True) -> dict[str, Any]:
+def evaluate_search(run: SearchRun, out: Path) -> dict[str, Any]:
     """Asks all tasks, scores answers and trajectories, and writes the run to `out`.
 
     `out` gets `metrics.json`, `report.html`, and one JSON line per question, with its trail, in `queries.jsonl`; those
@@ -88,15 +88,13 @@ def evaluate_search(run: SearchRun, out: Path, *, progress: bool = True) -> dict
     out.mkdir(parents=True, exist_ok=True)
     header = {"dataset": run.dataset, "mode": run.mode, **run.header}
     claim(out, header | {"steps": sorted(run.steps), "judged": run.verdict is not None}, [t.question for t in tasks])
-    records = _filled(
-        out / "queries.jsonl", run, lambda: run.read(True), len(tasks), partial(_answer, run), _failed, progress
-    )
+    records = _filled(out / "queries.jsonl", run, lambda: run.read(True), len(tasks), partial(_answer, run), _failed)
     ids = {task.question.id for task in tasks}
     steps = {}
     for name, step in run.steps.items():
         tasks_of = partial(_chosen, step, ids)
         total = sum(1 for _ in tasks_of(images=False))
-        done = _filled(out / f"{name}.jsonl", run, tasks_of, total, partial(_step, step), _failed, progress)
+        done = _filled(out / f"{name}.jsonl", run, tasks_of, total, partial(_step, step), _failed)
         steps[name] = {record["id"]: record["score"] for record in done}
     verdicts = None
     if run.verdict is not None:
@@ -107,7 +105,6 @@ def evaluate_search(run: SearchRun, out: Path, *, progress: bool = True) -> dict
             len(records),
             partial(_judged, run),
             lambda place, verdict: verdict.get("answer") != records[place]["answer"],
-            progress,
         )
     metrics = search_metrics(header, records, steps, verdicts)
     warn_of_failures(out, (record["failed"] for record in records))
@@ -123,11 +120,10 @@ def _filled(
     total: int,
     do: Callable[[T], Record],
     again: Callable[[int, Record], bool],
-    progress: bool,
 ) -> list[Record]:
     """Fills a file of JSON lines (`fill`), `concurrency` items at once, and returns all of its records."""
     with ThreadPoolExecutor(run.concurrency) as pool:
-        fill(path, items, total, run.concurrency, lambda batch: pool.map(do, batch), again, progress=progress)
+        fill(path, items, total, run.concurrency, lambda batch: pool.map(do, batch), again)
     return list(read_rows(path))
 
 

@@ -61,8 +61,6 @@ def test_the_interval_is_that_of_resampled_questions() -> None:
         low, high = np.quantile(column[places].mean(axis=1), [0.025, 0.975])
         assert found.value == pytest.approx(column.mean())
         assert (found.low, found.high) == pytest.approx((low, high), abs=0.013)
-    wide = figure(first, level=0.99)
-    assert wide.low < figure(first).low < figure(first, level=0.5).low < first.mean() < figure(first).high < wide.high
 
 
 def test_groups_are_joined_by_their_harmonic_mean() -> None:
