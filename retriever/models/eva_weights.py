@@ -83,14 +83,15 @@ def load_eva_clip(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.
     """
     settings = read_object(folder / "config.json")
     stored = stored_names(folder)
-    layout, read_config = (eva_sources, eva_config) if "vision_cfg" in settings else (hub_sources, hub_config)
+    of_eva = "vision_cfg" in settings
     try:
-        config = read_config(settings, stored)
+        config = eva_config(settings) if of_eva else hub_config(settings, stored)
     except (KeyError, ValueError) as error:
         raise ValueError(f"{folder / 'config.json'}: {error}") from error
     with torch.device("meta"):
         model = EvaCLIP(config)
-    sources = {name: layout(name, config) for name in model.state_dict()}
+    names = model.state_dict()
+    sources = {name: eva_sources(name) if of_eva else hub_sources(name, config) for name in names}
     check_names(folder, {source for parts in sources.values() for source in parts if source}, set(stored) - IGNORED)
     model = model.to(dtype).to_empty(device=device)
     _fill(model, sources, stored)
@@ -136,7 +137,7 @@ def hub_config(settings: dict[str, Any], stored: Collection[str]) -> EvaCLIPConf
     )
 
 
-def eva_config(settings: dict[str, Any], stored: Collection[str]) -> EvaCLIPConfig:
+def eva_config(settings: dict[str, Any]) -> EvaCLIPConfig:
     """Reads the sizes from a model configuration of EVA's repository.
 
     Raises:
@@ -183,7 +184,7 @@ def hub_sources(name: str, config: EvaCLIPConfig) -> Sources:
     return [f"{prefix}.{_rename(suffix, _HUB_BLOCK)}"]
 
 
-def eva_sources(name: str, config: EvaCLIPConfig) -> Sources:
+def eva_sources(name: str) -> Sources:
     """Returns the names in EVA's repository of the tensors that make up our parameter `name`."""
     tower, block, suffix = _split(name)
     if name == "text.projection.weight":

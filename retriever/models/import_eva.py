@@ -30,7 +30,7 @@ def import_eva(checkpoint: Path, config: Path, out: Path, tokenizer: Path | None
         raise ValueError(f"--out: {out} exists; name a new folder, or delete it")
     try:
         settings = json.loads(config.read_text(encoding="utf-8"))
-        model = eva_config(settings, [])
+        model = eva_config(settings)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{config}: not a configuration of EVA's repository: {error!r}") from error
     words = None if tokenizer is None else CLIPTokenizer.from_pretrained(tokenizer)

@@ -279,11 +279,11 @@ def eva_folder(folder: Path) -> EvaCLIP:
     text = {"context_length": 16, "vocab_size": len(tokenizer), "width": 16, "heads": 2, "layers": 1}
     settings = {"embed_dim": 12, "vision_cfg": vision, "text_cfg": text}
     (folder / "config.json").write_text(json.dumps(settings))
-    config = eva_config(settings, [])
+    config = eva_config(settings)
     model = EvaCLIP(config).eval()
     state = {}
     for name, tensor in model.state_dict().items():
-        (source,) = eva_sources(name, config)
+        (source,) = eva_sources(name)
         assert source is not None
         state[source] = tensor.T.contiguous() if name == "text.projection.weight" else tensor
     save_file(state, folder / "model.safetensors")
