@@ -80,7 +80,7 @@ def key_vectors(
     vectors = encode([image for one in shown for image in one])
     parts = vectors.split([len(one) for one in shown])
     means = [part if len(part) == 1 else functional.normalize(part.mean(dim=0, keepdim=True), dim=-1) for part in parts]
-    return finite(torch.cat(means), "encoder")
+    return finite(torch.cat(means))
 
 
 def _images_of(name: str, images: Mapping[str, Image.Image]) -> list[Image.Image]:

@@ -164,7 +164,7 @@ class EncodeTexts:
 
     def encode(self, items: Sequence[str]) -> NDArray[Any]:
         """Returns the vectors of texts."""
-        return finite(self._encoder.encode_texts(items), "encoder")
+        return finite(self._encoder.encode_texts(items))
 
 
 def candidate_text(entity: Entity, summary: str, candidates: Candidates) -> str:

@@ -86,13 +86,13 @@ def section_texts(entity: Entity) -> list[str]:
     return [blip_caption(section_passage(entity.title, section.title, section.text)) for section in entity.sections]
 
 
-def finite(values: torch.Tensor, model: str) -> NDArray[Any]:
-    """Returns a model's output as an array.
+def finite(values: torch.Tensor) -> NDArray[Any]:
+    """Returns the encoder's output as an array.
 
     Raises:
         ValueError: A value is not finite.
     """
     if not values.isfinite().all():
-        raise ValueError(f"the {model} returned values that are not finite; check its weights")
+        raise ValueError("the encoder returned values that are not finite; check its weights")
     found: NDArray[Any] = values.cpu().numpy()
     return found

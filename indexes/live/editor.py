@@ -224,7 +224,7 @@ class Editor:
             return np.empty((len(articles), self.encoder.dimension), np.float32)
         pairs = zip(articles, summaries, strict=True)
         read = [candidate_text(article.entity, summary, candidates) for article, summary in pairs]
-        return finite(self.encoder.encode_texts(read), "encoder")
+        return finite(self.encoder.encode_texts(read))
 
     def _keys(self, images: NDArray[Any], text: NDArray[Any]) -> FloatArray:
         """Returns the keys of an entity, float32 [keys, length of a key]; see `write_keys`."""
