@@ -17,6 +17,7 @@ from omgm.wire import (
     AnswerParams,
     BudgetParams,
     EventReader,
+    Model,
     RetrieveParams,
     ServiceError,
     article_form,
@@ -87,15 +88,11 @@ class Client:
         if "mode" in options:  # as a stream, in which the service shows that it is alive
             *_, last = self.stream(image, question, **options)
             return _whole(last)
-        with self._sent("/answer", form(image, question, options)) as response:
-            response.read()
-        return parsed(AnswerOut, response)
+        return self._asked(AnswerOut, "/answer", form(image, question, options))
 
     def retrieve(self, image: ImageInput, question: str, **options: Unpack[RetrieveParams]) -> RetrieveOut:
         """Retrieves evidence and candidates, without an answer; raises as `answer`."""
-        with self._sent("/retrieve", form(image, question, options)) as response:
-            response.read()
-        return parsed(RetrieveOut, response)
+        return self._asked(RetrieveOut, "/retrieve", form(image, question, options))
 
     def stream(
         self, image: ImageInput, question: str, **options: Unpack[AnswerParams]
@@ -126,9 +123,7 @@ class Client:
             ServiceError: The service refuses, fails or cannot be reached; the index is as before.
             OSError: The image's file cannot be read.
         """
-        with self._sent(entity_path(entity_id), article_form(article, image), "PUT") as response:
-            response.read()
-        return parsed(ChangeOut, response)
+        return self._asked(ChangeOut, entity_path(entity_id), article_form(article, image), "PUT")
 
     def delete_entity(self, entity_id: str) -> ChangeOut:
         """Removes an entity from the index; needs a write key.
@@ -136,9 +131,7 @@ class Client:
         Raises:
             ServiceError: The service has no such entity, refuses, fails or cannot be reached.
         """
-        with self._sent(entity_path(entity_id), {}, "DELETE") as response:
-            response.read()
-        return parsed(ChangeOut, response)
+        return self._asked(ChangeOut, entity_path(entity_id), {}, "DELETE")
 
     def close(self) -> None:
         """Closes the connections."""
@@ -151,6 +144,11 @@ class Client:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Closes the connections."""
         self.close()
+
+    def _asked(self, model: type[Model], path: str, content: dict[str, Any], method: str = "POST") -> Model:
+        with self._sent(path, content, method) as response:
+            response.read()
+        return parsed(model, response)
 
     @contextmanager
     def _sent(self, path: str, content: dict[str, Any], method: str = "POST") -> Iterator[httpx.Response]:
@@ -195,15 +193,11 @@ class AsyncClient:
         """Answers a question about an image; see `Client.answer`. Canceling it ends an agent's run."""
         if "mode" in options:
             return _whole([event async for event in self.stream(image, question, **options)][-1])
-        async with self._sent("/answer", await asyncio.to_thread(form, image, question, options)) as response:
-            await response.aread()
-        return parsed(AnswerOut, response)
+        return await self._asked(AnswerOut, "/answer", await asyncio.to_thread(form, image, question, options))
 
     async def retrieve(self, image: ImageInput, question: str, **options: Unpack[RetrieveParams]) -> RetrieveOut:
         """Retrieves evidence and candidates, without an answer; raises as `Client.answer`."""
-        async with self._sent("/retrieve", await asyncio.to_thread(form, image, question, options)) as response:
-            await response.aread()
-        return parsed(RetrieveOut, response)
+        return await self._asked(RetrieveOut, "/retrieve", await asyncio.to_thread(form, image, question, options))
 
     async def stream(
         self, image: ImageInput, question: str, **options: Unpack[AnswerParams]
@@ -222,15 +216,11 @@ class AsyncClient:
     ) -> ChangeOut:
         """Adds or replaces an article; see `Client.put_entity`."""
         content = await asyncio.to_thread(article_form, article, image)
-        async with self._sent(entity_path(entity_id), content, "PUT") as response:
-            await response.aread()
-        return parsed(ChangeOut, response)
+        return await self._asked(ChangeOut, entity_path(entity_id), content, "PUT")
 
     async def delete_entity(self, entity_id: str) -> ChangeOut:
         """Removes an entity; see `Client.delete_entity`."""
-        async with self._sent(entity_path(entity_id), {}, "DELETE") as response:
-            await response.aread()
-        return parsed(ChangeOut, response)
+        return await self._asked(ChangeOut, entity_path(entity_id), {}, "DELETE")
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -245,6 +235,11 @@ class AsyncClient:
     ) -> None:
         """Closes the connections."""
         await self.aclose()
+
+    async def _asked(self, model: type[Model], path: str, content: dict[str, Any], method: str = "POST") -> Model:
+        async with self._sent(path, content, method) as response:
+            await response.aread()
+        return parsed(model, response)
 
     @asynccontextmanager
     async def _sent(self, path: str, content: dict[str, Any], method: str = "POST") -> AsyncIterator[httpx.Response]:
