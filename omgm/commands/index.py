@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -78,10 +79,10 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     reading = reading_of(args)
     kb_format = reading["kb_format"] or guess_format(kb)
     source = open_images(images, kb, kb_format)
-    editor = open_editor(profile, args.index, build_encoder(profile), build_fusion(profile), "adds to it")
-    editor.compact_after = COMPACT_AFTER
     counts = {"added": 0, "replaced": 0, "unchanged": 0}
-    try:
+    opened = open_editor(profile, args.index, build_encoder(profile), build_fusion(profile), "adds to it")
+    with closing(opened) as editor:
+        editor.compact_after = COMPACT_AFTER
         dropped, use = editor.index.manifest.inputs.drop_sections, editor.index.manifest.inputs.image_use
         entities = read_knowledge_base(kb, kb_format, dropped, names=reading["names"])
         articles = iter(progress_bar(with_images_called(entities, source), desc="add", unit="entity"))
@@ -94,8 +95,6 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
             counts["replaced"] += replaced
             counts["unchanged"] += len(batch) - len(new)
         report = counts | {"entities": len(editor.index), "changes": editor.index.changes}
-    finally:
-        editor.close()
     listed = ", ".join(f"{count} {what}" for what, count in counts.items())
     held = counted(report["entities"], "entity")
     return report, f"{args.index}: {listed}; {held}{_advice(args.index, report['changes'])}"
@@ -105,19 +104,15 @@ def _remove(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from indexes.live.changes import Removal
     from indexes.live.index import LiveIndex
 
-    index = LiveIndex.open(args.index, write=True, doing="removes from it")
-    try:
+    with closing(LiveIndex.open(args.index, write=True, doing="removes from it")) as index:
         rows = {entity_id: index.row_of(entity_id) for entity_id in args.ids}
         missing = [entity_id for entity_id, row in rows.items() if row is None]
         if missing:
             raise ValueError(f"{args.index}: has no entity {', '.join(map(repr, missing))}; nothing was removed")
-        own = {
-            index.entity(row).id for row in rows.values() if row is not None
-        }  # an entity may be called by another name
+        # An entity may be called by another name.
+        own = {index.entity(row).id for row in rows.values() if row is not None}
         index.apply([Removal(entity_id) for entity_id in sorted(own)])
         report = {"removed": len(own), "entities": len(index), "changes": index.changes}
-    finally:
-        index.close()
     text = f"{args.index}: {report['removed']} removed; {counted(report['entities'], 'entity')}"
     return report, text + _advice(args.index, report["changes"])
 
@@ -125,13 +120,10 @@ def _remove(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 def _compact(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from indexes.live.index import LiveIndex
 
-    index = LiveIndex.open(args.index, write=True, doing="compacts it")
-    try:
+    with closing(LiveIndex.open(args.index, write=True, doing="compacts it")) as index:
         changes = index.changes
         index.compact()
         report = {"changes": changes, **describe(index)}
-    finally:
-        index.close()
     compacted = f"{counted(changes, 'change')} compacted"
     return report, f"{args.index}: {compacted}; {counted(len(index), 'entity')} in {index.folder}"
 
