@@ -9,11 +9,14 @@ import sys
 import textwrap
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import httpx
 
 from omgm.commands.common import add_profile, port, positive
+
+if TYPE_CHECKING:
+    from serving.schemas import AnswerOut
 
 KINDS = ("capital", "area", "flag", "currency", "language", "population")
 """Words of the questions to show, so that they differ."""
@@ -38,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Builds, serves and asks; then serves the page until it is interrupted."""
     from demo.build import FILES, write_demo
+    from omgm.client import Client, ServiceError
 
     index = args.index or args.data / "index"
     print("1/3  Drawing flags, writing articles, taking photographs", flush=True)
@@ -53,12 +57,13 @@ def run(args: argparse.Namespace) -> None:
     url = f"http://127.0.0.1:{args.port}"
     try:
         wait_until_ready(url, service)
-        for image, question in pick(args.data, FILES["test"], args.questions):
-            show(image, question, ask(url, image, question))
+        with Client(url) as client:
+            for image, question in pick(args.data, FILES["test"], args.questions):
+                show(image, question, client.answer(image, question))
         if not args.once:
             print(f"\nThe page is at {url}/  (Ctrl-C stops the service)", flush=True)
             service.wait()
-    except httpx.HTTPError as error:
+    except ServiceError as error:
         raise OSError(f"the service did not answer: {error}") from error
     finally:
         service.terminate()
@@ -70,13 +75,13 @@ def omgm(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "omgm", *map(str, arguments)]
 
 
-def wait_until_ready(url: str, service: subprocess.Popen[bytes], seconds: float = START_SECONDS) -> None:
+def wait_until_ready(url: str, service: subprocess.Popen[bytes]) -> None:
     """Waits until `/health/ready` says so.
 
     Raises:
         OSError: The service ended, or was not ready in time.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if service.poll() is not None:
             raise OSError(f"the service ended with status {service.returncode}; is its port taken? (--port)")
@@ -86,7 +91,7 @@ def wait_until_ready(url: str, service: subprocess.Popen[bytes], seconds: float 
         except httpx.TransportError:
             pass  # it does not listen yet
         time.sleep(0.2)
-    raise OSError(f"the service was not ready after {seconds:g} s")
+    raise OSError(f"the service was not ready after {START_SECONDS:g} s")
 
 
 def pick(data: Path, questions: str, count: int) -> list[tuple[Path, str]]:
@@ -103,25 +108,16 @@ def pick(data: Path, questions: str, count: int) -> list[tuple[Path, str]]:
     return [(data / "queries" / f"{row['dataset_image_ids']}.jpg", row["question"]) for row in chosen]
 
 
-def ask(url: str, image: Path, question: str) -> dict[str, Any]:
-    """Returns the service's answer to a question about an image."""
-    files = {"image": (image.name, image.read_bytes(), "image/jpeg")}
-    response = httpx.post(f"{url}/answer", files=files, data={"question": question}, timeout=60)
-    response.raise_for_status()
-    answer: dict[str, Any] = response.json()
-    return answer
-
-
-def show(image: Path, question: str, answer: dict[str, Any]) -> None:
+def show(image: Path, question: str, answer: AnswerOut) -> None:
     """Prints a question with its answer, entity, evidence and times."""
-    entity, evidence = answer["entity"], answer["evidence"]
-    times = "  ".join(f"{name} {ms:.0f} ms" for name, ms in answer["timings_ms"].items())
+    times = "  ".join(f"{name} {ms:.0f} ms" for name, ms in answer.timings_ms.items())
+    evidence = [f"{one.section}: {textwrap.shorten(one.text, 160)}" for one in answer.evidence[:1]]
     lines = {
         "image": str(image),
         "question": question,
-        "answer": "(none: nothing in the evidence fits)" if answer["abstained"] else answer["answer"],
-        "entity": entity["title"] if entity else "-",
-        "evidence": f"{evidence[0]['section']}: {textwrap.shorten(evidence[0]['text'], 160)}" if evidence else "-",
+        "answer": answer.answer or "(none: nothing in the evidence fits)",
+        "entity": answer.entity.title if answer.entity else "-",
+        "evidence": evidence[0] if evidence else "-",
     }
     print()
     for name, text in lines.items():
