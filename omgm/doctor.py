@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from huggingface_hub import constants
+from safetensors import SafetensorError
 
 from omgm.downloads.hub import hub_model, local_folder, named_models
 from omgm.downloads.weights import free_bytes, gigabytes
@@ -218,16 +218,6 @@ def token_shape(folder: Path) -> tuple[int, int] | None:
     return int(config.get("num_query_tokens", 32)), int(config.get("qformer_config", {}).get("hidden_size", 768))
 
 
-def parameters(folder: Path) -> int:
-    """Counts the parameters in the safetensors files of a folder by reading their headers."""
-    count = 0
-    for path in folder.glob("*.safetensors"):
-        with path.open("rb") as file:
-            header: dict[str, Any] = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-        count += sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
-    return count
-
-
 def as_text(findings: Sequence[Finding], *, color: bool = False) -> str:
     """Formats findings as aligned lines, each with its fix below it."""
     paint = {"ok": "32", "warn": "33", "fail": "31"} if color else {}
@@ -286,5 +276,9 @@ def _published(model: str) -> tuple[float, float]:
 
 def _parameters(model: str) -> float | None:
     """Returns the number of parameters of a model, or `None` if neither its files nor `PUBLISHED` tell."""
-    folder = _here(model)
-    return parameters(folder) if folder else _published(model)[1] * 1e9 or None
+    from retriever.models.folder import count_parameters
+
+    try:
+        return count_parameters(local_folder(model))
+    except (ValueError, SafetensorError):  # not here, or without weights that can be read
+        return _published(model)[1] * 1e9 or None
