@@ -8,17 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omgm.commands.agents import OPTIONS, add_agent, agent_settings, refuse_without_mode, with_model
 from omgm.commands.common import add_index, add_json, add_profile, existing, print_json, profile_of
-from omgm.commands.web import add_web, agent_settings
 
 if TYPE_CHECKING:
     from omgm.results import Answer
     from omgm.settings import Profile
 
-_AGENT_OPTIONS = (
-    "planner_url", "model", "region", "propose_regions", "searxng", "search_engine", "search_price", "publish_images",
-    "contact", "screenshots", "allow_private", "web_corpus", "corpus", "record", "trail",
-)  # fmt: skip
 _MAX_DOWNLOAD = 50_000_000
 """Bytes of the largest image that is downloaded."""
 
@@ -29,15 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_index(parser)
     parser.add_argument("image", metavar="IMAGE", help="the image: a file or an http(s) URL")
     parser.add_argument("question", metavar="QUESTION", help="the question about it")
-    agent = parser.add_argument_group("agents", "a chat model plans and calls tools; docs/agents.md")
-    agent.add_argument("--mode", metavar="MODE", help="auto, mmsearch-plus, omnisearch, mmsearch or vsa")
-    agent.add_argument("--planner-url", metavar="URL", help="the chat model's server (generator.base_url)")
-    agent.add_argument("--model", metavar="NAME", help="the chat model's name (generator.model)")
+    modes = "auto, mmsearch-plus, omnisearch, mmsearch or vsa"
+    agent = add_agent(parser, modes, "replay searches, pages and replies recorded here")
     agent.add_argument("--region", action="append", default=[], metavar="X1,Y1,X2,Y2", help="a region; may be repeated")
     agent.add_argument("--propose-regions", action="store_true", help="propose regions if none is given")
-    add_web(agent)
-    agent.add_argument("--web-corpus", type=Path, metavar="DIR", help="replay the web that omgm web recorded here")
-    agent.add_argument("--corpus", type=Path, metavar="DIR", help="replay searches, pages and replies recorded here")
     agent.add_argument("--record", action="store_true", help="record what the corpus lacks")
     agent.add_argument("--trail", type=Path, metavar="FILE", help="write how the answer came about: .json or .svg")
     add_json(parser)
@@ -55,9 +46,7 @@ def run(args: argparse.Namespace) -> None:
     if args.mode is not None:
         _ask_agent(args, profile, image)
         return
-    for option in _AGENT_OPTIONS:
-        if getattr(args, option):
-            raise ValueError(f"--{option.replace('_', '-')} needs --mode")
+    refuse_without_mode(args, (*OPTIONS, "region", "propose_regions", "record", "trail"))
 
     from omgm.api import OMGM
 
@@ -87,9 +76,7 @@ def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) 
         raise ValueError(f"--trail: {args.trail} must end in .json or .svg")
     if args.record and args.corpus is None:
         raise ValueError("--record needs --corpus DIR")
-    given = {"base_url": args.planner_url, "model": args.model}
-    generator = profile.generator.model_copy(update={key: value for key, value in given.items() if value})
-    planner = ChatPlanner(build_planner(profile.model_copy(update={"generator": generator})))
+    planner = ChatPlanner(build_planner(with_model(profile, args.planner_url, args.model)))
     corpus = None if args.corpus is None else Corpus(args.corpus, record=args.record)
     settings = agent_settings(args, profile.agents)
     encoder = build_encoder(profile)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omgm.commands import evaluate_agent
+from omgm.commands.agents import refuse_without_mode
 from omgm.commands.common import (
     add_index,
     add_json,
@@ -52,9 +53,7 @@ def run(args: argparse.Namespace) -> None:
             raise ValueError("--no-answers and --bem are not for agents; remove them")
         evaluate_agent.run(args)
         return
-    for option in evaluate_agent.OPTIONS:
-        if getattr(args, option):
-            raise ValueError(f"--{option.replace('_', '-')} needs --mode")
+    refuse_without_mode(args, evaluate_agent.ALL_OPTIONS)
     if args.query_images is None:
         raise ValueError(f"--query-images is needed: {args.dataset} names its images")
     if args.bem is not None and args.no_answers:

@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omgm.commands.agents import OPTIONS, add_agent, agent_settings, with_model
 from omgm.commands.common import describe, existing, positive, print_json, profile_of
-from omgm.commands.web import add_web, agent_settings
 from retriever.wording import counted
 
 if TYPE_CHECKING:
@@ -29,31 +29,19 @@ if TYPE_CHECKING:
     from llm.background import BackgroundLoop
     from llm.chat import ChatClient
     from omgm.agent import Agent
-    from omgm.settings import Profile
 
 MODES = {"mmsearch": "mmsearch", "mmsearch-plus": "mmsearch-plus"}
 """The policy of a data set that can be evaluated by an agent only, if none is named."""
-OPTIONS = (
-    "planner_url", "model", "searxng", "search_engine", "search_price", "publish_images", "contact", "screenshots",
-    "allow_private", "web_corpus", "corpus", "judge_url", "judge_model", "canary", "concurrency",
-)  # fmt: skip
+ALL_OPTIONS = (*OPTIONS, "judge_url", "judge_model", "canary", "concurrency")
+"""What `evaluate` has for agents alone."""
 _SLICE, _SLICES = 512, 10
 """Pixels of a slice of a page's screenshot, and the most slices, as in MMSearch."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that only an agent's evaluation has."""
-    agent = parser.add_argument_group("agents", "a chat model plans and calls tools; docs/agents.md")
-    agent.add_argument(
-        "--mode", metavar="MODE", help="auto, mmsearch-plus, omnisearch, mmsearch, vsa, or a baseline (docs/agents.md)"
-    )
-    agent.add_argument("--planner-url", metavar="URL", help="the chat model's server (generator.base_url)")
-    agent.add_argument("--model", metavar="NAME", help="the chat model's name (generator.model)")
-    add_web(agent)
-    agent.add_argument("--web-corpus", type=Path, metavar="DIR", help="replay the web that omgm web recorded here")
-    agent.add_argument(
-        "--corpus", type=Path, metavar="DIR", help="replay a run's searches, pages and replies from its folder corpus/"
-    )
+    modes = "auto, mmsearch-plus, omnisearch, mmsearch, vsa, or a baseline (docs/agents.md)"
+    agent = add_agent(parser, modes, "replay a run's searches, pages and replies from its folder corpus/")
     agent.add_argument("--judge-url", metavar="URL", help="the server of a chat model that judges answers")
     agent.add_argument("--judge-model", metavar="NAME", help="its name; alone, a model of the planner's server")
     agent.add_argument("--canary", metavar="TEXT", help="the text that decrypts MMSearch-Plus")
@@ -81,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
     images = None if args.query_images is None else existing(args.query_images, "--query-images")
     read = read_tasks(args.dataset, queries, images, canary=args.canary or "")
     corpus = Corpus(args.out / "corpus", record=True) if args.corpus is None else Corpus(args.corpus)
-    planner_profile = _model_of(profile, args.planner_url, args.model)
+    planner_profile = with_model(profile, args.planner_url, args.model)
     settings = agent_settings(args, profile.agents)
     with ExitStack() as stack:
         encoder = build_encoder(profile)
@@ -92,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
         models = {"planner": planner.name}
         verdict = None
         if args.judge_url or args.judge_model:
-            judge = build_planner(_model_of(planner_profile, args.judge_url, args.judge_model))
+            judge = build_planner(with_model(planner_profile, args.judge_url, args.judge_model))
             models["judge"] = judge.model
             loop = BackgroundLoop()
             stack.callback(loop.close)
@@ -212,12 +200,6 @@ def _sliced(page: Image.Image) -> list[Image.Image]:
     """Cuts a slimmed screenshot from its top into slices."""
     tops = range(0, min(page.height, _SLICE * _SLICES), _SLICE)
     return [page.crop((0, top, page.width, min(top + _SLICE, page.height))) for top in tops]
-
-
-def _model_of(profile: Profile, url: str | None, model: str | None) -> Profile:
-    """Returns a profile with another chat model."""
-    given = {key: value for key, value in (("base_url", url), ("model", model)) if value}
-    return profile.model_copy(update={"generator": profile.generator.model_copy(update=given)})
 
 
 def _as_text(metrics: dict[str, Any]) -> str:

@@ -7,11 +7,11 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omgm.commands.agents import add_web, agent_settings
 from omgm.commands.common import add_action, add_json, existing, positive, print_json
 from retriever.wording import counted
 
 if TYPE_CHECKING:
-    from omgm.settings import AgentSettings
     from omgm.web_access import WebSettings
 
 
@@ -25,66 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     record.add_argument("--pages", type=positive, default=5, metavar="N", help="pages opened per query (%(default)s)")
     add_web(record)
     add_json(record)
-
-
-def add_web(parser: argparse._ActionsContainer) -> None:
-    """Adds the arguments that say what of the web may be used."""
-    parser.add_argument("--searxng", default="", metavar="URL", help="search the web by this SearXNG server")
-    parser.add_argument(
-        "--search-engine",
-        choices=["serpapi", "duckduckgo"],
-        help="search by SerpAPI, with the key in SERPAPI_API_KEY, or by DuckDuckGo",
-    )
-    parser.add_argument("--search-price", type=float, default=0.0, metavar="MONEY", help="the price of one search")
-    parser.add_argument(
-        "--publish-images",
-        nargs=2,
-        metavar=("DIR", "URL"),
-        help="search by image with SerpAPI: a folder that your web server serves at this address",
-    )
-    parser.add_argument(
-        "--contact", default="", metavar="MAIL", help="open web pages, under a user agent that names you"
-    )
-    parser.add_argument("--screenshots", action="store_true", help="show web pages as images too; needs Chromium")
-    parser.add_argument(
-        "--allow-private",
-        action="append",
-        default=[],
-        metavar="HOST",
-        help="a host (name or name:port) of web pages that may be on a private network; may be repeated",
-    )
-
-
-def agent_settings(args: argparse.Namespace, settings: AgentSettings) -> AgentSettings:
-    """Returns a profile's settings of agents, overridden by the arguments of `add_web`.
-
-    Raises:
-        ValueError: They contradict each other, or something is missing.
-    """
-    if args.searxng and args.search_engine:
-        raise ValueError("--searxng and --search-engine are two engines; name one")
-    if args.publish_images and args.search_engine != "serpapi":
-        raise ValueError("--publish-images needs --search-engine serpapi")
-    given: dict[str, Any] = {
-        "searxng_url": args.searxng,
-        "search_engine": args.search_engine or ("searxng" if args.searxng else ""),
-        "contact": args.contact,
-        "screenshots": args.screenshots,
-        "allow_private": tuple(args.allow_private),
-    }
-    if args.search_engine:
-        settings = settings.model_copy(update={"searxng_url": ""})
-    if args.publish_images:
-        given |= dict(zip(("publish_dir", "publish_url"), args.publish_images, strict=True))
-    if args.search_price:
-        given["prices"] = settings.prices | dict.fromkeys(("web_search", "web_image_search"), args.search_price)
-    corpus: Path | None = getattr(args, "web_corpus", None)
-    if corpus is not None:
-        given["web_corpus"] = str(corpus)
-    settings = settings.model_copy(update={name: value for name, value in given.items() if value})
-    if args.screenshots and not settings.contact and not settings.web_corpus:
-        raise ValueError("--screenshots needs --contact MAIL")
-    return settings
 
 
 def run(args: argparse.Namespace) -> None:
