@@ -5,8 +5,6 @@ A round points at its calls, and a call that found what the answer cites points 
 
 from __future__ import annotations
 
-import base64
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING
 from PIL import Image
 
 from agents.state import CallRecord, Round, Source
+from llm.messages import data_uri
 
 if TYPE_CHECKING:
     from agents.trail import AgentAnswer
@@ -111,13 +110,9 @@ def as_svg(answer: AgentAnswer) -> str:
     )
 
 
-def thumbnail(image: Image.Image, side: int = THUMBNAIL_SIDE) -> str:
-    """Returns an image as a data URI, with no side longer than `side`."""
-    small = image.convert("RGB")
-    small.thumbnail((side, side))
-    buffer = io.BytesIO()
-    small.save(buffer, "JPEG", quality=80)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
+def thumbnail(image: Image.Image) -> str:
+    """Returns a small version of an image as a data URI."""
+    return data_uri(image, THUMBNAIL_SIDE, 80)
 
 
 def _round(one: Round) -> _TextBox:
@@ -150,7 +145,7 @@ def _call(record: CallRecord, sources: Sequence[Source], cited: set[int]) -> _Te
     others = [number for number in record.numbers if number not in cited][:_LISTED]
     for number in record.numbers:
         if number in cited or number in others:
-            node.add(f"[{number}] {_heading(sources[number - 1])}", 1, number if number in cited else None)
+            node.add(f"[{number}] {sources[number - 1].heading}", 1, number if number in cited else None)
     if left := len([number for number in record.numbers if number not in cited]) - len(others):
         node.add(f"and {left} more")
     if not record.numbers and not seen.images:
@@ -165,7 +160,7 @@ def _answer(answer: AgentAnswer, cited: Sequence[int]) -> _TextBox:
     node.add(f"Answer ({answer.policy}): {'none' if answer.answer is None else answer.answer}{stopped}", rows=8)
     for number in cited:
         source = answer.sources[number - 1]
-        node.add(f"[{number}] {_heading(source)} ({source.url})", 1, number)
+        node.add(f"[{number}] {source.heading} ({source.url})", 1, number)
     if answer.invented:
         node.add(f"Cited, but nowhere found: {', '.join(map(str, answer.invented))}")
     spent = answer.spent
@@ -179,10 +174,6 @@ def _items(arguments: str) -> Iterator[tuple[str, object]]:
     except (ValueError, RecursionError):
         values = None
     yield from values.items() if isinstance(values, dict) else [("arguments", arguments)] if arguments.strip() else []
-
-
-def _heading(source: Source) -> str:
-    return f"{source.title}, {source.section}" if source.section else source.title
 
 
 def _curve(x: int, y: int, to_x: int, to_y: int) -> str:

@@ -16,7 +16,7 @@ from agents.corpus import Corpus, decode_reply, encode_reply, timed
 from agents.state import AgentRun, RequestRecord
 from agents.tool import Tool
 from llm.chat import ChatClient, ChatError
-from llm.messages import Message, text_part
+from llm.messages import Message, with_text
 from llm.replies import ChatReply
 
 logger = logging.getLogger(__name__)
@@ -153,10 +153,7 @@ def _pop_refused(message: str, left: list[str]) -> str:
 def _with_tools(message: Message, tools: Sequence[Mapping[str, Any]]) -> Message:
     """Returns a message, the system's, with a description of tools at its end."""
     described = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
-    text = f"The tools:\n{described}"
-    content = message["content"]
-    joined = f"{content}\n\n{text}" if isinstance(content, str) else [*content, text_part(text)]
-    return {**message, "content": joined}
+    return with_text(message, f"The tools:\n{described}")
 
 
 class Asking:

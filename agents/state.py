@@ -46,6 +46,11 @@ class Source:
     span: tuple[int, int] | None = None
     related: str = field(default="", compare=False)
 
+    @property
+    def heading(self) -> str:
+        """The title, and that of the section."""
+        return f"{self.title}, {self.section}" if self.section else self.title
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -168,9 +173,14 @@ class AgentRun:
     image_parts: list[Message] = field(default_factory=list)
     found: dict[str, list[str]] = field(default_factory=dict)
     watch: Watch | None = None
-    cache: ResultCache[tuple[Observation, float]] = field(default_factory=lambda: ResultCache())
+    cache: ResultCache[tuple[Observation, float]] = field(default_factory=ResultCache)
     _digests: dict[str, str] = field(default_factory=dict)
     _numbers: dict[Source, int] = field(default_factory=dict)
+
+    @property
+    def search_tool(self) -> str:
+        """The tool that searches by text: in the web if it can, otherwise in the index."""
+        return "web_search" if "web_search" in self.tools else "text_search"
 
     async def ask(
         self,
@@ -242,8 +252,7 @@ class AgentRun:
     def quoted(self, number: int) -> str:
         """Returns a source with its number as text for the model."""
         source = self.sources[number - 1]
-        heading = f"{source.title}, {source.section}" if source.section else source.title
-        return f"[{number}] {heading} ({source.url})\n{source.text}"
+        return f"[{number}] {source.heading} ({source.url})\n{source.text}"
 
 
 def digest_of(image: Image.Image) -> str:

@@ -13,19 +13,39 @@ Message = dict[str, Any]
 """One message as the OpenAI API takes it: {"role": ..., "content": text or a list of content parts}."""
 
 
-def image_part(image: Image.Image, max_side: int = 1024, quality: int = 90) -> Message:
-    """Encodes an image as a content part with a JPEG data URI, scaled down if a side exceeds `max_side` pixels."""
+def data_uri(image: Image.Image, max_side: int, quality: int) -> str:
+    """Encodes an image as a JPEG data URI, scaled down if a side exceeds `max_side` pixels."""
     copy = image.convert("RGB")
     copy.thumbnail((max_side, max_side))
     buffer = io.BytesIO()
     copy.save(buffer, "JPEG", quality=quality)
-    data = base64.b64encode(buffer.getvalue()).decode()
-    return {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{data}"}}
+    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+def image_part(image: Image.Image) -> Message:
+    """Encodes an image as a content part, with no side longer than 1,024 pixels."""
+    return {"type": "image_url", "image_url": {"url": data_uri(image, 1024, 90)}}
 
 
 def text_part(text: str) -> Message:
     """Wraps a text as a content part."""
     return {"type": "text", "text": text}
+
+
+def with_text(message: Message, text: str) -> Message:
+    """Returns a message with a further text at its end."""
+    content = message["content"]
+    joined = f"{content}\n\n{text}" if isinstance(content, str) else [*content, text_part(text)]
+    return {**message, "content": joined}
+
+
+def with_images(message: Message, images: Sequence[Image.Image]) -> Message:
+    """Returns a message with further images at its end."""
+    if not images:
+        return message
+    content = message["content"]
+    parts = [text_part(content)] if isinstance(content, str) else content
+    return {**message, "content": [*parts, *map(image_part, images)]}
 
 
 def without_system_role(messages: Sequence[Message]) -> list[Message]:

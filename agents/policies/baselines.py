@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from agents import prompts
-from agents.parsing import is_abstention, plain_answer, without_thoughts
-from agents.policies.messages import answered, question_message, system, user
+from agents.parsing import plain_answer, without_thoughts
+from agents.policies.messages import answered, images_of, question_message, system, user
 from agents.state import IMAGE, AgentRun, Call, Decision
-from llm.messages import Message, image_part, text_part
+from llm.messages import with_images
 
 
 class _Heuristic(ABC):
@@ -36,15 +36,9 @@ class _Heuristic(ABC):
     async def _answer(self, run: AgentRun) -> Decision:
         calls = [record for one in run.rounds for record in one.calls]
         found = run.results(calls) or "(nothing)"
-        message = await question_message(run, f"\n\nResults:\n{found}")
-        images = [image for record in calls for image in record.observation.images.values()]
-        if images:
-            content = message["content"]
-            parts: list[Message] = [text_part(content)] if isinstance(content, str) else content
-            message = {**message, "content": [*parts, *map(image_part, images)]}
+        message = with_images(await question_message(run, f"\n\nResults:\n{found}"), images_of(calls))
         reply = await run.ask("answer", [system(prompts.FROM_RESULTS), message], max_tokens=256)
-        text = plain_answer(reply.text) or ""
-        return Decision(abstains=True) if is_abstention(text) else answered(text)
+        return answered(plain_answer(reply.text) or "")
 
 
 class ImageBaseline(_Heuristic):
@@ -122,8 +116,7 @@ def _image_search(run: AgentRun) -> tuple[Call, ...]:
 
 
 def _text_search(run: AgentRun, query: str) -> tuple[Call, ...]:
-    name = "web_search" if "web_search" in run.tools else "text_search"
-    return (Call(name, {"queries": [query[:1000]]}),)
+    return (Call(run.search_tool, {"queries": [query[:1000]]}),)
 
 
 def _searches_text(call: Call) -> bool:

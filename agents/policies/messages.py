@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from PIL import Image
 
 from agents.parsing import is_abstention
 from agents.regions import overlay
-from agents.state import IMAGE, AgentRun, Decision, Round
-from llm.messages import Message, image_part, text_part
+from agents.state import IMAGE, AgentRun, CallRecord, Decision
+from llm.messages import Message, image_part, text_part, with_text
 
 
 def user(text: str, images: Sequence[Image.Image] = ()) -> Message:
@@ -43,10 +43,9 @@ def _encoded(run: AgentRun, images: Sequence[Image.Image]) -> list[Message]:
     return [image_part(one) for one in (first, *([overlay(first, run.boxes)] if run.boxes else []), *others)]
 
 
-def results_message(run: AgentRun, one: Round) -> Message:
-    """Returns the results of a round, new images included."""
-    images = [image for record in one.calls for image in record.observation.images.values()]
-    return user(run.results(one.calls) or "nothing found", images)
+def images_of(calls: Iterable[CallRecord]) -> list[Image.Image]:
+    """Returns the images that calls made."""
+    return [image for record in calls for image in record.observation.images.values()]
 
 
 def followed_by(messages: Sequence[Message], text: str) -> list[Message]:
@@ -55,11 +54,7 @@ def followed_by(messages: Sequence[Message], text: str) -> list[Message]:
     Some chat templates refuse two messages of the user in a row.
     """
     last = messages[-1]
-    if last["role"] != "user":
-        return [*messages, user(text)]
-    content = last["content"]
-    joined = f"{content}\n\n{text}" if isinstance(content, str) else [*content, text_part(text)]
-    return [*messages[:-1], {**last, "content": joined}]
+    return [*messages[:-1], with_text(last, text)] if last["role"] == "user" else [*messages, user(text)]
 
 
 def answered(answer: str, thought: str = "") -> Decision:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from PIL import Image
 
 from agents import prompts
-from agents.parsing import is_abstention, json_object, plain_answer, without_thoughts
-from agents.policies.messages import answered, question_message, system
+from agents.parsing import json_object, plain_answer, without_thoughts
+from agents.policies.messages import answered, images_of, question_message, system
 from agents.state import IMAGE, AgentRun, Call, Decision, Round
-from llm.messages import Message, image_part, text_part
+from llm.messages import with_images
 
 RESULTS = 8
 """K of the paper."""
@@ -66,9 +65,8 @@ class MMSearch:
         if self._page is None:
             self._page = current
             return await self._rerank(run, found)
-        return await self._answer(
-            run, f"Website:\n{self._chosen}\n\n{run.results(self._page.calls)}", _shots(self._page)
-        )
+        website = f"Website:\n{self._chosen}\n\n{run.results(self._page.calls)}"
+        return await self._answer(run, website, images_of(self._page.calls))
 
     async def conclude(self, run: AgentRun) -> str | None:
         """Answers from all that was found."""
@@ -78,13 +76,12 @@ class MMSearch:
     async def _requery(self, run: AgentRun) -> Decision:
         messages = [system(prompts.REQUERY), await question_message(run, f"{self._seen(run)}\n\nQuery:")]
         query = _line((await run.ask("requery", messages, max_tokens=128)).text)
-        tool = "web_search" if "web_search" in run.tools else "text_search"
-        call = Call(tool, {"queries": [query or run.question[:1000]], "limit": RESULTS})
+        call = Call(run.search_tool, {"queries": [query or run.question[:1000]], "limit": RESULTS})
         return Decision(f"Query: {query}", (call,), problem="" if query else "no query; searched for the question")
 
     async def _rerank(self, run: AgentRun, found: Sequence[int]) -> Decision:
         websites = [run.quoted(number) for number in found]
-        tops = _shots(self._tops) if self._tops is not None else ()
+        tops = images_of(self._tops.calls) if self._tops is not None else ()
         reply, choice = await rerank(run, websites, tops, self._seen(run))
         opened = choice if choice is not None else named(reply, len(found))
         number = found[opened]
@@ -94,8 +91,7 @@ class MMSearch:
         return Decision(f"Website {opened + 1}", (Call("open_page", arguments),), problem=problem)
 
     async def _answer(self, run: AgentRun, known: str, images: Sequence[Image.Image]) -> Decision:
-        text = await summarize(run, f"{self._seen(run)}\n\n{known}", images)
-        return Decision(abstains=True) if is_abstention(text) else answered(text)
+        return answered(await summarize(run, f"{self._seen(run)}\n\n{known}", images))
 
     def _seen(self, run: AgentRun) -> str:
         """Returns the results of the image search as text."""
@@ -163,14 +159,14 @@ async def rerank(
 ) -> tuple[str, int | None]:
     """Asks which website helps most; returns the reply and the position that it chooses from 0, `None` without one."""
     shown = prompts.numbered(websites, "Website")
-    messages = [system(prompts.RERANK), _with(await question_message(run, f"{known}\n\n{shown}"), images)]
+    messages = [system(prompts.RERANK), with_images(await question_message(run, f"{known}\n\n{shown}"), images)]
     reply = (await run.ask("rerank", messages, max_tokens=64)).text
     return reply, chosen(reply, len(websites))
 
 
 async def summarize(run: AgentRun, known: str, images: Sequence[Image.Image]) -> str:
     """Asks for the answer from a website; returns it, empty if there is none."""
-    messages = [system(prompts.SUMMARIZE), _with(await question_message(run, known), images)]
+    messages = [system(prompts.SUMMARIZE), with_images(await question_message(run, known), images)]
     return plain_answer((await run.ask("summarize", messages, max_tokens=256)).text) or ""
 
 
@@ -198,31 +194,17 @@ def named(text: str, websites: int) -> int:
     return number - 1 if 1 <= number <= websites else 0
 
 
-def _with(message: Message, images: Sequence[Image.Image]) -> Message:
-    """Returns a message with further images at its end."""
-    if not images:
-        return message
-    content: Any = message["content"]
-    parts = [text_part(content)] if isinstance(content, str) else content
-    return {**message, "content": [*parts, *map(image_part, images)]}
-
-
 def _screenshots(run: AgentRun, found: Sequence[int]) -> tuple[Call, ...]:
     """Returns the calls that show the first screens of websites; none if the tools make no screenshots."""
     opened = run.tools.get("open_page")
     if opened is None or "screenshot" not in opened.arguments.model_fields:
         return ()
-    urls = [run.sources[number - 1] for number in found]
-    arguments: list[Mapping[str, Any]] = [
-        {"page": source.url, "screenshot": "top"}
-        for source in urls
+    sources = [run.sources[number - 1] for number in found]
+    return tuple(
+        Call("open_page", {"page": source.url, "screenshot": "top"})
+        for source in sources
         if not source.section  # articles have sections
-    ]
-    return tuple(Call("open_page", one) for one in arguments)
-
-
-def _shots(one: Round) -> Sequence[Image.Image]:
-    return [image for record in one.calls for image in record.observation.images.values()]
+    )
 
 
 def _line(text: str) -> str:

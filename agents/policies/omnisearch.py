@@ -7,7 +7,7 @@ import re
 from agents import prompts
 from agents.calls import calls_of
 from agents.parsing import is_abstention, json_object, plain_answer, without_think, without_thoughts
-from agents.policies.messages import answered, followed_by, question_message, results_message, system, user
+from agents.policies.messages import answered, followed_by, images_of, question_message, system, user
 from agents.state import IMAGE, AgentRun, Call, Decision, Round
 from llm.messages import Message
 from llm.replies import ChatReply
@@ -110,12 +110,10 @@ class OmniSearch:
         last = self._last
         if last.problem or not self._pending:
             return user(last.problem or prompts.OMNISEARCH_MALFORMED), None
-        found = results_message(run, last)["content"]
-        texts = found if isinstance(found, str) else found[-1]["text"]
-        images = [image for record in last.calls for image in record.observation.images.values()]
+        texts = run.results(last.calls) or "nothing found"
         asked = f"Sub-question: {self._pending}\n\n{texts if last.calls else ''}".strip()
         seen = [run.images[IMAGE]] if IMAGE in run.images else []
-        messages = [system(prompts.SOLVE), user(asked, [*seen, *images])]
+        messages = [system(prompts.SOLVE), user(asked, [*seen, *images_of(last.calls)])]
         reply = await run.ask("solve", messages, max_tokens=256)
         self._pending = ""
         _, question, search, final = read_step(reply.text)

@@ -92,9 +92,8 @@ class VisionSearchAssistant:
         if not questions:
             return Decision("", problem="sub-questions must be a JSON object as described")
         self._asked, self._last = questions, run.rounds[-1]
-        tool = "web_search" if "web_search" in run.tools else "text_search"
         thought = "\n".join(f"Region {node.region}: {node.question}" for node in questions)
-        return Decision(thought, tuple(Call(tool, {"queries": self._queries(node)}) for node in questions))
+        return Decision(thought, tuple(Call(run.search_tool, {"queries": self._queries(node)}) for node in questions))
 
     async def conclude(self, run: AgentRun) -> str | None:
         """Answers from the image, the formulations and the knowledge."""

@@ -196,11 +196,11 @@ def test_concurrency_is_limited(server: FakeChatServer) -> None:
 
 
 def test_image_part() -> None:
-    part = image_part(Image.new("RGBA", (2000, 500), (200, 30, 30, 255)), max_side=100)
+    part = image_part(Image.new("RGBA", (2000, 500), (200, 30, 30, 255)))
     header, data = part["image_url"]["url"].split(",")
     sent = Image.open(io.BytesIO(base64.b64decode(data)))
-    assert header == "data:image/jpeg;base64" and sent.size == (100, 25)
-    assert np.abs(np.asarray(sent)[12, 50].astype(int) - (200, 30, 30)).max() < 8
+    assert header == "data:image/jpeg;base64" and sent.size == (1024, 256)
+    assert np.abs(np.asarray(sent)[128, 512].astype(int) - (200, 30, 30)).max() < 8
 
 
 @pytest.mark.parametrize(
