@@ -49,8 +49,9 @@ def _any_color(rng: random.Random) -> RGB:
 
 
 @cache
-def _ball(pixels: int = 48) -> tuple[np.ndarray, np.ndarray, Image.Image]:
+def _ball() -> tuple[np.ndarray, np.ndarray, Image.Image]:
     """Returns the shading, the highlight and the mask of a lit sphere."""
+    pixels = 48
     y, x = np.mgrid[-1 : 1 : pixels * 1j, -1 : 1 : pixels * 1j]
     depth = np.sqrt(np.clip(1 - x * x - y * y, 0, 1))
     light = np.clip(-0.35 * x - 0.55 * y + 0.75 * depth, 0, 1)

@@ -78,16 +78,16 @@ def parse(line: str) -> Flag:
     return Flag(width / height, tuple(layers))
 
 
-def load_flags(path: Path = FLAGS_FILE) -> dict[str, Flag]:
-    """Reads flags from a TOML file of `code = "line"`; returns them by ISO 3166 code.
+def load_flags() -> dict[str, Flag]:
+    """Reads `flags.toml`, lines of `code = "layers"`; returns flags by ISO 3166 code.
 
     Raises:
         ValueError: A line cannot be parsed; the message names the file and the code.
     """
     flags = {}
-    for code, line in tomllib.loads(path.read_text(encoding="utf-8")).items():
+    for code, line in tomllib.loads(FLAGS_FILE.read_text(encoding="utf-8")).items():
         try:
             flags[code] = parse(line)
         except ValueError as error:
-            raise ValueError(f"{path}: {code}: {error}") from None
+            raise ValueError(f"{FLAGS_FILE}: {code}: {error}") from None
     return flags

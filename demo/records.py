@@ -58,10 +58,10 @@ def sheet(country: Country, rng: random.Random) -> str:
     return rng.choice(SEPARATORS).join(lines)
 
 
-def reading_questions(rng: random.Random, n: int = 4) -> list[Row]:
-    """Writes `n` questions about each country, half of them about a list of labeled values that holds the answer."""
+def reading_questions(rng: random.Random) -> list[Row]:
+    """Writes four questions about each country, half of them about a list of labeled values that holds the answer."""
     world = {code: country for code, country in countries().items() if seed_of(code) % 4}
-    rows = questions(rng, n, world=world)
+    rows = questions(rng, 4, world=world)
     for row in rows[::2]:
         text = sheet(world[row["dataset_category_id"]], rng)
         if row["answer"].split("|")[0].split("&&")[0] in text:

@@ -23,6 +23,9 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.small_clip import SmallCLIP, resized_positions
 from training.losses import clip_loss, same_pairs
 
+MADE_UP = 400
+"""Flags, designs and stickers of a validation."""
+
 
 def encoder_loss(encoder: ClipEncoder, batch: Batch, size: int) -> Tensor:
     """Returns CLIP's loss between photographs, clean images and texts: of each two of them, a scalar.
@@ -66,24 +69,22 @@ def image_vectors(encoder: ClipEncoder, images: Tensor, size: int) -> Tensor:
     return vectors
 
 
-def encoder_validation(
-    encoder: ClipEncoder, texts: dict[str, str], made_up: int = 400
-) -> Callable[[], dict[str, float]]:
+def encoder_validation(encoder: ClipEncoder, texts: dict[str, str]) -> Callable[[], dict[str, float]]:
     """Returns a function that measures Recall@1 on new photographs, of flags that are known or not and of designs.
 
     What is unknown comes in near twins. Flags are found by their texts and by their drawings, designs by clean images.
     """
     rng = random.Random("validation")
     flags = load_flags()
-    strange = [random_flag(rng) for _ in range(made_up)]
-    for number in range(1, made_up, 2):
+    strange = [random_flag(rng) for _ in range(MADE_UP)]
+    for number in range(1, MADE_UP, 2):
         strange[number] = similar_flag(strange[number - 1], rng)
     drawings = {"known": [draw(flag) for flag in flags.values()], "unknown": [draw(flag) for flag in strange]}
     photos = {name: [photograph(image, rng, (160, 128)) for image in images] for name, images in drawings.items()}
     words = {"known": [texts[code] for code in flags], "unknown": [describe(flag, rng) for flag in strange]}
     camera = Camera(encoder.pixels.size, -1, scenes=300)
-    designs = DesignBatches(camera, made_up, -1, photographed=0.0)(0)
-    stickers = StickerBatches(camera, made_up, -1)(0)
+    designs = DesignBatches(camera, MADE_UP, -1, photographed=0.0)(0)
+    stickers = StickerBatches(camera, MADE_UP, -1)(0)
 
     def recall(queries: Tensor, candidates: Tensor) -> float:
         scores = functional.normalize(queries, dim=-1) @ functional.normalize(candidates, dim=-1).T

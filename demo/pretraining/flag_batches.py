@@ -115,7 +115,7 @@ def made_up_name(rng: random.Random) -> str:
     return "".join(rng.choices(SYLLABLES, k=rng.randint(2, 4))).capitalize()
 
 
-def corpus(count: int, articles: Sequence[str], seed: int = 0) -> list[str]:
+def corpus(count: int, articles: Sequence[str]) -> list[str]:
     """Returns texts to train a tokenizer on: `count` descriptions of random flags, then `articles`."""
-    rng = random.Random(f"corpus {seed}")
+    rng = random.Random("corpus 0")
     return [describe(random_flag(rng), rng) for _ in range(count)] + list(articles)

@@ -130,7 +130,7 @@ def blob(x: float, y: float, r: float, rng: random.Random, fold: int = 1) -> lis
     return points
 
 
-def curve(points: Sequence[Point], closed: bool = False, steps: int = 8) -> list[Point]:
+def curve(points: Sequence[Point], closed: bool = False) -> list[Point]:
     """Returns a smooth line through points, by Catmull and Rom."""
     count = len(points)
     line = []
@@ -138,8 +138,7 @@ def curve(points: Sequence[Point], closed: bool = False, steps: int = 8) -> list
         a, b, c, d = (
             points[(i + j) % count] if closed else points[min(max(i + j, 0), count - 1)] for j in (-1, 0, 1, 2)
         )
-        for step in range(steps):
-            t = step / steps
+        for t in (step / 8 for step in range(8)):
             line.append(
                 tuple(
                     0.5
