@@ -71,9 +71,9 @@ def form(image: bytes, question: bytes = QUESTION.encode(), options: bytes = b"{
     )
 
 
-def good_request(path: str = "/answer") -> bytes:
+def good_request() -> bytes:
     """Returns a request that nothing is wrong with."""
-    return _upload(path, whole_image("JPEG"))
+    return _upload("/answer", whole_image("JPEG"))
 
 
 def _bad_image(draw: random.Random) -> HostileRequest:

@@ -186,7 +186,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     # In the environment of all processes: OpenMP reads it once, when PyTorch is imported.
     limit_threads(load_profile(args.profile, args.overrides).serving.model_threads)
     asked = read_questions(args)
-    requests = [request_bytes("/answer", image, question, "127.0.0.1") for image, question in asked]
+    requests = [request_bytes(image, question) for image, question in asked]
     with ExitStack() as stack:
         bare = BarePipeline(args)
         stack.callback(bare.close)

@@ -36,8 +36,8 @@ class Reply:
     lag: float
 
 
-def request_bytes(path: str, image: bytes, question: str, host: str) -> bytes:
-    """Returns a multipart request with all its headers."""
+def request_bytes(image: bytes, question: str) -> bytes:
+    """Returns a multipart request to `/answer` with all its headers."""
     boundary = "load-benchmark"
     parts = (
         f'--{boundary}\r\nContent-Disposition: form-data; name="question"\r\n\r\n{question}\r\n'
@@ -46,7 +46,7 @@ def request_bytes(path: str, image: bytes, question: str, host: str) -> bytes:
     ).encode()
     body = parts + image + f"\r\n--{boundary}--\r\n".encode()
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {len(body)}\r\n"
+        f"POST /answer HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Length: {len(body)}\r\n"
         f"Content-Type: multipart/form-data; boundary={boundary}\r\n\r\n"
     )
     return head.encode() + body

@@ -182,7 +182,7 @@ def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]
     } | measure_updates(out, models)
 
 
-def measure_updates(folder: Path, models: StandIn, changes: int = 50) -> dict[str, float | int]:
+def measure_updates(folder: Path, models: StandIn) -> dict[str, float | int]:
     """Adds articles with images to an index, and looks for the summary of each at once; see `updates.measure`."""
     with closing(LiveIndex.open(folder, encoder=models, fusion=models, write=True)) as index:
         editor = Editor(index, lambda: models, models, models)
@@ -196,7 +196,7 @@ def measure_updates(folder: Path, models: StandIn, changes: int = 50) -> dict[st
             rows = index.search(models.encode_texts([f"Design {number}"]), 20)[1]
             return index.row_of(f"new-{number}") in rows[0]
 
-        return updates.measure(range(changes), put, find)
+        return updates.measure(range(50), put, find)
 
 
 def measure_search(entities: int, dimension: int, folder: Path, kinds: Sequence[SearchKind]) -> dict[str, Any]:

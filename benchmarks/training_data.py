@@ -55,17 +55,17 @@ class DataSizes:
     image_files: int
 
 
-def write_data(folder: Path, sizes: DataSizes, seed: int = 0) -> RerankerData:
+def write_data(folder: Path, sizes: DataSizes) -> RerankerData:
     """Writes `kb.jsonl`, `negatives.json` and images, unless the folder has them; returns the training's data."""
     if not (folder / "negatives.json").is_file():
         folder.mkdir(parents=True, exist_ok=True)
-        _write_images(folder, sizes, seed)
-        write_lines(folder / "kb.jsonl", _articles(sizes, seed))
-        replace_with(folder / "negatives.json", lambda partial: _write_negatives(partial, sizes, seed))
+        _write_images(folder, sizes)
+        write_lines(folder / "kb.jsonl", _articles(sizes))
+        replace_with(folder / "negatives.json", lambda partial: _write_negatives(partial, sizes))
     return RerankerData(
         kb=folder / "kb.jsonl",
         images=folder / "images",
-        questions=list(_questions(sizes, seed)),
+        questions=list(_questions(sizes)),
         query_image_of=lambda image_id: folder / "queries" / f"{image_id}.jpg",
         negatives=folder / "negatives.json",
         kb_format="jsonl",
@@ -76,9 +76,9 @@ def _text(generator: np.random.Generator, count: int) -> str:
     return " ".join(generator.choice(WORDS, count))
 
 
-def _articles(sizes: DataSizes, seed: int) -> Iterator[dict[str, Any]]:
+def _articles(sizes: DataSizes) -> Iterator[dict[str, Any]]:
     for entity in range(sizes.entities):
-        generator = np.random.default_rng([seed, 1, entity])
+        generator = np.random.default_rng([0, 1, entity])
         lengths = generator.lognormal(np.log(MEDIAN_WORDS), SIGMA, 2 + generator.poisson(MEAN_SECTIONS - 2))
         yield {
             "id": f"e{entity}",
@@ -90,27 +90,25 @@ def _articles(sizes: DataSizes, seed: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def _questions(sizes: DataSizes, seed: int) -> Iterator[MadeUpQuestion]:
+def _questions(sizes: DataSizes) -> Iterator[MadeUpQuestion]:
     for number in range(sizes.questions):
-        generator = np.random.default_rng([seed, 2, number])
+        generator = np.random.default_rng([0, 2, number])
         image = number % sizes.query_images
         text = "which " + _text(generator, 9)
-        yield MadeUpQuestion(
-            str(number), text, f"q{image}", (f"e{_gold(image, sizes, seed)}",), int(generator.integers(2))
-        )
+        yield MadeUpQuestion(str(number), text, f"q{image}", (f"e{_gold(image, sizes)}",), int(generator.integers(2)))
 
 
-def _gold(image: int, sizes: DataSizes, seed: int) -> int:
-    return int(np.random.default_rng([seed, 3, image]).integers(sizes.entities))
+def _gold(image: int, sizes: DataSizes) -> int:
+    return int(np.random.default_rng([0, 3, image]).integers(sizes.entities))
 
 
-def _write_negatives(path: Path, sizes: DataSizes, seed: int) -> None:
+def _write_negatives(path: Path, sizes: DataSizes) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.write("{")
         for image in range(sizes.query_images):
-            generator = np.random.default_rng([seed, 4, image])
+            generator = np.random.default_rng([0, 4, image])
             others = generator.choice(sizes.entities, FOUND - 1, replace=False).tolist()
-            found = dict.fromkeys([_gold(image, sizes, seed), *others])
+            found = dict.fromkeys([_gold(image, sizes), *others])
             row = {
                 "gt_entity_pos_img": None,
                 "top_20": [{"entry": f"e{entity}", "similarity": 0.5 - i / 100} for i, entity in enumerate(found)],
@@ -119,8 +117,8 @@ def _write_negatives(path: Path, sizes: DataSizes, seed: int) -> None:
         file.write("}\n")
 
 
-def _write_images(folder: Path, sizes: DataSizes, seed: int) -> None:
-    generator = np.random.default_rng([seed, 5])
+def _write_images(folder: Path, sizes: DataSizes) -> None:
+    generator = np.random.default_rng([0, 5])
     width, height = sizes.side, sizes.side * 3 // 4
     (folder / "files").mkdir()
     for number in range(sizes.image_files):

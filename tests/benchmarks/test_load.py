@@ -16,7 +16,7 @@ from benchmarks.processes import cores_between, cpu_seconds, peak_memory
 from tests.fakes.images import image_bytes
 from tests.fakes.service import SMALL, full, served
 
-RED = request_bytes("/answer", image_bytes("red"), "When was the treaty?", "127.0.0.1")
+RED = request_bytes(image_bytes("red"), "When was the treaty?")
 
 
 def address_of(url: str) -> tuple[str, int]:
