@@ -10,7 +10,6 @@ affects all of them alike. The figures are milliseconds of single queries: read 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import subprocess
@@ -22,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.started import Answerer, answer_lines
 
 WAYS: dict[str, dict[str, str]] = {
     "default": {},
@@ -36,7 +37,7 @@ PER_TURN = 4
 
 
 def answer_turns(args: argparse.Namespace) -> None:
-    """Retrieves for each line of standard input, a list of query numbers, and writes the milliseconds as a line."""
+    """Retrieves for lists of query numbers, and answers by the milliseconds of each."""
     from benchmarks.retrieval import read_queries
     from evaluation.datasets import load
     from omgm.opening import open_retriever
@@ -46,14 +47,16 @@ def answer_turns(args: argparse.Namespace) -> None:
     retriever = open_retriever(load_profile(args.profile), args.index)
     for query in queries[:5]:
         retriever.retrieve([query])
-    print("ready", flush=True)
-    for line in sys.stdin:
+
+    def turn(numbers: list[int]) -> list[float]:
         times = []
-        for number in json.loads(line):
+        for number in numbers:
             started = time.perf_counter()
             retriever.retrieve([queries[number % len(queries)]])
             times.append((time.perf_counter() - started) * 1000)
-        print(json.dumps(times), flush=True)
+        return times
+
+    answer_lines(turn)
 
 
 @contextmanager
@@ -68,30 +71,10 @@ def busy(count: int) -> Iterator[None]:
             neighbor.wait()
 
 
-class Worker:
-    """A process that retrieves with OpenMP set up in one way."""
-
-    def __init__(self, variables: dict[str, str]) -> None:
-        kept = {name: value for name, value in os.environ.items() if name not in CONTROLLED}
-        command = [sys.executable, __file__, *sys.argv[1:], "--turns"]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=kept | variables
-        )
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._questions, self._answers = self._process.stdin, self._process.stdout
-        if self._answers.readline() != "ready\n":
-            raise SystemExit(f"the process with {variables} did not start")
-
-    def times(self, numbers: list[int]) -> list[float]:
-        """Returns the milliseconds of each query."""
-        self._questions.write(json.dumps(numbers) + "\n")
-        self._questions.flush()
-        return [float(ms) for ms in json.loads(self._answers.readline())]
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._questions.close()
-        self._process.wait()
+def worker(variables: dict[str, str]) -> Answerer:
+    """Starts the process of `answer_turns` with OpenMP set up in one way."""
+    kept = {name: value for name, value in os.environ.items() if name not in CONTROLLED}
+    return Answerer([sys.executable, __file__, *sys.argv[1:], "--turns"], kept | variables)
 
 
 def main() -> None:
@@ -107,14 +90,15 @@ def main() -> None:
         answer_turns(args)
         return
     times: dict[tuple[int, str], list[float]] = defaultdict(list)
-    workers = {way: Worker(variables) for way, variables in WAYS.items()}
+    workers = {way: worker(variables) for way, variables in WAYS.items()}
     for number in range(args.rounds):
         for count in NEIGHBORS:
             with busy(count):
                 for way in random.Random(f"{number} {count}").sample(list(WAYS), len(WAYS)):
-                    times[count, way] += workers[way].times(list(range(number * PER_TURN, (number + 1) * PER_TURN)))
-    for worker in workers.values():
-        worker.close()
+                    asked = list(range(number * PER_TURN, (number + 1) * PER_TURN))
+                    times[count, way] += workers[way].ask(asked)
+    for process in workers.values():
+        process.close()
     for count in NEIGHBORS:
         first = sorted(times[count, next(iter(WAYS))])
         for way in WAYS:

@@ -33,8 +33,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.hostile_requests import HostileRequest, good_request, hostile_requests
-from benchmarks.load import Address, service
 from benchmarks.processes import folders_of
+from benchmarks.started import Address, service
 from retriever.files import write_whole
 
 TIMEOUT_S = 60.0
@@ -181,8 +181,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(args.index, Path(folder, "index"))
-        args.index = Path(folder, "index")
-        with service(args, "serving.timeout_s=20", "serving.upload_timeout_s=20") as (process, address):
+        settings = ["serving.cache_mib=0", *args.overrides, "serving.timeout_s=20", "serving.upload_timeout_s=20"]
+        with service(args.profile, Path(folder, "index"), settings) as (process, address):
             url = "http://{}:{}".format(*address)
             document = httpx.get(f"{url}/openapi.json", trust_env=False, verify=False).json()
             cases = list(schema_cases(document, args.requests * 3 // 10, args.seed))

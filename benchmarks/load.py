@@ -20,13 +20,11 @@ import asyncio
 import json
 import os
 import platform
-import socket
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.open_loop import arrival_times, closed_loop, figures_of, open_loop, request_bytes
 from benchmarks.processes import cores_between, cpu_seconds, peak_memory
+from benchmarks.started import Address, Answerer, answer_lines, service
 from evaluation.datasets import find_query_image, load
-from omgm.commands.demo import omgm
 from omgm.commands.serve import limit_threads
 from omgm.profile import load_profile
 from retriever.files import write_whole
@@ -48,7 +46,6 @@ GOALS = {
     "p99_against_0.8": 3.0,
 }
 """Shares and gains at least, times at most; the last two at 2 and at 10 times the capacity."""
-Address = tuple[str, int]
 Pairs = list[tuple[bytes, str]]
 """Images and questions."""
 
@@ -65,11 +62,8 @@ def read_questions(args: argparse.Namespace) -> Pairs:
     return [(path.read_bytes(), question) for path, question in paths.items()]
 
 
-# The bare pipeline, in a process of its own
-
-
 def answer_turns(args: argparse.Namespace) -> None:
-    """For each line of standard input, a batch size and seconds, writes answers per second and ms per batch."""
+    """Answers batch size and seconds by answers per second and milliseconds per batch."""
     from omgm.opening import open_retriever
     from omgm.parts import build_generator
     from omgm.server import freeze_objects
@@ -87,77 +81,29 @@ def answer_turns(args: argparse.Namespace) -> None:
 
     asyncio.run(answer(asked[:16]))
     freeze_objects()  # as the service does
-    print("ready", flush=True)
-    for line in sys.stdin:
-        batch, seconds = json.loads(line)
+
+    def turn(task: tuple[int, float]) -> tuple[float, float]:
+        batch, seconds = task
         began, times = time.perf_counter(), list[float]()
         while (started := time.perf_counter()) < began + seconds:
             first = len(times) * batch
             asyncio.run(answer([asked[number % len(asked)] for number in range(first, first + batch)]))
             times.append((time.perf_counter() - started) * 1000)
-        rate = batch * len(times) / (time.perf_counter() - began)
-        print(json.dumps([rate, statistics.median(times)]), flush=True)
+        return batch * len(times) / (time.perf_counter() - began), statistics.median(times)
+
+    answer_lines(turn)
 
 
-class BarePipeline:
-    """The process of `answer_turns`."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        paths = {"--index": args.index, "--queries": args.queries, "--query-images": args.query_images}
-        named = {"--profile": args.profile, "--dataset": args.dataset, **paths}
-        settings = [part for value in args.overrides for part in ("--set", value)]
-        given = [str(part) for pair in named.items() for part in pair]
-        command = [sys.executable, __file__, *given, *settings, "--bare"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._questions, self._answers = self._process.stdin, self._process.stdout
-
-    def wait_until_ready(self) -> None:
-        """Waits until the models are loaded.
-
-        Raises:
-            OSError: The process has ended.
-        """
-        if self._answers.readline() != "ready\n":
-            raise OSError("the bare pipeline did not start")
-
-    def run(self, batch: int, seconds: float) -> tuple[float, float]:
-        """Returns answers per second and milliseconds per batch."""
-        self._questions.write(json.dumps([batch, seconds]) + "\n")
-        self._questions.flush()
-        rate, ms = json.loads(self._answers.readline())
-        return rate, ms
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._questions.close()
-        self._process.wait()
+def bare_pipeline(args: argparse.Namespace) -> Answerer:
+    """Starts the process of `answer_turns`."""
+    paths = {"--index": args.index, "--queries": args.queries, "--query-images": args.query_images}
+    named = {"--profile": args.profile, "--dataset": args.dataset, **paths}
+    settings = [part for value in args.overrides for part in ("--set", value)]
+    given = [str(part) for pair in named.items() for part in pair]
+    return Answerer([sys.executable, __file__, *given, *settings, "--bare"])
 
 
-# The service
-
-
-@contextmanager
-def service(args: argparse.Namespace, *overrides: str) -> Iterator[tuple[subprocess.Popen[bytes], Address]]:
-    """Starts a service on a free port; yields its process and address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    chosen = ["serving.cache_mib=0", *args.overrides, *overrides]  # there are few images, and each counts as a new one
-    settings = [part for value in chosen for part in ("--set", value)]
-    command = omgm("serve", "--profile", args.profile, *settings, "--index", args.index, "--port", port)
-    process = subprocess.Popen([*command, "--workers", str(args.workers)], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    try:
-        if not process.stdout.readline():  # printed once all workers take requests
-            raise SystemExit("the service did not start; standard error says why")
-        yield process, ("127.0.0.1", port)
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
-
-
-def compare(args: argparse.Namespace, services: dict[str, Address], bare: BarePipeline, requests: list[bytes]) -> Any:
+def compare(args: argparse.Namespace, services: dict[str, Address], bare: Answerer, requests: list[bytes]) -> Any:
     """Measures capacities and single requests in turns; returns the medians over the rounds."""
     rates: dict[str, list[float]] = {}
     singles: dict[str, list[float]] = {}
@@ -166,10 +112,10 @@ def compare(args: argparse.Namespace, services: dict[str, Address], bare: BarePi
         for name, address in services.items():
             rate, _ = asyncio.run(closed_loop(address, requests, seconds, 2 * args.batch))
             rates.setdefault(name, []).append(rate)
-        rates.setdefault("bare", []).append(bare.run(args.batch, seconds)[0])
+        rates.setdefault("bare", []).append(bare.ask([args.batch, seconds])[0])
         _, took = asyncio.run(closed_loop(services["service"], requests, seconds / 2, 1))
         singles.setdefault("service", []).append(statistics.median(took) * 1000)
-        singles.setdefault("bare", []).append(bare.run(1, seconds / 2)[1])
+        singles.setdefault("bare", []).append(bare.ask([1, seconds / 2])[1])
     rate_of = {name: statistics.median(values) for name, values in rates.items()}
     single = {name: statistics.median(values) for name, values in singles.items()}
     return {
@@ -188,11 +134,12 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     asked = read_questions(args)
     requests = [request_bytes(image, question) for image, question in asked]
     with ExitStack() as stack:
-        bare = BarePipeline(args)
-        stack.callback(bare.close)
-        bare.wait_until_ready()
-        process, address = stack.enter_context(service(args))
-        _, unbatched = stack.enter_context(service(args, "serving.max_batch=1", "serving.max_wait_s=60"))
+        bare = stack.enter_context(closing(bare_pipeline(args)))
+        # There are few images, and each counts as a new one.
+        serve = partial(service, args.profile, args.index, workers=args.workers)
+        settings = ["serving.cache_mib=0", *args.overrides]
+        process, address = stack.enter_context(serve(settings))
+        _, unbatched = stack.enter_context(serve([*settings, "serving.max_batch=1", "serving.max_wait_s=60"]))
         asyncio.run(closed_loop(address, requests, 1.0, 2 * args.batch))
         compared = compare(args, {"service": address, "unbatched": unbatched}, bare, requests)
         capacity = args.capacity or compared["answers_per_s"]["service"]

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,7 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 from PIL import Image
 
-from omgm.client import Client, ServiceError
+from benchmarks.started import service
+from omgm.client import Client
 from omgm.indexing import build
 from omgm.profile import load_profile
 from retriever.files import write_whole
@@ -75,19 +74,6 @@ def measure(numbers: range, put: Callable[[int], object], find: Callable[[int], 
     return report | {"not_found": lost}
 
 
-def serve(profile: str, index: Path, port: int) -> subprocess.Popen[bytes]:
-    """Starts the service and waits until it answers."""
-    command = [sys.executable, "-m", "omgm", "serve", "--profile", profile, "--index", str(index), "--port", str(port)]
-    process = subprocess.Popen(command)
-    for _ in range(600):
-        with socket.socket() as probe:
-            if process.poll() is None and probe.connect_ex(("127.0.0.1", port)) == 0:
-                return process
-        time.sleep(0.2)
-    process.kill()
-    raise OSError("the service did not start")
-
-
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Measures and prints the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -106,27 +92,17 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
         write_whole(folder / "kb.jsonl", "".join(lines).encode())
         index = folder / "index"
         build(load_profile(args.profile), folder / "kb.jsonl", index, images=folder / "images", progress=False)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        process = serve(args.profile, index, port)
-        try:
-            with Client(f"http://127.0.0.1:{port}") as client:
+        with service(args.profile, index) as (_, (host, port)), Client(f"http://{host}:{port}") as client:
 
-                def find(number: int) -> bool:
-                    best = client.retrieve(drawn(number), "When was it drawn?")
-                    return f"new-{number}" in {candidate.entity_id for candidate in best.candidates}
+            def find(number: int) -> bool:
+                best = client.retrieve(drawn(number), "When was it drawn?")
+                return f"new-{number}" in {candidate.entity_id for candidate in best.candidates}
 
-                times = measure(
-                    range(args.entities, args.entities + args.changes),
-                    lambda number: client.put_entity(f"new-{number}", article(number), drawn(number)),
-                    find,
-                )
-        except ServiceError as error:
-            raise OSError(f"the service failed: {error}") from error
-        finally:
-            process.terminate()
-            process.wait()
+            times = measure(
+                range(args.entities, args.entities + args.changes),
+                lambda number: client.put_entity(f"new-{number}", article(number), drawn(number)),
+                find,
+            )
     report: dict[str, Any] = {"profile": args.profile, "entities": args.entities, "changes": args.changes} | times
     if args.out is not None:
         write_whole(args.out, (json.dumps(report, indent=2) + "\n").encode())
