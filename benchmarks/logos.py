@@ -1,4 +1,4 @@
-"""Writes a data set of logos: the topics of a checkout of github/explore, asked about by changed images of theirs.
+r"""Writes a data set of logos: the topics of a checkout of github/explore, asked about by changed images of theirs.
 
     python -m benchmarks.logos --topics explore/topics --out logos
     omgm build-index --kb logos/kb.jsonl --images logos/images --out logos/index

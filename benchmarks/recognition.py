@@ -1,4 +1,4 @@
-"""Fits recognition on several data sets at once, as the embedded profile's was (docs/log.md).
+r"""Fits recognition on several data sets at once, as the embedded profile's was (docs/log.md).
 
     python -m benchmarks.recognition --profile embedded --threshold 0.3 \
         --set-of world/index evqa world/questions.csv world/queries \

@@ -1,4 +1,4 @@
-"""Trains the extractive reader's model on questions with their passages.
+r"""Trains the extractive reader's model on questions with their passages.
 
     python -m training.reader.train --squad dev-v2.0.json xquad.en.json --evqa questions.csv --tokens val \
         --out weights.safetensors
