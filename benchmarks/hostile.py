@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.hostile_requests import HostileRequest, good_request, hostile_requests
 from benchmarks.processes import folders_of
 from benchmarks.started import Address, service
+from omgm.commands.common import add_index, add_profile
 from retriever.files import write_whole
 
 TIMEOUT_S = 60.0
@@ -218,9 +219,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--profile", default="embedded")
-    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--index", type=Path, required=True)
+    add_profile(parser)
+    add_index(parser)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--at-once", type=int, default=16, help="requests that are sent at the same time (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,4 @@
-"""Measures what is declined when a third of the entities are left out of the index.
+r"""Measures what is declined when a third of the entities are left out of the index.
 
     python -m benchmarks.left_out --kb kb_wiki.json --images DIR --dataset evqa --queries dev.csv --query-images DIR \
         --out DIR [--profile P]
@@ -16,11 +16,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from evaluation.datasets import find_query_image, load
+from evaluation.datasets import find_query_image
 from indexes.formats import guess_format
+from omgm.commands.common import add_knowledge_base, add_profile, add_questions, load_questions, profile_of
 from omgm.indexing import build
 from omgm.opening import open_retriever
-from omgm.profile import load_profile
 from retriever.files import write_whole
 from retriever.images import load_image
 from retriever.types import Query
@@ -47,15 +47,12 @@ def write_rest(kb: Path, out: Path) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--profile", default="embedded", metavar="P", help="a calibrated profile")
-    parser.add_argument("--kb", type=Path, required=True, metavar="FILE", help="the knowledge base")
-    parser.add_argument("--images", type=Path, required=True, metavar="DIR", help="the folder of its images")
-    parser.add_argument("--dataset", default="evqa", metavar="NAME", help="the format of the questions")
-    parser.add_argument("--queries", type=Path, required=True, metavar="FILE", help="the questions")
-    parser.add_argument("--query-images", type=Path, required=True, metavar="DIR", help="the folder of their images")
+    add_profile(parser)
+    add_knowledge_base(parser)
+    add_questions(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the index goes")
     args = parser.parse_args()
-    profile = load_profile(args.profile)
+    profile = profile_of(args)
     args.out.mkdir(parents=True, exist_ok=True)
     build(profile, write_rest(args.kb, args.out), args.out / "index", images=args.images)
     retriever = open_retriever(profile, args.out / "index")
@@ -63,7 +60,7 @@ def main() -> None:
         parser.error(f"profile {profile.name} is not calibrated; run omgm calibrate")
     held: list[bool] = []
     absent: list[bool] = []
-    questions = load(args.dataset, args.queries)[::2]
+    questions = load_questions(args)[::2]
     for start in range(0, len(questions), BATCH):
         queries, known = [], []
         for question in questions[start : start + BATCH]:

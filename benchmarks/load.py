@@ -34,6 +34,7 @@ from benchmarks.open_loop import arrival_times, closed_loop, figures_of, open_lo
 from benchmarks.processes import cores_between, cpu_seconds, peak_memory
 from benchmarks.started import Address, Answerer, answer_lines, service
 from evaluation.datasets import find_query_image, load
+from omgm.commands.common import add_index, add_profile, add_questions
 from omgm.commands.serve import limit_threads
 from omgm.profile import load_profile
 from retriever.files import write_whole
@@ -194,13 +195,10 @@ def goals_of(compared: dict[str, Any], loads: list[dict[str, Any]]) -> dict[str,
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--profile", default="embedded")
-    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")
+    add_profile(parser)
     parser.add_argument("--workers", type=int, default=1, help="processes of the service (%(default)s)")
-    parser.add_argument("--index", type=Path, required=True)
-    parser.add_argument("--dataset", default="evqa")
-    parser.add_argument("--queries", type=Path, required=True)
-    parser.add_argument("--query-images", type=Path, required=True)
+    add_index(parser)
+    add_questions(parser)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each load (%(default)s)")
     parser.add_argument("--rounds", type=int, default=6, help="turns of the comparison (%(default)s)")
     parser.add_argument("--factors", type=float, nargs="*", default=[0.5, 0.8, 1.0, 2.0, 10.0])

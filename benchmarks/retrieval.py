@@ -29,12 +29,12 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from evaluation.datasets import Question, find_query_image, load
+from evaluation.datasets import Question, find_query_image
 from evaluation.metrics import percentile
 from indexes.stages import section_texts
 from indexes.store import Index
+from omgm.commands.common import add_index, add_json, add_profile, add_questions, load_questions, profile_of
 from omgm.opening import open_retriever
-from omgm.profile import load_profile
 from retriever.images import load_image
 from retriever.pipeline import Retriever
 from retriever.protocols import FusionEncoder
@@ -196,21 +196,18 @@ def as_text(report: dict[str, Any]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--profile", default="embedded", metavar="P", help="a name from configs/ or a file")
-    parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="SECTION.KEY=VALUE")
-    parser.add_argument("--index", type=Path, required=True, metavar="INDEX", help="the index that build-index wrote")
-    parser.add_argument("--dataset", default="evqa", metavar="NAME", help="evqa or infoseek (%(default)s)")
-    parser.add_argument("--queries", type=Path, required=True, metavar="FILE", help="questions")
-    parser.add_argument("--query-images", type=Path, required=True, metavar="DIR", help="the folder of their images")
+    add_profile(parser)
+    add_index(parser)
+    add_questions(parser)
     parser.add_argument("--limit", type=int, default=100, metavar="N", help="questions to ask (%(default)s)")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 16], metavar="N", help="batch sizes (1 16)")
     parser.add_argument("--recompute", type=int, default=3, metavar="N", help="queries to compute tokens for; 0: none")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
     args = parser.parse_args(argv)
     if min(args.limit, *args.batches) < 1 or args.recompute < 0:
         parser.error("--limit and --batches must be at least 1, --recompute at least 0")
-    profile = load_profile(args.profile, args.overrides)
-    queries = read_queries(load(args.dataset, args.queries), args.query_images, args.limit)
+    profile = profile_of(args)
+    queries = read_queries(load_questions(args), args.query_images, args.limit)
     retriever = open_retriever(profile, args.index)
     index = retriever.index
     report = {
