@@ -114,3 +114,6 @@ def hash_of(name: str) -> int:
 def data_of(folder: Path) -> dict[str, bytes]:
     """Returns the data files of an index: all but the manifest, which names the knowledge base."""
     return {name: data for name, data in contents(folder).items() if name in ALL_FILES or name.startswith("images/")}
+
+
+BASE = [article(name) for name in ("a", "b", "c", "d", "e")]

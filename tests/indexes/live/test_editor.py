@@ -6,9 +6,6 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-
-import pytest
 
 from indexes.chat_summarizer import ChatSummarizer
 from indexes.live.editor import Editor
@@ -17,12 +14,6 @@ from llm.chat import ChatClient
 from retriever.types import Entity
 from tests.fakes.live import World, article
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
-from tests.indexes.live.test_live_index import BASE
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path, BASE)
 
 
 class SingleFile(FakeSummarizer):

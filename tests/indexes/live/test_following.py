@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import logging
-from pathlib import Path
 
 import pytest
 
@@ -14,14 +13,9 @@ from indexes.live.changes import Change, Origin, from_bytes
 from indexes.live.index import LiveIndex
 from indexes.live.layout import LIVE, logs
 from indexes.store import Index
-from tests.fakes.live import World, article
+from tests.fakes.live import BASE, World, article
 from tests.fakes.models import FakeEncoder, FakeFusion
-from tests.indexes.live.test_live_index import BASE, FINAL, check_same, edit
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path, BASE)
+from tests.indexes.live.test_live_index import FINAL, check_same, edit
 
 
 def reader_of(world: World) -> LiveIndex:

@@ -22,10 +22,9 @@ from retriever.protocols import Step
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.types import Entity, Query
-from tests.fakes.live import World, article, as_row, data_of, hash_of, painting
+from tests.fakes.live import BASE, World, article, as_row, data_of, hash_of, painting
 from tests.fakes.models import FakeEncoder, FakeFusion
 
-BASE = [article(name) for name in ("a", "b", "c", "d", "e")]
 FINAL = [
     *(article("a"), article("b", 5), article("d", image="gone.png"), article("e")),
     *(article("f", 1), article("g", 2, image=None), article("h", 3, sections=0)),
@@ -116,8 +115,7 @@ def test_live_changes_of_articles_with_several_images(tmp_path: Path, candidates
     editor.index.close()
 
 
-def test_the_whole_pipeline_ranks_alike(tmp_path: Path) -> None:
-    world = World(tmp_path, BASE)
+def test_the_whole_pipeline_ranks_alike(tmp_path: Path, world: World) -> None:
     index, fresh = edit(world), world.build(FINAL, tmp_path / "fresh")
     queries = [Query(painting(seed), "Which stripe is red?", str(seed)) for seed in range(4)]
 
@@ -147,11 +145,10 @@ def test_only_the_best_are_removed(tmp_path: Path) -> None:
     assert len(editor.index) == 10
 
 
-def test_a_reader_sees_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_sees_one_version(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a pinned thread found stays the same and readable while all of it is replaced and compacted away."""
     monkeypatch.setattr("indexes.live.index.GRACE", 0)
     earlier = set(threading.enumerate())  # timers of other tests among them, which wait for a minute
-    world = World(tmp_path, BASE)
     editor = world.editor()
     index, query = editor.index, FakeEncoder().encode_images([painting(1)])
     with index.pinned() as version:
@@ -185,8 +182,7 @@ def test_a_reader_sees_one_version(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         index.entity(old)
 
 
-def test_a_result_keeps_its_rows(tmp_path: Path) -> None:
-    world = World(tmp_path, BASE)
+def test_a_result_keeps_its_rows(world: World) -> None:
     editor = world.editor()
     index = editor.index
     retriever = Retriever([EntitySearch(FakeEncoder(), index, 5)], index, pin=index.pinned)
@@ -198,9 +194,8 @@ def test_a_result_keeps_its_rows(tmp_path: Path) -> None:
     ]
 
 
-def test_changes_that_undo_each_other_are_compacted(tmp_path: Path) -> None:
+def test_changes_that_undo_each_other_are_compacted(tmp_path: Path, world: World) -> None:
     """Commands that need complete files refused them, and a compaction saw nothing to do."""
-    world = World(tmp_path, BASE)
     editor = world.editor()
     world.put(editor, article("x"))
     editor.remove(["kb/x"])
@@ -214,8 +209,7 @@ def test_changes_that_undo_each_other_are_compacted(tmp_path: Path) -> None:
     check_same(world.open(), world.build(BASE, tmp_path / "fresh"))
 
 
-def test_changes_during_a_compaction_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(tmp_path, BASE)
+def test_changes_during_a_compaction_are_kept(tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     editor = world.editor()
     world.put(editor, article("a", 1), article("f"), article("g"))
 
@@ -238,8 +232,7 @@ def test_changes_during_a_compaction_are_kept(tmp_path: Path, monkeypatch: pytes
     again.index.close()
 
 
-def test_changes_from_many_threads(tmp_path: Path) -> None:
-    world = World(tmp_path, BASE)
+def test_changes_from_many_threads(world: World) -> None:
     editor = world.editor()
     final = [article(f"t{thread}-{number}", number) for thread in range(4) for number in range(5)]
     world.paint(final)
@@ -260,8 +253,7 @@ def test_changes_from_many_threads(tmp_path: Path) -> None:
     assert all(index.entity(index.row_of(one.id) or -1) == one for one in final)
 
 
-def test_the_index_compacts_itself_when_due(tmp_path: Path) -> None:
-    world = World(tmp_path, BASE)
+def test_the_index_compacts_itself_when_due(world: World) -> None:
     editor = world.editor(compact_after=3)
     world.put(editor, article("a", 1), article("f"))
     assert editor.index.changes == 2
@@ -274,8 +266,7 @@ def test_the_index_compacts_itself_when_due(tmp_path: Path) -> None:
     assert len(editor.index) == 5
 
 
-def test_an_article_that_is_replaced_again_and_again_does_not_fill_the_log(tmp_path: Path) -> None:
-    world = World(tmp_path, BASE)
+def test_an_article_that_is_replaced_again_and_again_does_not_fill_the_log(world: World) -> None:
     editor = world.editor(compact_after=3)
     for text in range(1, 4):
         world.put(editor, article("a", text))
@@ -289,8 +280,7 @@ def test_an_article_that_is_replaced_again_and_again_does_not_fill_the_log(tmp_p
     assert world.open().version.logged == 1
 
 
-def test_unchanged_articles_are_known(tmp_path: Path) -> None:
-    world = World(tmp_path, BASE)
+def test_unchanged_articles_are_known(world: World) -> None:
     editor = world.editor()
     same = Article(BASE[0], image=painting(hash_of("of-a-0.png")))
     assert editor.holds(same)
@@ -300,8 +290,7 @@ def test_unchanged_articles_are_known(tmp_path: Path) -> None:
     assert not editor.holds(Article(article("z")))
 
 
-def test_lists_are_dropped_as_in_the_build(tmp_path: Path) -> None:
-    world = World(tmp_path, BASE)
+def test_lists_are_dropped_as_in_the_build(world: World) -> None:
     editor = world.editor()
     entity = Entity("kb/z", "Z", (*article("z").sections, BASE[0].sections[0].__class__("References", "[1]", 2)))
     editor.put([Article(entity)])
@@ -310,8 +299,7 @@ def test_lists_are_dropped_as_in_the_build(tmp_path: Path) -> None:
     assert [section.title for section in editor.index.entity(row).sections] == ["Part 0", "Part 1"]
 
 
-def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
-    world = World(tmp_path, BASE)
+def test_what_does_not_fit_is_refused(world: World) -> None:
     editor = world.editor()
     with pytest.raises(KeyError, match="kb/nobody"):
         editor.remove(["kb/a", "kb/nobody"])
@@ -324,8 +312,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         reader.compact()
 
 
-def test_files_without_the_changes_are_refused(tmp_path: Path) -> None:
-    world = World(tmp_path, BASE)
+def test_files_without_the_changes_are_refused(tmp_path: Path, world: World) -> None:
     editor = world.editor()
     Index.open(world.index)  # open for changes, but there are none
     world.put(editor, article("z"))
@@ -340,8 +327,7 @@ def test_files_without_the_changes_are_refused(tmp_path: Path) -> None:
     editor.index.close()
 
 
-def test_a_build_of_the_same_inputs_keeps_changes_and_another_replaces_them(tmp_path: Path) -> None:
-    world = World(tmp_path, BASE)
+def test_a_build_of_the_same_inputs_keeps_changes_and_another_replaces_them(world: World) -> None:
     editor = world.editor()
     world.put(editor, article("z"))
     assert len(world.build(BASE, world.index)) == 5  # its files; nothing is built
