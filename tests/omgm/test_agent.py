@@ -24,7 +24,6 @@ from omgm.__main__ import main
 from omgm.agent import Agent
 from omgm.api import OMGM
 from serving.agent_schemas import TrailOut
-from tests.examples import write_examples
 from tests.fakes.planner import calling, text_of
 from tests.fakes.scripted_server import ScriptedServer
 
@@ -32,15 +31,8 @@ QUESTION = "What is the capital of the country whose flag this is?"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("examples")
-    write_examples(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def omgm(folder: Path) -> Iterator[OMGM]:
-    with OMGM.open(folder / "index") as omgm:
+def omgm(examples: Path) -> Iterator[OMGM]:
+    with OMGM.open(examples / "index") as omgm:
         yield omgm
 
 
@@ -48,12 +40,12 @@ def verdict(sufficient: bool, answer: str = "", missing: str = "") -> str:
     return json.dumps({"sufficient": sufficient, "answer": answer, "sources": [1], "missing": missing})
 
 
-def test_auto_ends_where_the_evidence_suffices(omgm: OMGM, folder: Path) -> None:
+def test_auto_ends_where_the_evidence_suffices(omgm: OMGM, examples: Path) -> None:
     with (
         ScriptedServer([verdict(True, "Tokyo")]) as server,
         Agent(omgm, ChatPlanner(ChatClient(server.url, "scripted"))) as agent,
     ):
-        answer = agent.ask(folder / "photo.jpg", QUESTION)
+        answer = agent.ask(examples / "photo.jpg", QUESTION)
     assert answer.answer == "Tokyo"
     assert [claim.sources for claim in answer.claims] == [(1,)]
     assert answer.sources[0].title == "Japan" and "Tokyo" in answer.sources[0].text
@@ -63,14 +55,14 @@ def test_auto_ends_where_the_evidence_suffices(omgm: OMGM, folder: Path) -> None
     assert "tools" not in body and body["response_format"]["type"] == "json_schema"
 
 
-def test_auto_goes_on_where_it_does_not(omgm: OMGM, folder: Path) -> None:
+def test_auto_goes_on_where_it_does_not(omgm: OMGM, examples: Path) -> None:
     script: list[str | ChatReply] = [
         verdict(False, missing="the capital of France"),
         calling("text_search", '{"queries": ["capital of France"]}'),
         "<answer>Paris [9]</answer>",
     ]
     with ScriptedServer(script) as server, Agent(omgm, ChatPlanner(ChatClient(server.url, "scripted"))) as agent:
-        answer = agent.ask(folder / "photo.jpg", "And of the one that won the cup there?")
+        answer = agent.ask(examples / "photo.jpg", "And of the one that won the cup there?")
     assert answer.answer == "Paris"
     [found] = answer.rounds[1].calls
     assert answer.sources[found.numbers[0] - 1].title == "France"
@@ -81,19 +73,19 @@ def test_auto_goes_on_where_it_does_not(omgm: OMGM, folder: Path) -> None:
     ]  # fmt: skip
 
 
-def test_auto_falls_back_on_the_index_only_if_nobody_distrusts_it(omgm: OMGM, folder: Path) -> None:
+def test_auto_falls_back_on_the_index_only_if_nobody_distrusts_it(omgm: OMGM, examples: Path) -> None:
     with (
         ScriptedServer([verdict(False), ""]) as server,
         Agent(omgm, ChatPlanner(ChatClient(server.url, "scripted"))) as agent,
     ):
-        assert agent.ask(folder / "photo.jpg", QUESTION).abstained
-        unasked = agent.ask(folder / "photo.jpg", QUESTION, budget=Budget(tokens=500))
-        once = agent.ask(folder / "photo.jpg", QUESTION, budget=Budget(rounds=1))
+        assert agent.ask(examples / "photo.jpg", QUESTION).abstained
+        unasked = agent.ask(examples / "photo.jpg", QUESTION, budget=Budget(tokens=500))
+        once = agent.ask(examples / "photo.jpg", QUESTION, budget=Budget(rounds=1))
     assert (unasked.answer, unasked.stopped) == ("Tokyo", "tokens")
     assert (once.answer, once.stopped) == ("Tokyo", "rounds")
 
 
-def test_regions_are_proposed_if_none_is_given(omgm: OMGM, folder: Path) -> None:
+def test_regions_are_proposed_if_none_is_given(omgm: OMGM, examples: Path) -> None:
     proposed = [Box(1, 2, 30, 40)]
     script: list[str | ChatReply] = [calling("zoom_in", '{"region": 1}'), "<answer>x</answer>"]
     with (
@@ -101,14 +93,14 @@ def test_regions_are_proposed_if_none_is_given(omgm: OMGM, folder: Path) -> None
         Agent(omgm, ChatPlanner(ChatClient(server.url, "scripted")), propose=lambda image: proposed) as agent,
     ):
         answers = [
-            agent.ask(folder / "photo.jpg", QUESTION, "mmsearch-plus", boxes=boxes) for boxes in ([], [(5, 5, 9, 9)])
+            agent.ask(examples / "photo.jpg", QUESTION, "mmsearch-plus", boxes=boxes) for boxes in ([], [(5, 5, 9, 9)])
         ]
     names = [list(answer.rounds[0].calls[0].observation.images) for answer in answers]
     assert names == [["image_crop_1_2_30_40"], ["image_crop_5_5_9_9"]]
     assert len(server.bodies[0]["messages"][1]["content"]) == 3  # image, overlay, question
 
 
-def test_the_command_asks_a_frozen_web(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_asks_a_frozen_web(examples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     async def search(query: str) -> list[Source]:
         return [Source("Niger", "a country", "https://web/niger")]
 
@@ -120,10 +112,10 @@ def test_the_command_asks_a_frozen_web(folder: Path, tmp_path: Path, capsys: pyt
         calling("web_search", '{"queries": ["Niger", "Mali"]}'),
         "<answer>Niamey [1]</answer>",
     ]
-    command = ["ask", "--index", str(folder / "index"), "--mode", "mmsearch-plus", "--search-engine", "duckduckgo"]
+    command = ["ask", "--index", str(examples / "index"), "--mode", "mmsearch-plus", "--search-engine", "duckduckgo"]
     command += ["--web-corpus", str(tmp_path / "web"), "--propose-regions", "--screenshots", "--search-price", "0.01"]
     with ScriptedServer(script) as server:
-        command += ["--planner-url", server.url, "--model", "scripted", "--json", str(folder / "photo.jpg"), QUESTION]
+        command += ["--planner-url", server.url, "--model", "scripted", "--json", str(examples / "photo.jpg"), QUESTION]
         assert main(command) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["answer"] == "Niamey" and answer["sources"][0]["url"] == "https://web/niger"
@@ -131,13 +123,13 @@ def test_the_command_asks_a_frozen_web(folder: Path, tmp_path: Path, capsys: pyt
     assert "Mali: this search is not in the frozen corpus web" in text_of(server.bodies[1]["messages"][-1])
 
 
-def test_bad_input(omgm: OMGM, folder: Path) -> None:
+def test_bad_input(omgm: OMGM, examples: Path) -> None:
     with Agent(omgm, ChatPlanner(ChatClient("http://127.0.0.1:9", "scripted", retries=0))) as agent:
         with pytest.raises(ValueError, match=r"mode must be one of auto, .*; got 'magic'"):
-            agent.ask(folder / "photo.jpg", QUESTION, "magic")
+            agent.ask(examples / "photo.jpg", QUESTION, "magic")
         with pytest.raises(ValueError, match="has no pixel of the image"):
-            agent.ask(folder / "photo.jpg", QUESTION, boxes=[(9000, 0, 9999, 9)])
-        unreachable = agent.ask(folder / "photo.jpg", QUESTION)
+            agent.ask(examples / "photo.jpg", QUESTION, boxes=[(9000, 0, 9999, 9)])
+        unreachable = agent.ask(examples / "photo.jpg", QUESTION)
     assert unreachable.answer == "Tokyo"  # what the index says, with the reason why nobody inspected it
     assert unreachable.stopped == "the model failed"
     assert str(unreachable.failure).startswith("http://127.0.0.1:9/v1/chat/completions: no answer")
@@ -149,9 +141,9 @@ def play(messages: list[dict[str, Any]]) -> str | ChatReply:
     return "<answer>Tokyo [1]</answer>" if len(messages) > 2 else calling("open_page", '{"page": "Japan"}')
 
 
-def test_the_command_records_and_replays(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["ask", "--index", str(folder / "index"), "--mode", "auto", "--corpus", str(tmp_path / "corpus")]
-    command += ["--model", "scripted", str(folder / "photo.jpg"), QUESTION]
+def test_the_command_records_and_replays(examples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["ask", "--index", str(examples / "index"), "--mode", "auto", "--corpus", str(tmp_path / "corpus")]
+    command += ["--model", "scripted", str(examples / "photo.jpg"), QUESTION]
     with ScriptedServer(play) as server:
         recording = ["--record", "--planner-url", server.url, "--trail", str(tmp_path / "recorded.json")]
         assert main([*command, *recording]) == 0
@@ -170,11 +162,13 @@ def test_the_command_records_and_replays(folder: Path, tmp_path: Path, capsys: p
     assert f"{trail['spent']['tokens']} tokens" in printed
 
 
-def test_the_command_fails_if_the_model_fails(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_fails_if_the_model_fails(
+    examples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "corpus").mkdir()
-    command = ["ask", "--index", str(folder / "index"), "--mode", "omnisearch", "--corpus", str(tmp_path / "corpus")]
+    command = ["ask", "--index", str(examples / "index"), "--mode", "omnisearch", "--corpus", str(tmp_path / "corpus")]
     command += ["--planner-url", "http://127.0.0.1:9", "--model", "scripted", "--trail", str(tmp_path / "trail.json")]
-    assert main([*command, str(folder / "photo.jpg"), QUESTION]) == 2
+    assert main([*command, str(examples / "photo.jpg"), QUESTION]) == 2
     printed = capsys.readouterr()
     why = "this request to the model is not in the frozen corpus corpus"
     assert printed.err.endswith(f"omgm: error: the model failed: {why}\n")
@@ -199,9 +193,9 @@ def test_the_command_fails_if_the_model_fails(folder: Path, tmp_path: Path, caps
     ],
 )
 def test_the_command_tells_what_is_wrong(
-    folder: Path, options: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    examples: Path, options: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["ask", "--index", str(folder / "index"), *options, str(folder / "photo.jpg"), QUESTION]) != 0
+    assert main(["ask", "--index", str(examples / "index"), *options, str(examples / "photo.jpg"), QUESTION]) != 0
     assert told in capsys.readouterr().err
 
 

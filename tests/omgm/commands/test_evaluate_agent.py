@@ -12,7 +12,6 @@ import pytest
 from evaluation.datasets import forget_listings
 from llm.replies import ChatReply
 from omgm.__main__ import main
-from tests.examples import write_examples
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.planner import calling, text_of
 from tests.fakes.processes import kill_omgm_when
@@ -22,15 +21,8 @@ from tests.fakes.search_sets import plus_rows, write_mmsearch, write_parquet
 from tests.paths import contents
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("examples")
-    write_examples(folder)
-    return folder
-
-
-def arguments(folder: Path, dataset: str, queries: Path, out: Path, *more: str) -> list[str]:
-    inputs = ["--index", str(folder / "index"), "--dataset", dataset, "--queries", str(queries), "--out", str(out)]
+def arguments(examples: Path, dataset: str, queries: Path, out: Path, *more: str) -> list[str]:
+    inputs = ["--index", str(examples / "index"), "--dataset", dataset, "--queries", str(queries), "--out", str(out)]
     return ["evaluate", *inputs, "--model", "scripted", *more]
 
 
@@ -50,12 +42,12 @@ def pipeline(messages: list[dict[str, Any]]) -> str:
     return "Tokyo" if first else "Kyoto"
 
 
-def test_mmsearch(folder: Path, tmp_path: Path) -> None:
+def test_mmsearch(examples: Path, tmp_path: Path) -> None:
     pytest.importorskip("nltk", reason="needs the extra mmsearch")
     pytest.importorskip("rouge_score", reason="needs the extra mmsearch")
-    queries = write_mmsearch(tmp_path / "mmsearch", [(folder / "photo.jpg").read_bytes(), None], ["Tokyo", "Nairobi"])
+    queries = write_mmsearch(tmp_path / "mmsearch", [(examples / "photo.jpg").read_bytes(), None], ["Tokyo", "Nairobi"])
     with ScriptedServer(pipeline) as server:
-        assert main(arguments(folder, "mmsearch", queries, tmp_path / "out", "--planner-url", server.url)) == 0
+        assert main(arguments(examples, "mmsearch", queries, tmp_path / "out", "--planner-url", server.url)) == 0
     metrics = figures(tmp_path / "out")
     # Question 1: no requery, no website of eight chosen, a wrong answer.
     scores = {"end_to_end": 0.5, "requery": 0.5, "rerank": 0.5, "summarization": 0.5, "final": 0.5}
@@ -75,8 +67,8 @@ def test_mmsearch(folder: Path, tmp_path: Path) -> None:
     assert [sum(part["type"] == "image_url" for part in step[1]["content"]) for step in steps] == [1 + 1 + 8, 1 + 1 + 3]
 
 
-def test_mmsearch_plus_is_judged(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    photo = (folder / "photo.jpg").read_bytes()
+def test_mmsearch_plus_is_judged(examples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photo = (examples / "photo.jpg").read_bytes()
     rows = plus_rows([photo, photo, photo], ["Tokyo", "Edo", "Kyoto"], "canary")
     queries = write_parquet(tmp_path / "plus.parquet", rows)
 
@@ -92,7 +84,7 @@ def test_mmsearch_plus_is_judged(folder: Path, tmp_path: Path, capsys: pytest.Ca
 
     options = ["--canary", "canary", "--judge-model", "scripted", "--concurrency", "2"]
     with ScriptedServer(play) as server:
-        command = arguments(folder, "mmsearch-plus", queries, tmp_path / "out", "--planner-url", server.url, *options)
+        command = arguments(examples, "mmsearch-plus", queries, tmp_path / "out", "--planner-url", server.url, *options)
         assert main(command) == 0
     metrics = figures(tmp_path / "out")
     assert metrics["answer"]["metric"] == "llm_judge" and metrics["answer"]["accuracy"] == 2 / 3
@@ -120,8 +112,8 @@ def test_mmsearch_plus_is_judged(folder: Path, tmp_path: Path, capsys: pytest.Ca
         ("dynvqa-golden", "Who leads the Reds?"),
     ],
 )
-def test_the_baselines_of_dynvqa(folder: Path, tmp_path: Path, mode: str, searched: str) -> None:
-    (tmp_path / "image_1.jpeg").write_bytes((folder / "photo.jpg").read_bytes())
+def test_the_baselines_of_dynvqa(examples: Path, tmp_path: Path, mode: str, searched: str) -> None:
+    (tmp_path / "image_1.jpeg").write_bytes((examples / "photo.jpg").read_bytes())
     queries = write_jsonl(tmp_path / "q.jsonl", DYNVQA)
 
     def play(messages: list[dict[str, Any]]) -> str:
@@ -129,7 +121,7 @@ def test_the_baselines_of_dynvqa(folder: Path, tmp_path: Path, mode: str, search
 
     more = ["--query-images", str(tmp_path), "--mode", mode]
     with ScriptedServer(play) as server:
-        assert main(arguments(folder, "dynvqa", queries, tmp_path / "out", *more, "--planner-url", server.url)) == 0
+        assert main(arguments(examples, "dynvqa", queries, tmp_path / "out", *more, "--planner-url", server.url)) == 0
     metrics = figures(tmp_path / "out")
     assert metrics["answer"]["token_f1" if "token_f1" in metrics["answer"] else "accuracy"] == pytest.approx(4 / 6)
     [record] = map(json.loads, (tmp_path / "out/queries.jsonl").read_text(encoding="utf-8").splitlines())
@@ -140,8 +132,8 @@ def test_the_baselines_of_dynvqa(folder: Path, tmp_path: Path, mode: str, search
     )
 
 
-def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(folder: Path, tmp_path: Path) -> None:
-    photo = (folder / "photo.jpg").read_bytes()
+def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(examples: Path, tmp_path: Path) -> None:
+    photo = (examples / "photo.jpg").read_bytes()
     queries = write_parquet(tmp_path / "plus.parquet", plus_rows([photo] * 4, ["Tokyo"] * 4))
     held, killed = threading.Event(), threading.Event()
 
@@ -161,7 +153,7 @@ def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(folder: 
         return bodies
 
     with ScriptedServer(play) as server:
-        command = arguments(folder, "mmsearch-plus", queries, tmp_path / "killed", "--planner-url", server.url)
+        command = arguments(examples, "mmsearch-plus", queries, tmp_path / "killed", "--planner-url", server.url)
         kill_omgm_when(held.is_set, command)
         killed.set()
         assert not (tmp_path / "killed/metrics.json").exists()
@@ -171,37 +163,41 @@ def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(folder: 
         second = asked(server)
         assert len(second) == 1 + 3 and set(first) & set(second) == {first[-1]}
 
-    command = arguments(folder, "mmsearch-plus", queries, tmp_path / "replayed", "--planner-url", "http://127.0.0.1:9")
+    command = arguments(
+        examples, "mmsearch-plus", queries, tmp_path / "replayed", "--planner-url", "http://127.0.0.1:9"
+    )
     assert main([*command, "--corpus", str(tmp_path / "killed/corpus")]) == 0
     assert contents(tmp_path / "replayed") == contents(tmp_path / "killed", without="corpus")
     assert figures(tmp_path / "replayed")["answer"]["accuracy"] == 1.0
 
 
-def test_regions_are_proposed_if_the_profile_says_so(folder: Path, tmp_path: Path) -> None:
+def test_regions_are_proposed_if_the_profile_says_so(examples: Path, tmp_path: Path) -> None:
     queries = write_jsonl(tmp_path / "q.jsonl", {"id": "1", "image": "1", "question": "Who?", "answers": ["x"]})
-    (tmp_path / "1.jpg").write_bytes((folder / "photo.jpg").read_bytes())
+    (tmp_path / "1.jpg").write_bytes((examples / "photo.jpg").read_bytes())
     options = ["--mode", "mmsearch-plus", "--query-images", str(tmp_path), "--set", "agents.propose_regions=true"]
     with ScriptedServer([calling("zoom_in", '{"region": 1}'), "<answer>x</answer>"]) as server:
-        command = arguments(folder, "plain", queries, tmp_path / "out", "--planner-url", server.url, *options)
+        command = arguments(examples, "plain", queries, tmp_path / "out", "--planner-url", server.url, *options)
         assert main(command) == 0
         assert len(server.bodies[0]["messages"][1]["content"]) == 3  # image, overlay, question
     assert figures(tmp_path / "out")["trajectories"]["failed_calls"] == {}
 
 
-def test_half_an_emoji_that_a_model_writes_ends_no_evaluation(folder: Path, tmp_path: Path) -> None:
+def test_half_an_emoji_that_a_model_writes_ends_no_evaluation(examples: Path, tmp_path: Path) -> None:
     queries = write_jsonl(tmp_path / "q.jsonl", {"id": "1", "image": "1", "question": "Who?", "answers": ["x \ufffd"]})
-    (tmp_path / "1.jpg").write_bytes((folder / "photo.jpg").read_bytes())
+    (tmp_path / "1.jpg").write_bytes((examples / "photo.jpg").read_bytes())
     searches = calling("text_search", '{"queries": ["\\ud83d wave"]}')
     replies: list[str | ChatReply] = [searches, '{"answer": "x \\ud83d"}']
     options = ["--mode", "mmsearch-plus", "--query-images", str(tmp_path)]
     with ScriptedServer(replies) as server:
-        command = arguments(folder, "plain", queries, tmp_path / "out", "--planner-url", server.url, *options)
+        command = arguments(examples, "plain", queries, tmp_path / "out", "--planner-url", server.url, *options)
         assert main(command) == 0
     assert figures(tmp_path / "out")["answer"]["accuracy"] == 1.0
 
 
-def test_what_failed_is_asked_and_judged_again(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    photo = (folder / "photo.jpg").read_bytes()
+def test_what_failed_is_asked_and_judged_again(
+    examples: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    photo = (examples / "photo.jpg").read_bytes()
     (tmp_path / "images").mkdir()
     (tmp_path / "images/here.jpg").write_bytes(photo)
     rows = [
@@ -220,7 +216,7 @@ def test_what_failed_is_asked_and_judged_again(folder: Path, tmp_path: Path, cap
     out = tmp_path / "out"
     options = ["--mode", "mmsearch-plus", "--query-images", str(tmp_path / "images"), "--judge-model", "scripted"]
     with ScriptedServer(play) as server:
-        command = arguments(folder, "plain", queries, out, "--planner-url", server.url, *options)
+        command = arguments(examples, "plain", queries, out, "--planner-url", server.url, *options)
         assert main(command) == 0
         assert (figures(out)["n_failed"], figures(out)["answer"]["accuracy"]) == (1, 0.5)
         assert "1 of 2 questions failed, the first: its image late was not found; evaluate into" in caplog.text
