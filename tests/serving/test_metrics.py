@@ -31,12 +31,6 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield world
 
 
-@pytest.fixture
-def client(world: World) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=world.url, timeout=20, trust_env=False, verify=False) as client:
-        yield client
-
-
 def ask(client: httpx.Client, question: str = WHEN, path: str = "/answer", **fields: Any) -> httpx.Response:
     return client.post(path, json={"image": data_uri(image_bytes("red")), "question": question, **fields})
 
