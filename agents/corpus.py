@@ -18,6 +18,7 @@ from agents.cache import ResultCache
 from agents.state import Observation, Source
 from llm.replies import ChatReply, ToolCall
 from retriever.files import write_whole
+from retriever.images import encoded
 
 T = TypeVar("T")
 
@@ -166,6 +167,4 @@ def decode_image(data: str) -> Image.Image:
 
 def encode_image(image: Image.Image) -> str:
     """Returns an image as PNG, base64."""
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return base64.b64encode(buffer.getvalue()).decode()
+    return base64.b64encode(encoded(image)).decode()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import gzip
-import io
 import random
 import struct
 import zlib
 from collections.abc import Callable
 
 from PIL import Image, ImageDraw
+
+from retriever.images import encoded
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000")
 
@@ -24,9 +25,7 @@ def whole_image(kind: str, size: tuple[int, int] = (96, 64), seed: int = 0) -> b
     for _ in range(6):
         x, y = draw.randrange(size[0]), draw.randrange(size[1])
         pen.ellipse((x, y, x + 30, y + 20), (draw.randrange(256), draw.randrange(256), 0))
-    buffer = io.BytesIO()
-    image.save(buffer, kind)
-    return buffer.getvalue()
+    return encoded(image, kind)
 
 
 def hostile_image(draw: random.Random) -> tuple[str, bytes]:

@@ -24,6 +24,7 @@ from demo.photo import photograph
 from demo.questions import COLUMNS, Row, Split, infoseek_rows, questions
 from indexes.progress import progress_bar
 from retriever.files import write_whole
+from retriever.images import encoded
 
 WIDTH = 320
 PHOTO_SIZE = (320, 256)
@@ -92,9 +93,7 @@ def _source_hash() -> str:
 
 
 def _write_image(path: Path, image: Image.Image) -> None:
-    buffer = io.BytesIO()
-    image.convert("RGB").save(buffer, "PNG" if path.suffix == ".png" else "JPEG", quality=88)
-    write_whole(path, buffer.getvalue())
+    write_whole(path, encoded(image.convert("RGB"), "PNG" if path.suffix == ".png" else "JPEG", quality=88))
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:

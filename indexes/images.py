@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from PIL import Image
+
+from retriever.images import encoded
 
 IMAGE_SUFFIXES = (
     *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".heif", ".jxl"),
@@ -35,9 +36,7 @@ def thumbnail(image: Image.Image, side: int = 320, quality: int = 88) -> bytes:
     """Returns an RGB image as a small JPEG without metadata; the same image always gives the same bytes."""
     small = image.copy()
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    Image.frombytes("RGB", small.size, small.tobytes()).save(buffer, "JPEG", quality=quality)
-    return buffer.getvalue()
+    return encoded(Image.frombytes("RGB", small.size, small.tobytes()), "JPEG", quality=quality)
 
 
 def names_of(url: str) -> Iterator[str]:

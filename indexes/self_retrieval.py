@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -16,7 +15,7 @@ from PIL import Image
 from torch.nn import functional
 
 from indexes.manifest import THUMBNAILS
-from retriever.images import load_image
+from retriever.images import encoded, load_image
 from retriever.protocols import DualEncoder
 from retriever.types import IntArray
 
@@ -92,9 +91,7 @@ def slightly_changed(image: Image.Image, rng: random.Random) -> Image.Image:
     size = max(int(width * scale), 8), max(int(height * scale), 8)
     image = image.resize(size, Image.Resampling.BILINEAR, box=(left, top, left + width, top + height))
     image = image.rotate(rng.uniform(-10, 10), Image.Resampling.BICUBIC, expand=True, fillcolor=(255, 255, 255))
-    file = io.BytesIO()
-    image.save(file, "JPEG", quality=rng.randint(50, 90))
-    return load_image(file.getvalue())
+    return load_image(encoded(image, "JPEG", quality=rng.randint(50, 90)))
 
 
 def is_unadapted(encoder: DualEncoder) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import socket
 from contextlib import AsyncExitStack
@@ -33,6 +32,7 @@ from omgm.downloads.images.settings import DownloadSettings, user_agent
 from omgm.downloads.images.web import Web
 from omgm.settings import AgentSettings
 from retriever.files import write_whole
+from retriever.images import encoded
 
 SERPAPI_KEY = "SERPAPI_API_KEY"
 """The environment variable with SerpAPI's key."""
@@ -210,9 +210,7 @@ def image_folder(folder: Path, url: str) -> PublishImage:
         def write() -> None:
             folder.mkdir(parents=True, exist_ok=True)
             if not (folder / name).exists():
-                buffer = io.BytesIO()
-                image.save(buffer, "PNG")
-                write_whole(folder / name, buffer.getvalue())
+                write_whole(folder / name, encoded(image))
 
         await asyncio.to_thread(write)
         return f"{url.rstrip('/')}/{name}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
@@ -16,7 +15,7 @@ from PIL import Image
 from pydantic import BaseModel, ValidationError
 
 from llm.event_lines import EventLines
-from retriever.images import ImageInput, load_image
+from retriever.images import ImageInput, encoded, load_image
 from serving.agent_schemas import CallStep, RequestStep, RoundStep
 from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut
 
@@ -227,5 +226,4 @@ def _bytes(image: ImageInput) -> bytes:
         return Path(image).expanduser().read_bytes()
     if not isinstance(image, Image.Image) and hasattr(image, "read"):
         return image.read()
-    load_image(image).save(buffer := io.BytesIO(), "PNG")
-    return buffer.getvalue()
+    return encoded(load_image(image))

@@ -138,6 +138,13 @@ def _decode(image: Image.Image, max_side: int | None, name: str) -> Image.Image:
         raise _damaged(error, name) from error
 
 
+def encoded(image: Image.Image, format: str = "PNG", **options: Any) -> bytes:
+    """Returns an image as the bytes of a file; `options` are Pillow's of the format."""
+    buffer = io.BytesIO()
+    image.save(buffer, format, **options)
+    return buffer.getvalue()
+
+
 def original_size(image: Image.Image) -> tuple[int, int]:
     """Returns the width and height that an image had, upright, before `load_image` shrank it."""
     width, height = image.info.get(_ORIGINAL, image.size)

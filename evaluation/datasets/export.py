@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from evaluation.datasets.rows import Row
 from indexes.formats.fields import optional
 from indexes.progress import progress_bar
 from retriever.files import as_line, replace_with, write_whole
-from retriever.images import load_image, open_image
+from retriever.images import encoded, load_image, open_image
 
 FIELDS = ("id", "image", "question", "answers", "entity", "section", "type", "split", "category")
 QUESTIONS, IMAGES = "questions.jsonl", "images"
@@ -91,9 +90,7 @@ def _write_image(data: bytes, folder: Path, where: str) -> str:
     with open_image(data, f"{where}: field image") as image:
         extension = _KEPT_FORMATS.get(image.format or "")
     if extension is None:  # a format that find_query_image does not look for
-        buffer = io.BytesIO()
-        load_image(data, where).save(buffer, "PNG")
-        data, extension = buffer.getvalue(), ".png"
+        data, extension = encoded(load_image(data, where)), ".png"
     if not (folder / f"{name}{extension}").exists():
         write_whole(folder / f"{name}{extension}", data)
     return name

@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pillow_heif
 
-from tests.fakes.images import bomb_png, encoded, noise
+from retriever.images import encoded
+from tests.fakes.images import bomb_png, noise
 from tests.fakes.web import FakeWeb
 from tests.paths import contents
 
-FILES = {f"{number}.jpg": encoded(noise(number)) for number in range(40)}
+FILES = {f"{number}.jpg": encoded(noise(number), "JPEG") for number in range(40)}
 FILES["big.bmp"] = encoded(noise(1, 400, 400), "BMP")  # 480 054 bytes
 FILES["bomb.png"] = bomb_png()
-FILES["thin.png"] = encoded(noise(3, 1000, 5), "PNG")
+FILES["thin.png"] = encoded(noise(3, 1000, 5))
 pillow_heif.register_heif_opener()
 FILES["phone.heic"] = encoded(noise(4), "HEIF")
-FILES["cut.png"] = encoded(noise(2, 200, 200), "PNG")[:3000]
+FILES["cut.png"] = encoded(noise(2, 200, 200))[:3000]
 
 
 def missing_reasons(folder: Path) -> dict[str, str]:

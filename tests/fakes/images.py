@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import zlib
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-
-def encoded(image: Image.Image, format: str = "JPEG", **options: Any) -> bytes:
-    """Returns the file of an image."""
-    buffer = io.BytesIO()
-    image.save(buffer, format, **options)
-    return buffer.getvalue()
+from retriever.images import encoded
 
 
 def image_bytes(
@@ -45,7 +39,7 @@ def noise(seed: int, width: int = 40, height: int = 30) -> Image.Image:
 
 def bomb_png() -> bytes:
     """Returns a PNG whose header declares 60 000 x 60 000 pixels."""
-    content = bytearray(encoded(noise(0), "PNG"))
+    content = bytearray(encoded(noise(0)))
     content[16:24] = (60_000).to_bytes(4, "big") * 2
     content[29:33] = zlib.crc32(bytes(content[12:29])).to_bytes(4, "big")
     return bytes(content)

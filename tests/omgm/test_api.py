@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -16,7 +15,7 @@ from PIL import Image
 import omgm as package
 from indexes.store import Index
 from omgm import OMGM
-from retriever.images import ImageInput
+from retriever.images import ImageInput, encoded
 from retriever.types import Generation, GenerationRequest
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
@@ -122,9 +121,7 @@ def test_every_kind_of_image_gives_the_same(omgm: OMGM, images: Path) -> None:
 def test_transparent_pixels_are_white_in_every_kind(omgm: OMGM) -> None:
     logo = Image.new("RGBA", (40, 40), (0, 0, 0, 0))
     logo.paste((255, 0, 0, 255), (10, 10, 30, 30))
-    buffer = io.BytesIO()
-    logo.save(buffer, "PNG")
-    found = omgm.retrieve([(kind, QUESTION) for kind in (buffer.getvalue(), logo, np.asarray(logo))])
+    found = omgm.retrieve([(kind, QUESTION) for kind in (encoded(logo), logo, np.asarray(logo))])
     assert [one.image.getpixel((0, 0)) for one in found] == [(255, 255, 255)] * 3
     assert [one.candidates for one in found] == [found[0].candidates] * 3
 

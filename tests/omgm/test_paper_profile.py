@@ -6,7 +6,6 @@ A hub on loopback serves the four repositories, `omgm download` fetches them, an
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import socket
@@ -18,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-from PIL import Image
 from transformers import CLIPTokenizer
 
 from tests.fakes.hub import COMMIT, FakeHub, serve_hub
+from tests.fakes.images import image_bytes
 from tests.fakes.knowledge_base import write_kb
 from tests.generators.test_openai_server import pytestmark, served  # noqa: F401  a fixture, and when it can run
 from tests.paths import ROOT
@@ -115,11 +114,9 @@ def test_from_an_empty_cache_to_an_answer(
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "omgm", "serve", "--profile", str(profile), "--index", str(tmp_path / "index")]
-    image = io.BytesIO()
-    Image.new("RGB", (60, 40), "red").save(image, "PNG")
     with running([*command, "--port", str(port)], environment, url):
         asked = {"question": "How large is the area it covers?", "options": '{"k": 3}'}
-        answer = httpx.post(f"{url}/answer", data=asked, files={"image": image.getvalue()}, timeout=60)
+        answer = httpx.post(f"{url}/answer", data=asked, files={"image": image_bytes("red")}, timeout=60)
     body = answer.json()
     assert answer.status_code == 200, body
     assert body["generator_error"] is None and body["generator"] == llama

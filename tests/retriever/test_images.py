@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from retriever import images
-from retriever.images import FORMATS, ImageError, load_image, open_image, original_size, prepare_image
+from retriever.images import FORMATS, ImageError, encoded, load_image, open_image, original_size, prepare_image
 from retriever.models.pixels import PixelPreparation
 from tests.fakes.ghostscript import EPS, install_trap
 
@@ -24,12 +24,6 @@ RED, WHITE, BLUE = (255, 0, 0), (255, 255, 255), (0, 0, 255)
 @pytest.fixture(autouse=True)
 def heif_writer() -> None:
     pillow_heif.register_heif_opener()
-
-
-def encoded(image: Image.Image, format: str = "PNG", **options: Any) -> bytes:
-    file = io.BytesIO()
-    image.save(file, format, **options)
-    return file.getvalue()
 
 
 def half_red() -> Image.Image:

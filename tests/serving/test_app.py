@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +10,7 @@ import pillow_heif
 import pytest
 from PIL import Image
 
+from retriever.images import encoded
 from serving.settings import ServingSettings
 from tests.fakes.asking import GREEN, RED, WHEN, ask, ask_json, events, fault
 from tests.fakes.images import image_bytes
@@ -75,8 +75,7 @@ def test_json_is_multipart(client: httpx.Client) -> None:
 def noisy(color: str) -> bytes:
     """An image whose base64 has every character of the alphabet."""
     noise = Image.effect_noise((60, 40), 40).convert("RGB")
-    Image.blend(noise, Image.new("RGB", noise.size, color), 0.9).save(buffer := io.BytesIO(), "PNG")
-    return buffer.getvalue()
+    return encoded(Image.blend(noise, Image.new("RGB", noise.size, color), 0.9))
 
 
 def test_base64_without_data_uri(client: httpx.Client) -> None:

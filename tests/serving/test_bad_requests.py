@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import io
 import json
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,6 +17,7 @@ import httpx
 import pytest
 from PIL import Image
 
+from retriever.images import encoded
 from tests.fakes.asking import GREEN, LIMITS, RED, WHEN, ask, ask_json, fault
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.service import served
@@ -45,8 +45,7 @@ def test_base64_faults(client: httpx.Client) -> None:
 
 def test_image_faults(client: httpx.Client) -> None:
     noise = Image.effect_noise((100, 100), 80)
-    noise.save(buffer := io.BytesIO(), "PNG")
-    data = buffer.getvalue()
+    data = encoded(noise)
     assert fault(ask(client, b"hello")) == (415, "not_an_image", "image")
     assert fault(ask(client, data[: len(data) // 2])) == (400, "broken_image", "image")
     assert fault(ask(client, data + b"\0" * 100_000)) == (413, "image_too_large", "image")

@@ -19,6 +19,7 @@ import torch
 from indexes.live.editor import Editor
 from llm.chat import ChatError
 from omgm.client import AsyncClient, Client, ServiceError
+from retriever.images import encoded
 from retriever.models.bm25 import BM25
 from retriever.pipeline import Retriever
 from retriever.protocols import Step
@@ -29,7 +30,7 @@ from serving.app import create_app
 from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.fakes.asking import fault
-from tests.fakes.images import data_uri, encoded, image_bytes
+from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.live import World, article, as_row, painting
 from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.fakes.service import listening, served
@@ -57,7 +58,7 @@ class Live:
 
     def best(self, seed: int) -> dict[str, Any]:
         """Retrieves for a painting."""
-        fields = {"image": data_uri(encoded(painting(seed), "PNG")), "question": "When was it painted?"}
+        fields = {"image": data_uri(encoded(painting(seed))), "question": "When was it painted?"}
         response = self.request("POST", "/retrieve", "reader", json=fields)
         assert response.status_code == 200, response.text
         found: dict[str, Any] = response.json()
@@ -90,7 +91,7 @@ def served_world(folder: Path, settings: ServingSettings, **options: Any) -> Ite
 
 
 def test_an_article_by_json_is_found_at_once(live: Live) -> None:
-    image = encoded(painting(40), "PNG")
+    image = encoded(painting(40))
     row = {"title": "Zed", "sections": SECTIONS, "url": "https://z.example", "image": data_uri(image)}
     response = live.request("PUT", "/entities/kb%2Fz", json=row)
     assert (response.status_code, response.json()) == (
@@ -113,12 +114,12 @@ def test_an_article_by_json_is_found_at_once(live: Live) -> None:
 
 
 def test_further_images_of_an_article_are_fetched(tmp_path: Path) -> None:
-    files = {f"{seed}.png": encoded(painting(seed), "PNG") for seed in (50, 51)} | {"bad.png": b"none"}
+    files = {f"{seed}.png": encoded(painting(seed)) for seed in (50, 51)} | {"bad.png": b"none"}
     with serve_web(files) as web:
         host = f"127.0.0.1:{web.port}"
         settings = SETTINGS.model_copy(update={"image_hosts": (host,)})
         urls = [f"http://{host}/{name}" for name in ("good/bad.png", "good/50.png", "missing/50.png", "good/51.png")]
-        main, sections = data_uri(encoded(painting(49), "PNG")), [*SECTIONS, {"title": "Other", "text": "More."}]
+        main, sections = data_uri(encoded(painting(49))), [*SECTIONS, {"title": "Other", "text": "More."}]
         images = [{"url": "http://elsewhere.example/x.png"}, *({"url": url, "section": 1} for url in urls)]
         with served_world(tmp_path, settings, image_keys=2, section_images=True) as live:
             response = live.request(
@@ -136,7 +137,7 @@ def test_further_images_of_an_article_are_fetched(tmp_path: Path) -> None:
 
 def test_an_article_by_form_replaces_one(live: Live) -> None:
     row = as_row(article("a", 3))
-    files = {"image": ("a.png", encoded(painting(41), "PNG"))}
+    files = {"image": ("a.png", encoded(painting(41)))}
     response = live.request("PUT", "/entities/kb/a", data={"article": json.dumps(row)}, files=files)
     assert response.json() == {"id": "kb/a", "created": False, "index": {"name": "index", "entities": 2}}
     assert live.best(41)["entity"]["title"] == "a 3"
@@ -228,7 +229,7 @@ def test_the_index_is_compacted_while_it_answers(live: Live) -> None:
     row = {"title": "Zed", "sections": SECTIONS}
     live.editor.compact_after = 3
     for number in range(50, 60):
-        image = {"image": ("z.png", encoded(painting(number), "PNG"))}
+        image = {"image": ("z.png", encoded(painting(number)))}
         path = f"/entities/z{number}"
         assert live.request("PUT", path, data={"article": json.dumps(row)}, files=image).status_code == 200
         found = live.best(number)

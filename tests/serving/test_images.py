@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import struct
 import zlib
 
@@ -9,7 +8,7 @@ import pillow_heif
 import pytest
 from PIL import Image
 
-from retriever.images import FORMATS
+from retriever.images import FORMATS, encoded
 from serving import images
 from serving.errors import ApiError
 from serving.images import decode_image, parse_base64, parse_data_uri
@@ -66,9 +65,7 @@ def test_not_an_image(data: bytes) -> None:
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.9])
 def test_truncated(format: str, share: float) -> None:
     noise = Image.frombytes("RGB", (64, 64), bytes((i * i * 7 + i // 3) % 256 for i in range(64 * 64 * 3)))
-    buffer = io.BytesIO()
-    noise.save(buffer, format)
-    data = buffer.getvalue()
+    data = encoded(noise, format)
     assert fault(data[: max(int(len(data) * share), 14)]) == (400, "broken_image", "image")
 
 
@@ -91,10 +88,9 @@ def test_decompression_bomb() -> None:
 
 
 def test_real_bomb_stays_small() -> None:
-    buffer = io.BytesIO()
-    Image.new("1", (8000, 8000)).save(buffer, "PNG")
-    assert len(buffer.getvalue()) < 100_000
-    assert fault(buffer.getvalue()) == (413, "too_many_pixels", "image")
+    data = encoded(Image.new("1", (8000, 8000)))
+    assert len(data) < 100_000
+    assert fault(data) == (413, "too_many_pixels", "image")
 
 
 def test_too_thin() -> None:
@@ -106,9 +102,7 @@ def test_exif_orientation() -> None:
     image.paste((255, 0, 0), (0, 0, 20, 20))  # the left half is red
     exif = Image.Exif()
     exif[0x0112] = 6  # "turn a quarter clockwise to see it upright": left becomes top
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG", exif=exif)
-    upright = decode_image(buffer.getvalue(), SETTINGS)
+    upright = decode_image(encoded(image, exif=exif), SETTINGS)
     assert upright.size == (20, 40)
     assert upright.getpixel((10, 5)) == (255, 0, 0)
     assert upright.getpixel((10, 35)) == (255, 255, 255)
@@ -119,22 +113,17 @@ def test_transparency_lies_on_white() -> None:
     assert decode_image(image_bytes((0, 0, 0, 128)), SETTINGS).getpixel((0, 0)) == (127, 127, 127)
     palette = Image.new("P", (4, 4), 1)
     palette.putpalette([0, 0, 0, 255, 0, 0])
-    buffer = io.BytesIO()
-    palette.save(buffer, "PNG", transparency=1)
-    assert decode_image(buffer.getvalue(), SETTINGS).getpixel((0, 0)) == (255, 255, 255)
+    assert decode_image(encoded(palette, transparency=1), SETTINGS).getpixel((0, 0)) == (255, 255, 255)
 
 
 def test_animation_gives_its_first_frame() -> None:
     frames = [Image.new("RGB", (8, 8), color) for color in ("red", "blue")]
-    buffer = io.BytesIO()
-    frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:])
-    assert decode_image(buffer.getvalue(), SETTINGS).getpixel((0, 0)) == (255, 0, 0)
+    data = encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    assert decode_image(data, SETTINGS).getpixel((0, 0)) == (255, 0, 0)
 
 
 def test_gray_16_bits() -> None:
-    buffer = io.BytesIO()
-    Image.new("I;16", (4, 4), 0x8000).save(buffer, "PNG")
-    assert decode_image(buffer.getvalue(), SETTINGS).getpixel((0, 0)) == (128, 128, 128)
+    assert decode_image(encoded(Image.new("I;16", (4, 4), 0x8000)), SETTINGS).getpixel((0, 0)) == (128, 128, 128)
 
 
 def test_large_images_are_shrunk() -> None:

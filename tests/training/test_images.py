@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 from pathlib import Path
@@ -19,7 +18,7 @@ from omgm.commands.common import labeled_of
 from retriever.images import load_image
 from retriever.models.pixels import PixelPreparation
 from retriever.types import ArticleImage, Entity
-from tests.fakes.images import write_image
+from tests.fakes.images import image_bytes, write_image
 from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
 from training.config import TrainingConfig
@@ -118,10 +117,8 @@ def test_images_are_read_from_a_zim_file(tmp_path: Path) -> None:
     pytest.importorskip("selectolax")
     from tests.indexes.formats.test_zim import write_zim
 
-    buffer = io.BytesIO()
-    Image.new("RGB", (90, 60), "red").save(buffer, "PNG")
     page = '<html><body><p>A fox.</p><img src="./fox.png" width="220" height="150"></body></html>'
-    kb = write_zim(tmp_path / "kb.zim", {"Red_fox": ("Red fox", page), "fox.png": ("", buffer.getvalue())})
+    kb = write_zim(tmp_path / "kb.zim", {"Red_fox": ("Red fox", page), "fox.png": ("", image_bytes("red", (90, 60)))})
     entities = {found.id: found for found in read_knowledge_base(kb)}
     (load,) = main_images(None, kb, None, entities).values()
     assert load().size == (90, 60) and load().getpixel((5, 5)) == (255, 0, 0)

@@ -22,10 +22,9 @@ from omgm.downloads.images.hosts import Host
 from omgm.downloads.images.settings import DownloadSettings
 from omgm.downloads.images.web import retry_after
 from omgm.downloads.images.wikimedia import scaled
-from retriever.images import load_image
+from retriever.images import encoded, load_image
 from retriever.types import ArticleImage, Entity
 from tests.fakes.downloads import FILES, downloaded, fetch_command, missing_reasons, write_kb_of
-from tests.fakes.images import encoded
 from tests.fakes.web import FakeWeb, closed_port, serve_web
 
 
@@ -229,10 +228,10 @@ def test_what_is_kept_of_an_image(web: FakeWeb, tmp_path: Path) -> None:
     left_red = Image.new("RGB", (2000, 1000), "blue")
     left_red.paste("red", (0, 0, 1000, 1000))
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    web.files["turned.jpg"] = encoded(left_red, exif=exif, comment=b"SECRET", icc_profile=profile) + b"SECRET"
+    web.files["turned.jpg"] = encoded(left_red, "JPEG", exif=exif, comment=b"SECRET", icc_profile=profile) + b"SECRET"
     clear = Image.new("RGBA", (20, 10), (255, 0, 0, 0))
     clear.paste((0, 128, 0, 255), (0, 0, 10, 10))
-    web.files["clear.png"] = encoded(clear, "PNG")
+    web.files["clear.png"] = encoded(clear)
     web.files["moving.gif"] = encoded(
         Image.new("P", (20, 10), 1), "GIF", save_all=True, append_images=[Image.new("P", (20, 10), 2)]
     )
@@ -256,7 +255,7 @@ def test_modes_of_pixels() -> None:
     deep = Image.fromarray(np.full((8, 8), 0x8000, np.uint16))
     half = Image.new("LA", (8, 8), (0, 128))
     for image, value in ((palette, 255), (deep, 128), (half, 127)):
-        with Image.open(io.BytesIO(as_jpeg(encoded(image, "PNG"), 4))) as kept:
+        with Image.open(io.BytesIO(as_jpeg(encoded(image), 4))) as kept:
             assert (kept.mode, kept.size) == ("RGB", (4, 4))
             assert np.abs(np.asarray(kept).astype(int) - value).max() <= 2
 
