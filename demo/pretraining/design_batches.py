@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from demo.pretraining.camera import Camera, to_pixels
-from demo.pretraining.designs import Design, one_color, paint, random_design, random_ground, similar_design
+from demo.pretraining.designs import Design, one_color, paint, random_design, random_ground, with_twins
 from training.augment import vary
 
 SIDE = 128  # of a painted design, squeezed to a square
@@ -66,7 +66,7 @@ class DesignBatches:
         """Returns the batch of `step`."""
         rng = random.Random(f"designs {self.seed} {step}")
         generator = torch.Generator().manual_seed(rng.getrandbits(62))
-        designs = random_designs(self.count, rng)
+        designs = with_twins(random_design, self.count, rng)
         clean = torch.stack([_square(design) for design in designs])
         shown, scenes = _shown(self.camera, designs, clean, rng, generator, self.cut_out)
         ratios = torch.tensor([design.ratio for design in designs])
@@ -86,14 +86,6 @@ def joined(first: DesignBatch, second: DesignBatch) -> DesignBatch:
         torch.cat([first.photographs, second.photographs]),
         torch.block_diag(first.alike, second.alike),
     )
-
-
-def random_designs(count: int, rng: random.Random) -> list[Design]:
-    """Returns random designs, every second one a near twin of its predecessor."""
-    designs: list[Design] = []
-    for number in range(count):
-        designs.append(similar_design(designs[-1], rng) if number % 2 else random_design(rng))
-    return designs
 
 
 def photograph_designs(

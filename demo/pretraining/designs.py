@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import colorsys
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,6 +63,14 @@ def similar_design(design: Design, rng: random.Random) -> Design:
     else:
         layers[number] = replace(layers[number], seed=rng.getrandbits(48))
     return replace(design, layers=tuple(layers))
+
+
+def with_twins(draw: Callable[[random.Random], Design], count: int, rng: random.Random) -> list[Design]:
+    """Returns designs that `draw` makes, every second one a near twin of its predecessor."""
+    designs: list[Design] = []
+    for number in range(count):
+        designs.append(similar_design(designs[-1], rng) if number % 2 else draw(rng))
+    return designs
 
 
 def random_ground(rng: random.Random) -> DesignLayer:

@@ -22,8 +22,8 @@ from demo.draw import draw
 from demo.facts import Country, countries, url_of
 from demo.flags import Flag, load_flags
 from demo.pretraining.camera import Camera
-from demo.pretraining.design_batches import CUT_OUT, photograph_designs, random_designs
-from demo.pretraining.designs import Design, cut_out, paint
+from demo.pretraining.design_batches import CUT_OUT, photograph_designs
+from demo.pretraining.designs import Design, cut_out, paint, random_design, with_twins
 from demo.pretraining.flag_batches import made_up_name, photograph_flags
 from demo.pretraining.generate import random_flag, similar_flag
 from demo.questions import questions
@@ -50,7 +50,7 @@ def imagined_world(flags: int, designs: int, seed: int = 0) -> tuple[dict[str, C
     for number in range(flags):
         flag = similar_flag(flag, rng) if number % 2 else random_flag(rng)
         drawn.append(flag)
-    for number, picture in enumerate([*drawn, *random_designs(designs, rng)]):
+    for number, picture in enumerate([*drawn, *with_twins(random_design, designs, rng)]):
         name = made_up_name(rng)
         while name in names:
             name = made_up_name(rng)

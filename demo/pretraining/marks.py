@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from demo.pretraining.designs import Design, DesignLayer, random_color, random_design, random_layer, similar_design
+from demo.pretraining.designs import Design, DesignLayer, random_color, random_design, random_layer
 from demo.pretraining.ink import Sheet, font, word
 from demo.pretraining.layers import FIGURES, LETTERING, plain
 
@@ -18,7 +18,7 @@ LETTERS = ("DejaVuSans-Bold", "DejaVuSans", "DejaVuSerif-Bold", "DejaVuSansMono-
 WHITE = DesignLayer(plain, ((255, 255, 255),), 0)
 
 
-def _random_mark(rng: random.Random) -> Design:
+def random_mark(rng: random.Random) -> Design:
     """Returns a random design whose ground is white and is to be left out."""
     if rng.random() < PLAIN_DESIGN:
         design = random_design(rng)
@@ -37,14 +37,6 @@ def _random_mark(rng: random.Random) -> Design:
         layers = [random_layer(FIGURES, palette, rng) for _ in range(rng.choice((1, 2, 2, 3, 4)))]
         layers += [random_layer(LETTERING, palette, rng) for _ in range(rng.choice((0, 0, 1)))]
     return Design(rng.choice((1.0, 1.0, 1.0, 1.4, 2.0)), (WHITE, *layers))
-
-
-def random_marks(count: int, rng: random.Random) -> list[Design]:
-    """Returns random marks, every second one a near twin of its predecessor."""
-    marks: list[Design] = []
-    for number in range(count):
-        marks.append(similar_design(marks[-1], rng) if number % 2 else _random_mark(rng))
-    return marks
 
 
 def _strokes(sheet: Sheet) -> None:

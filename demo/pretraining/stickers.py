@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from demo.pretraining.camera import Camera, soften, to_pixels
 from demo.pretraining.design_batches import DesignBatch, alike, photograph_squares
-from demo.pretraining.designs import Design, cut_out, paint, random_ground
-from demo.pretraining.marks import random_marks
+from demo.pretraining.designs import Design, cut_out, paint, random_ground, with_twins
+from demo.pretraining.marks import random_mark
 from indexes.grounds import COLORS
 from retriever.borders import MARGIN
 
@@ -100,7 +100,7 @@ def stickers_of(count: int, rng: random.Random) -> tuple[Tensor, Tensor]:
     found: list[Tensor] = []
     ratios: list[float] = []
     while len(found) < count:
-        for mark in random_marks(2, rng):
+        for mark in with_twins(random_mark, 2, rng):
             image = cut_out(mark, SIDE)
             alpha = image.getchannel("A")
             box = alpha.point(lambda level: 255 if level > 16 else 0).getbbox()

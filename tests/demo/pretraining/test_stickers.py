@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from demo.pretraining.camera import Camera
-from demo.pretraining.marks import WHITE, random_marks
+from demo.pretraining.designs import with_twins
+from demo.pretraining.marks import WHITE, random_mark
 from demo.pretraining.stickers import StickerBatches, seen_on, stick, stickers_of
 from retriever.borders import MARGIN
 
@@ -53,7 +54,7 @@ def test_a_ground_differs_from_the_sticker() -> None:
 
 
 def test_marks_have_no_ground_and_come_with_twins() -> None:
-    marks = random_marks(40, random.Random(0))
+    marks = with_twins(random_mark, 40, random.Random(0))
     assert all(mark.layers[0] == WHITE and len(mark.layers) > 1 for mark in marks)
     for one, twin in zip(marks[::2], marks[1::2], strict=True):
         changed = sum(layer not in one.layers for layer in twin.layers)
