@@ -81,7 +81,7 @@ class Retriever(Generic[IndexT]):
 
         Args:
             queries: The queries.
-            steps: Run only so many of the first steps; by default all. Fewer leave `recognized` at `None`.
+            steps: How many of the steps to run; by default all. Fewer leave `recognized` at `None`.
         """
         if self.trim_borders:
             queries = [without_border(query) for query in queries]

@@ -34,7 +34,7 @@ def declared_length(scope: Scope) -> int:
 
 
 def body_limit(settings: ServingSettings, images: int = 1) -> int:
-    """Returns the most bytes that a body with so many images may have."""
+    """Returns the most bytes that a body with `images` images may have."""
     return images * settings.max_image_bytes * 3 // 2 + _OVERHEAD  # they may be base64, with line breaks
 
 

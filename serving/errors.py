@@ -93,7 +93,7 @@ def note_failure(scope: Scope) -> int:
 
 
 def out_of_time(seconds: float) -> ApiError:
-    """Returns the error for a request that got no answer within so many seconds."""
+    """Returns the error for a request that got no answer in time."""
     return ApiError(504, "timeout", f"there was no answer within {seconds:g} s")
 
 

@@ -46,7 +46,7 @@ class IndexView:
         return EntityOut(id=entity.id, title=entity.title, url=entity.url, image=self._image(row))
 
     def evidence(self, best: Candidate, most: int) -> list[EvidenceOut]:
-        """Returns at most so many sections of the best candidate, best first."""
+        """Returns the sections of the best candidate, at most `most`, best first."""
         entity, sections = self.entity(best.row), self._index.entity(best.row).sections
         return [
             EvidenceOut(

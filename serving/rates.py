@@ -12,7 +12,7 @@ MAX_CALLERS = 10_000
 
 
 class RateLimiter:
-    """Lets each caller make so many requests at once, and regain as many in a minute.
+    """Lets each caller make `per_minute` requests at once, and regain as many in a minute.
 
     Args:
         per_minute: Requests per minute, at least 1.

@@ -111,7 +111,7 @@ class FakeRetriever:
         asked: Ids of the queries that were answered.
         batches: The questions of every batch, answered or not.
         gate: Holds every batch while it is cleared.
-        stop_after: After so many queries the process is interrupted.
+        stop_after: Queries after which the process is interrupted.
     """
 
     def __init__(self, index: FakeIndex | None = None, k: int = 2) -> None:

@@ -13,7 +13,7 @@ from retriever.files import replacing, write_whole
 from retriever.images import ImageError
 
 MAX_PIXELS = 64_000_000
-"""Most pixels that are decoded, as the header declares them; a transparent PNG of so many takes 560 MB."""
+"""Most pixels that are decoded, as the header declares them; a transparent PNG of that size takes 560 MB."""
 QUALITY = 90
 _REASONS = {
     "unknown_format": "not_a_picture",

@@ -55,7 +55,7 @@ class Host:
         await asyncio.sleep(max(0.0, self._paid_until - now - _BURST_S))
 
     def pause(self, seconds: float) -> None:
-        """Starts no further request for so many seconds."""
+        """Starts no further request for `seconds` seconds."""
         self._resume = max(self._resume, asyncio.get_running_loop().time() + seconds)
 
     def obey(self, robots: RobotFileParser) -> None:
