@@ -18,7 +18,7 @@ from agents.state import IMAGE, AgentRun, CallRecord, Round, Source
 from agents.tool import check_call
 from agents.tools.images import PartArguments, box_of
 from llm.chat import ChatError
-from retriever.files import write_whole
+from retriever.files import write_json, write_whole
 
 _SENTENCE = re.compile(r"(?<=[.!?。])\s+(?!\[)|\n+")
 
@@ -93,7 +93,7 @@ class AgentAnswer:
             ValueError: The name ends in neither `.json` nor `.svg`.
         """
         if path.suffix == ".json":
-            write_whole(path, json.dumps(self.as_dict(), ensure_ascii=False, indent=2).encode() + b"\n")
+            write_json(path, self.as_dict())
         elif path.suffix == ".svg":
             write_whole(path, as_svg(self).encode())
         else:

@@ -28,6 +28,7 @@ from indexes.store import Index
 from omgm import parts
 from omgm.kept_index import keep_index
 from omgm.profile import load_profile
+from retriever.files import write_json
 from retriever.images import load_image
 from retriever.step1_search import EntitySearch
 from retriever.types import Query
@@ -87,7 +88,7 @@ def main() -> None:
         "build_seconds": round(seconds, 1),
         "self_retrieval": read_report(index.folder).get("self_retrieval"),
     }
-    (args.out / "archive.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    write_json(args.out / "archive.json", result)
     print(json.dumps(result))
 
 

@@ -9,7 +9,6 @@ sections in all. Milliseconds are medians; `unpack` is reading and unpacking, `m
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -27,7 +26,7 @@ from evaluation.codecs import CODECS
 from evaluation.run import commit
 from indexes.tokens import TokenStore
 from retriever.codecs import encode_tokens
-from retriever.files import write_whole
+from retriever.files import write_json
 from retriever.maxsim import max_sim_spans
 from retriever.token_codec import TokenCodec
 
@@ -105,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.out:
         command = " ".join(["python", "benchmarks/codecs.py", *(sys.argv[1:] if argv is None else argv)])
         report = {"command": command, "commit": commit(), "device": device, "torch": torch.__version__, "rows": table}
-        write_whole(args.out, json.dumps(report, indent=2).encode() + b"\n")
+        write_json(args.out, report)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ graphs. FLOPs are PyTorch's own count; bytes are those that a pass has to read: 
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import random
 import sys
@@ -43,7 +42,7 @@ from benchmarks.full_size import (
 from evaluation.metrics import percentile
 from evaluation.run import commit
 from indexes.progress import progress_bar
-from retriever.files import write_whole
+from retriever.files import write_json, write_whole
 from retriever.maxsim import max_sim_spans
 from retriever.models.encoder import ClipEncoder
 from retriever.pipeline import Retriever
@@ -262,7 +261,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "rows": rows,
     }
     args.out.mkdir(parents=True, exist_ok=True)
-    write_whole(args.out / "gpu.json", json.dumps(report, indent=2).encode() + b"\n")
+    write_json(args.out / "gpu.json", report)
     write_whole(args.out / "gpu.md", as_markdown(report).encode())
     print(as_markdown(report))
     return 0

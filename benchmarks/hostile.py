@@ -36,7 +36,7 @@ from benchmarks.hostile_requests import HostileRequest, good_request, hostile_re
 from benchmarks.processes import folders_of
 from benchmarks.started import Address, service
 from omgm.commands.common import add_index, add_profile
-from retriever.files import write_whole
+from retriever.files import write_json
 
 TIMEOUT_S = 60.0
 """How long a request may stay without a response or an end."""
@@ -228,7 +228,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     report = measure(args)
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(args.out, json.dumps(report, indent=1).encode())
+    write_json(args.out, report)
     print(json.dumps({key: value for key, value in report.items() if key != "by_kind"}, indent=1))
     return 0 if report["passed"] else 1
 

@@ -45,7 +45,7 @@ from indexes.manifest import FILES, OWNERS
 from indexes.report import read_report
 from indexes.sources import FolderImages
 from indexes.summarizers import ExtractiveSummarizer
-from retriever.files import write_whole
+from retriever.files import write_json, write_whole
 from retriever.types import ArticleImage, Entity, Section
 
 BASE = 24
@@ -291,7 +291,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
             place.mkdir()
             report[what] = check(args.kills, place, choose)
     if args.out is not None:
-        write_whole(args.out, (json.dumps(report, indent=2) + "\n").encode())
+        write_json(args.out, report)
     print(json.dumps(report, indent=2))
     return report
 

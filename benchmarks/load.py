@@ -37,7 +37,7 @@ from evaluation.datasets import find_query_image, load
 from omgm.commands.common import add_index, add_profile, add_questions
 from omgm.commands.serve import limit_threads
 from omgm.profile import load_profile
-from retriever.files import write_whole
+from retriever.files import write_json
 
 GOALS = {
     "batching_gain": 2.5,
@@ -214,7 +214,7 @@ def main(argv: list[str] | None = None) -> None:
     args.batch = load_profile(args.profile, args.overrides).serving.max_batch
     report = measure(args)
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(args.out, json.dumps(report, indent=1).encode())
+    write_json(args.out, report)
     print(json.dumps({key: value for key, value in report.items() if key not in ("loads", "goals")}, indent=1))
     for goal, met in report["goals"].items():
         print(f"{'passed' if met else 'FAILED'}  {goal}")

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.metadata
-import json
 import os
 import sys
 import time
@@ -36,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from evaluation.metrics import percentile
 from evaluation.run import commit
 from retriever.codecs import encode_tokens
-from retriever.files import write_whole
+from retriever.files import write_json
 from retriever.kernels import max_sim_pairs
 from retriever.token_codec import TokenCodec
 
@@ -319,7 +318,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             "versions": versions,
         }
         report |= {"cuda": torch.version.cuda, "copy_gb_s": round(bandwidth, 1), "rows": table}
-        write_whole(args.out, json.dumps(report, indent=2).encode() + b"\n")
+        write_json(args.out, report)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ from indexes import build as building
 from indexes.workers import LocalWorkers, ModelName, R, Work
 from omgm.parts import build_encoder, build_fusion, build_summarizer
 from omgm.profile import load_profile
-from retriever.files import write_whole
+from retriever.files import write_json
 from retriever.protocols import FusionEncoder
 
 BATCH_S = 0.02
@@ -261,7 +261,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
             report["before"] = found
     if args.out is not None:
         args.out.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(args.out, (json.dumps(report, indent=2) + "\n").encode())
+        write_json(args.out, report)
     print(json.dumps(report, indent=2))
     return report
 

@@ -59,7 +59,7 @@ from indexes.recall import ExactSearch, HeldOutQueries, mixed_queries
 from indexes.search_kinds import write_search
 from indexes.stages import MainImage
 from indexes.store import Index
-from retriever.files import write_whole
+from retriever.files import write_json
 from retriever.types import Entity, FloatArray, IntArray, Section
 
 KINDS: tuple[SearchKind, ...] = ("flat", "sq8", "hnsw", "ivf-pq")
@@ -280,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             done = subprocess.run([*command, "--kinds", *args.kinds], check=True, stdout=subprocess.PIPE, text=True)
             report["runs"].setdefault(str(entities), {}).update(json.loads(done.stdout))
             args.out.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(args.out, (json.dumps(report, indent=2) + "\n").encode())
+            write_json(args.out, report)
     print(f"{args.out}: {', '.join(report['runs'])} entities")
 
 

@@ -42,6 +42,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.full_size import PAPER, TINY, build_fusion, tokenizer
 from benchmarks.published_loop import PublishedLoop, adamw
 from benchmarks.training_data import DataSizes, write_data
+from retriever.files import write_json
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
@@ -88,7 +89,7 @@ def main() -> None:
         measure = compare_curves if args.curves else run
         report = measure(args, args.folder or Path(temporary))
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    write_json(args.out, report)
     print(json.dumps(report, indent=2))
 
 

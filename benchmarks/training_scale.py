@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.full_size import TINY, build_fusion
 from benchmarks.training_data import DataSizes, write_data
-from retriever.files import write_whole
+from retriever.files import write_json, write_whole
 from training.reranker.batches import BatchMaker, Feeder, Order
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.features import FeatureStore
@@ -58,7 +58,7 @@ def main() -> None:
     args = parser.parse_args()
     report = memory(args) if args.what == "memory" else stream(args)
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    write_json(args.out, report)
     print(json.dumps({key: value for key, value in report.items() if key != "samples"}, indent=2))
 
 

@@ -27,7 +27,7 @@ from benchmarks.started import service
 from omgm.client import Client
 from omgm.indexing import build
 from omgm.profile import load_profile
-from retriever.files import write_whole
+from retriever.files import write_json, write_whole
 
 
 def drawn(seed: int) -> Image.Image:
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
             )
     report: dict[str, Any] = {"profile": args.profile, "entities": args.entities, "changes": args.changes} | times
     if args.out is not None:
-        write_whole(args.out, (json.dumps(report, indent=2) + "\n").encode())
+        write_json(args.out, report)
     print(json.dumps(report, indent=2))
     return report
 

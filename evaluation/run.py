@@ -23,7 +23,7 @@ from evaluation.records import RECORDS, outcome_of, read_records, to_json
 from evaluation.report import write_report
 from evaluation.trec import write_trec
 from llm.background import BackgroundLoop
-from retriever.files import write_whole
+from retriever.files import write_json, write_whole
 from retriever.protocols import EntityIndex, Generator, QueryRetriever
 from retriever.types import Generation, GenerationRequest
 
@@ -213,7 +213,7 @@ def claim(out: Path, header: Mapping[str, Any], questions: Sequence[Question]) -
                 f"{out}: holds a run with another {', '.join(different)}; choose another --out or delete it"
             )
     else:
-        write_whole(path, json.dumps(identity, indent=2, ensure_ascii=False).encode() + b"\n")
+        write_json(path, identity)
 
 
 def commit() -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from evaluation.metrics import percent, rank_of, ranked, recall_at_k
 from evaluation.records import QueryRecord, SectionRecord
-from retriever.files import replacing, write_whole
+from retriever.files import replacing, write_json
 from retriever.fusion import choose_weight, fuse
 from retriever.wording import counted
 
@@ -89,7 +88,7 @@ def sweep(
             table["reported"] |= _section_figures(held_out, alpha, beta)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(out / "sweep.json", json.dumps(table, indent=2, ensure_ascii=False).encode() + b"\n")
+        write_json(out / "sweep.json", table)
         _draw(table, out / "sweep.png")
     return table
 

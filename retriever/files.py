@@ -91,6 +91,11 @@ def write_whole(path: Path, content: bytes, temporary: Path | None = None) -> No
         partial.write_bytes(content)
 
 
+def write_json(path: Path, value: object) -> None:
+    """Writes a value as indented JSON, atomically; see `replacing`."""
+    write_whole(path, json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n")
+
+
 def write_lines(path: Path, rows: Iterable[Any]) -> None:
     """Writes a JSON lines file atomically, with one row in memory at a time; see `replacing`."""
     with replacing(path) as partial, partial.open("wb") as file:

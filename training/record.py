@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from retriever.files import write_whole
+from retriever.files import write_json
 from retriever.models.folder import RECORD_NAME
 
 
@@ -36,7 +36,7 @@ class TrainingRecord:
 
     def save(self, folder: Path) -> None:
         """Writes `folder/training.json`."""
-        write_whole(folder / RECORD_NAME, json.dumps(asdict(self), indent=2, ensure_ascii=False).encode() + b"\n")
+        write_json(folder / RECORD_NAME, asdict(self))
 
 
 def recorded_seed(folder: Path) -> int | None:

@@ -31,6 +31,7 @@ from demo.pretraining.stream import BatchStream
 from demo.questions import questions
 from indexes.formats import read_knowledge_base
 from indexes.summarizers import ExtractiveSummarizer
+from retriever.files import write_json
 from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
@@ -70,7 +71,7 @@ def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
         before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         metrics = _train_stage(encoder, stage, out, texts, steps or stage.steps, seed)
         keep(model, before, stage.kept)
-        (out / stage.name / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+        write_json(out / stage.name / "metrics.json", metrics)
         encoder.save(out / stage.name / "encoder")
     encoder.save(out / "encoder")
     return out / "encoder"
@@ -147,7 +148,7 @@ def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
         before = {name: tensor.clone() for name, tensor in fusion.state_dict().items()}
         metrics = _train_fusion_stage(model, stage, out, steps or stage.steps, done, seed)
         keep(fusion, before, stage.kept)
-        (out / stage.name / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+        write_json(out / stage.name / "metrics.json", metrics)
         done += steps or stage.steps
     unseen = FUSION_STAGES[-1].batches(-1)
     model.center([unseen[number] for number in range(2, 10)])

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation.tables.make import MeasuredTable
 from evaluation.tables.paper import FigureBlock, is_time
-from retriever.files import replacing, write_whole
+from retriever.files import replacing, write_json, write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,8 +21,7 @@ def write(table: MeasuredTable, out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"{_name(table)}.md"
     _draw(table, path.with_suffix(".png"))
-    content = json.dumps(as_json(table), indent=2, ensure_ascii=False).encode() + b"\n"
-    write_whole(path.with_suffix(".json"), content)
+    write_json(path.with_suffix(".json"), as_json(table))
     write_whole(path, as_markdown(table).encode())
     return path
 

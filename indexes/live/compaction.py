@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from array import array
@@ -39,7 +38,7 @@ from indexes.report import PROBLEMS, Report, image_problem, read_report
 from indexes.search_kinds import AT_LEAST, write_search
 from indexes.store import Index
 from indexes.thumbnails import checksum, hash_thumbnails, shared_images
-from retriever.files import as_line, replacing, write_whole
+from retriever.files import as_line, replacing, write_json, write_whole
 from retriever.types import IntArray
 
 _BLOCK = 16384
@@ -88,7 +87,7 @@ def _write(version: Version, out: Path) -> None:
     hashes = hash_thumbnails(out, len(sources))
     shared = shared_images(hashes, Articles(out / "entities.jsonl"))
     report = _report(base, sources) | {"shared_images": shared.to_json()}
-    write_whole(out / "report.json", (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode())
+    write_json(out / "report.json", report)
     counts = Counts(
         entities=len(sources),
         sections=_count_sections(version),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from omgm.commands.common import add_json, existing, positive, print_json, seed
@@ -25,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Compares runs, writes the comparison and prints it."""
     from evaluation.compare import as_markdown, compare
-    from retriever.files import write_whole
+    from retriever.files import write_json, write_whole
 
     if args.out is not None and args.out.suffix != ".md":
         raise ValueError(f"--out: {args.out} must end with .md; the JSON goes beside it")
@@ -34,8 +33,7 @@ def run(args: argparse.Namespace) -> None:
     if args.out is not None:
         args.out.parent.mkdir(parents=True, exist_ok=True)
         write_whole(args.out, table.encode())
-        content = json.dumps(comparison, indent=2, ensure_ascii=False).encode() + b"\n"
-        write_whole(args.out.with_suffix(".json"), content)
+        write_json(args.out.with_suffix(".json"), comparison)
     if args.json:
         print_json(comparison)
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.summary import as_text
     from omgm.opening import open_retriever
     from omgm.parts import build_generator
-    from retriever.files import write_whole
+    from retriever.files import write_json, write_whole
 
     bem = None if args.bem is None else load_bem(existing(args.bem, "--bem"))
     retriever = open_retriever(profile, args.index)
@@ -88,7 +87,7 @@ def run(args: argparse.Namespace) -> None:
         entity_image=lambda entity: None if (row := index.row_of(entity)) is None else index.image_path(row),
     )
     rows = step_table(read_records(args.out / RECORDS))
-    write_whole(args.out / "ablation.json", json.dumps(rows, indent=2).encode() + b"\n")
+    write_json(args.out / "ablation.json", rows)
     write_whole(args.out / "ablation.md", as_markdown(rows).encode())
     if args.json:
         print_json(metrics)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from omgm.commands.common import add_action, describe, existing, positive, print_json, profile_of
 from omgm.commands.evaluate import add_inputs, selected_questions
@@ -34,7 +33,7 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.codecs import CODECS, as_markdown, measure_codecs
     from evaluation.run import commit
     from omgm.opening import open_retriever
-    from retriever.files import write_whole
+    from retriever.files import write_json, write_whole
 
     retriever = open_retriever(profile, args.index)
     measured = measure_codecs(
@@ -44,7 +43,7 @@ def run(args: argparse.Namespace) -> None:
     report |= {"index": describe(retriever.index), "commit": commit()}
     table = as_markdown(measured)
     args.out.mkdir(parents=True, exist_ok=True)
-    write_whole(args.out / "codecs.json", json.dumps(report, indent=2, ensure_ascii=False).encode() + b"\n")
+    write_json(args.out / "codecs.json", report)
     write_whole(args.out / "codecs.md", table.encode())
     if args.json:
         print_json(report)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from indexes.growing import GrowingLines
 from indexes.progress import progress_bar
 from retriever.evidence import best_evidence
-from retriever.files import write_lines, write_whole
+from retriever.files import write_json, write_lines
 from retriever.images import load_image
 from retriever.protocols import QueryRetriever
 from retriever.types import Evidence, Query
@@ -178,7 +178,7 @@ def check_note(path: Path, note: dict[str, Any], *, write: bool = True) -> bool:
             )
         return True
     if write:
-        write_whole(path, json.dumps(note, indent=2, ensure_ascii=False).encode() + b"\n")
+        write_json(path, note)
     return False
 
 

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from indexes.progress import progress_bar
-from retriever.files import sha256_of, write_whole
+from retriever.files import sha256_of, write_json
 from retriever.models.folder import RECORD_NAME
 from training.curve import Curve
 from training.generator.config import GeneratorTrainingConfig
@@ -113,7 +113,7 @@ def train_generator(
         save_adapter(model, partial, name, revision)
         shutil.rmtree(out / ADAPTER, ignore_errors=True)
         os.replace(partial, out / ADAPTER)
-        write_whole(out / RECORD_NAME, json.dumps(report, indent=2, ensure_ascii=False).encode() + b"\n")
+        write_json(out / RECORD_NAME, report)
     if arguments.should_save:
         for folder in _checkpoints(out / CHECKPOINTS):
             shutil.rmtree(folder)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from omgm.downloads.images.journal import Journal
 from omgm.downloads.images.plan import EntityCounts
 from omgm.downloads.images.reasons import REASONS
-from retriever.files import write_lines, write_whole
+from retriever.files import write_json, write_lines
 
 _EXAMPLES = 5
 _HOSTS = 20
@@ -57,7 +56,7 @@ def write_report(journal: Journal, counts: EntityCounts, this_run: dict[str, Any
     )
     listed = ({"url": url, "reason": reason, "detail": detail} for url, reason, detail in rows)
     write_lines(journal.folder / "missing.jsonl", listed)
-    write_whole(journal.folder / "report.json", json.dumps(report, indent=2, ensure_ascii=False).encode() + b"\n")
+    write_json(journal.folder / "report.json", report)
     return report
 
 
