@@ -4,21 +4,17 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
-import httpx
 import pytest
 
 from benchmarks import hostile
 from benchmarks.hostile import faults, is_answered, schema_cases, send, send_all, send_cases
 from benchmarks.hostile_requests import HostileRequest, hostile_requests
 from serving.settings import ServingSettings
+from tests.fakes.connection import address_of
 from tests.fakes.service import served
 
 # A pixel limit at which bombs are refused by their headers: decoding them is for `make bench-hostile`.
 SETTINGS = ServingSettings(max_image_pixels=100_000)
-
-
-def address_of(url: str) -> tuple[str, int]:
-    return "127.0.0.1", httpx.URL(url).port or 80
 
 
 def test_requests_depend_on_the_seed_only() -> None:

@@ -7,20 +7,16 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-import httpx
 import pytest
 
 from benchmarks.load import goals_of
 from benchmarks.open_loop import Reply, arrival_times, closed_loop, exchange, figures_of, open_loop, request_bytes
 from benchmarks.processes import cores_between, cpu_seconds, peak_memory
+from tests.fakes.connection import address_of
 from tests.fakes.images import image_bytes
 from tests.fakes.service import SMALL, full, served
 
 RED = request_bytes(image_bytes("red"), "When was the treaty?")
-
-
-def address_of(url: str) -> tuple[str, int]:
-    return "127.0.0.1", httpx.URL(url).port or 80
 
 
 def test_arrivals_are_fixed_beforehand() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import httpx
@@ -120,8 +119,12 @@ class Connection:
         self.loop.turn(0)
 
 
-@contextmanager
-def connected(url: str) -> Iterator[socket.socket]:
+def address_of(url: str) -> tuple[str, int]:
+    """Returns the address that a URL names."""
     address = httpx.URL(url)
-    with socket.create_connection((address.host, address.port or 80), timeout=20) as sock:
-        yield sock
+    return address.host, address.port or 80
+
+
+def connected(url: str) -> socket.socket:
+    """Returns a connection to the server of a URL."""
+    return socket.create_connection(address_of(url), timeout=20)

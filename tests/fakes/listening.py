@@ -51,3 +51,9 @@ def listening_as(config: uvicorn.Config) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(15)
+
+
+def free_port() -> int:
+    """Returns a port on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.fakes.listening import free_port
 from tests.paths import ROOT
 
 # `retriever.models` first: it lets transformers be imported beside a torchvision built for another PyTorch.
@@ -26,9 +26,7 @@ needs_server = pytest.mark.skipif(bool(MISSING), reason=f"needs transformers[ser
 @contextmanager
 def transformers_serve(folder: Path) -> Iterator[str]:
     """Yields the address of a server, which loads the model whose folder a request names; `folder` is for its files."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     options = ["--device", "cpu", "--port", str(port), "--host", "127.0.0.1"]
     command = [sys.executable, "-c", COMMAND, "serve", *options]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}

@@ -209,10 +209,3 @@ def serve_web(files: dict[str, bytes]) -> Iterator[FakeWeb]:
             web.closing.set()
             server.shutdown()
             thread.join()
-
-
-def closed_port() -> int:
-    """Returns a port that refuses connections."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

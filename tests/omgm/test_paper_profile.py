@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from transformers import CLIPTokenizer
 from tests.fakes.hub import COMMIT, FakeHub, serve_hub
 from tests.fakes.images import image_bytes
 from tests.fakes.knowledge_base import write_kb
+from tests.fakes.listening import free_port
 from tests.generators.test_openai_server import pytestmark, served  # noqa: F401  a fixture, and when it can run
 from tests.paths import ROOT
 from tests.retriever.models.test_blip2 import kept, published  # noqa: F401  fixtures
@@ -109,9 +109,7 @@ def test_from_an_empty_cache_to_an_answer(
     examined = omgm("doctor", "--profile", profile, "--index", tmp_path / "index", "--json")
     assert examined.returncode == 0, examined.stdout
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "omgm", "serve", "--profile", str(profile), "--index", str(tmp_path / "index")]
     with running([*command, "--port", str(port)], environment, url):

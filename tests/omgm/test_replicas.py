@@ -6,7 +6,6 @@ pip install -c constraints.txt -e ".[cpu,dev,ray]" && make test ARGS=tests/omgm/
 from __future__ import annotations
 
 import argparse
-import socket
 import subprocess
 import sys
 import threading
@@ -26,6 +25,7 @@ from omgm.profile import load_profile
 from omgm.replicas import replica_range, running_replicas
 from omgm.served_app import READ_ONLY
 from tests.fakes.chat_server import FakeChatServer
+from tests.fakes.listening import free_port
 from tests.fakes.service import wait_until
 from tests.paths import ROOT
 
@@ -131,11 +131,6 @@ def url(example_folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     profile = load_profile("embedded")
     with running_replicas(profile, example_folder / "index", request.param, "127.0.0.1", port):
         yield f"http://127.0.0.1:{port}"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def replicas() -> list[str]:

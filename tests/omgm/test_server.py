@@ -11,12 +11,12 @@ import uvicorn
 from starlette.applications import Starlette
 
 from omgm.server import run_server
-from tests.fakes.web import closed_port
+from tests.fakes.listening import free_port
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])  # as Ctrl-C and `kill` do
 def test_whoever_reads_the_announcement_can_connect(number: signal.Signals) -> None:
-    config = uvicorn.Config(Starlette(), host="127.0.0.1", port=closed_port(), log_level="error")
+    config = uvicorn.Config(Starlette(), host="127.0.0.1", port=free_port(), log_level="error")
     connected, frozen = [], []
 
     def announce() -> None:

@@ -19,8 +19,8 @@ from omgm.__main__ import main
 from omgm.profile import load_profile
 from omgm.served_app import READ_ONLY
 from omgm.workers import WorkerConfig, share_of, take_slot
+from tests.fakes.listening import free_port
 from tests.fakes.service import wait_until
-from tests.fakes.web import closed_port
 from tests.paths import ROOT
 
 linux = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="reads /proc, which only Linux has")
@@ -46,7 +46,7 @@ def workers_of(process: int) -> set[int]:
 
 @linux
 def test_workers_share_a_port_and_one_that_dies_is_replaced(example_folder: Path) -> None:
-    port = closed_port()
+    port = free_port()
     address = f"http://127.0.0.1:{port}"
     photograph = next((example_folder / "queries").glob("*.jpg"))
 

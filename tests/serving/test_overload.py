@@ -16,14 +16,14 @@ import pytest
 
 from serving import admission
 from serving.settings import ServingSettings
+from tests.fakes.connection import connected
 from tests.fakes.service import SMALL, body, full, post, served, wait_until
 
 
 @contextmanager
 def connection(url: str, length: int, path: str = "/answer", close: bool = False) -> Iterator[socket.socket]:
     """A connection that has sent the headers of a request, and nothing of its body."""
-    address = httpx.URL(url)
-    with socket.create_connection((address.host, address.port or 80), timeout=10) as sock:
+    with connected(url) as sock:
         headers = f"Host: test\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n"
         headers += "Connection: close\r\n" if close else ""
         head = f"POST {path} HTTP/1.1\r\n{headers}\r\n"

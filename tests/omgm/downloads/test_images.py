@@ -25,7 +25,8 @@ from omgm.downloads.images.wikimedia import scaled
 from retriever.images import encoded, load_image
 from retriever.types import ArticleImage, Entity
 from tests.fakes.downloads import FILES, downloaded, fetch_command, missing_reasons, write_kb_of
-from tests.fakes.web import FakeWeb, closed_port, serve_web
+from tests.fakes.listening import free_port
+from tests.fakes.web import FakeWeb, serve_web
 
 
 @pytest.fixture
@@ -145,7 +146,7 @@ def test_addresses_that_are_none(web: FakeWeb, tmp_path: Path) -> None:
 
 
 def test_a_refused_connection_gives_up_the_host_at_once(web: FakeWeb, tmp_path: Path) -> None:
-    dead = f"127.0.0.1:{closed_port()}"
+    dead = f"127.0.0.1:{free_port()}"
     paths = [f"http://{dead}/{number}.jpg" for number in range(5)]
     report = fetch(web, tmp_path, [*paths, "good/1.jpg"], allow_private=frozenset({"127.0.0.1"}))
     assert list(report["this_run"]["hosts_given_up"]) == [dead]
