@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from omgm.__main__ import parser
+from omgm.commands import common
 from omgm.profile import parse_overrides
 from tests.paths import ROOT
 
@@ -41,6 +43,8 @@ def unknown(command: str) -> list[str]:
     flags = [word.partition("=")[0] for word in words if re.match(r"--\w", word)]
     if words[0] != "omgm":
         script = (ROOT / words[0]).read_text(encoding="utf-8")
+        adding = re.findall(r"^    (add_\w+)\(parser", script, re.MULTILINE)  # arguments that commands have, too
+        script += "".join(inspect.getsource(getattr(common, name)) for name in adding)
         return [flag for flag in flags if f'"{flag}"' not in script]
     here = parser()
     for word in words[1:]:
