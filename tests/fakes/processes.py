@@ -1,4 +1,4 @@
-"""Processes that are killed in the middle of their work."""
+"""Python in processes of its own."""
 
 from __future__ import annotations
 
@@ -6,9 +6,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tests.paths import ROOT
+
+
+def run_python(
+    *arguments: object, environment: Mapping[str, str] | None = None, check: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Runs Python with arguments, such as `-m omgm`, from the repository; returns its status and what it printed."""
+    command = [sys.executable, *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=check)
 
 
 def kill_omgm_when(reached: Callable[[], bool], arguments: Sequence[str]) -> None:

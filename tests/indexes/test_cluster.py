@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
@@ -21,7 +19,8 @@ from indexes.labeled_images import LabeledImage
 from indexes.workers import ModelName
 from tests.fakes.live import article, as_row, hash_of, painting
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
-from tests.paths import ROOT, contents
+from tests.fakes.processes import run_python
+from tests.paths import contents
 
 ray = pytest.importorskip("ray", reason='needs the extra ray: pip install -e ".[ray]"')
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")  # Ray's own
@@ -136,7 +135,7 @@ except ValueError as error:
 finally:
     cluster.shutdown()
 """
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    done = run_python("-c", script)
     assert re.fullmatch(
         r"--cluster .*: connected, but no actor starts .*if the cluster asks for no token, set RAY_AUTH_MODE=disabled"
         r" here, too\n",

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +11,7 @@ import pytest
 
 from indexes import ray_address
 from indexes.ray_address import check_address
-from tests.paths import ROOT
+from tests.fakes.processes import run_python
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +59,7 @@ def test_who_lacks_the_token_is_told_so(tmp_path: Path) -> None:
     environment |= {"HOME": str(tmp_path), "RAY_AUTH_MODE": "token"}
     with listening(speak_http2) as address:
         call = f"from indexes.ray_address import connect; connect({address!r}, 'RAY_ADDRESS')"
-        done = subprocess.run([sys.executable, "-c", call], env=environment, cwd=ROOT, capture_output=True, text=True)
+        done = run_python("-c", call, environment=environment)
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith(f"ValueError: RAY_ADDRESS {address}: not connected (") and "no authentication token" in last
     assert last.endswith("if it asks for a token, set RAY_AUTH_MODE=token and copy ~/.ray/auth_token from its head")

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict
 from html.parser import HTMLParser
@@ -19,7 +17,7 @@ from retriever.images import ImageInput, encoded
 from retriever.types import Generation, GenerationRequest
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
-from tests.paths import ROOT
+from tests.fakes.processes import run_python
 
 QUESTION = "What is the flag of this country?"
 
@@ -81,8 +79,7 @@ def test_public_names() -> None:
 
 def test_importing_the_package_imports_no_model_library() -> None:
     code = "import sys, omgm; print(sorted({'torch', 'transformers', 'faiss'} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    assert run_python("-c", code, check=True).stdout == "[]\n"
 
 
 def test_ask(omgm: OMGM, images: Path) -> None:

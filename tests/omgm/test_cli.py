@@ -13,6 +13,7 @@ from indexes.formats import FORMATS
 from omgm.__main__ import COMMANDS, main, parser
 from omgm.commands.sweep import grid
 from tests.fakes.knowledge_base import write_kb
+from tests.fakes.processes import run_python
 from tests.paths import ROOT
 
 WEIGHTS = ROOT / "weights" / "embedded"
@@ -53,8 +54,7 @@ FLAGS = {
 
 
 def omgm(*arguments: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "omgm", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    return run_python("-m", "omgm", *arguments)
 
 
 def test_every_command_is_listed() -> None:
@@ -79,8 +79,7 @@ def test_help_names_every_format_of_a_knowledge_base(capsys: pytest.CaptureFixtu
 
 def test_help_imports_nothing_heavy() -> None:
     code = "import sys, omgm.__main__ as m; m.parser(); print(sorted({'torch', 'numpy', 'PIL'} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    assert run_python("-c", code, check=True).stdout == "[]\n"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,8 +27,8 @@ from tests.fakes.asking import WHEN
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.local_chat_servers import CannedReply, LocalChatServer, as_json
 from tests.fakes.planner import ScriptedPlanner, calling
+from tests.fakes.processes import run_python
 from tests.fakes.service import World, served
-from tests.paths import ROOT
 
 KEY = "omgm-reader"
 
@@ -280,5 +278,4 @@ def test_settings() -> None:
 
 def test_it_needs_no_models() -> None:
     code = "import sys, omgm.client; print(sorted({'torch', 'transformers', 'fastapi', 'faiss'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert run_python("-c", code, check=True).stdout == "[]\n"

@@ -22,6 +22,7 @@ from tests.fakes.hub import COMMIT, FakeHub, serve_hub
 from tests.fakes.images import image_bytes
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.listening import free_port
+from tests.fakes.processes import run_python
 from tests.generators.test_openai_server import pytestmark, served  # noqa: F401  a fixture, and when it can run
 from tests.paths import ROOT
 from tests.retriever.models.test_blip2 import kept, published  # noqa: F401  fixtures
@@ -88,10 +89,7 @@ def test_from_an_empty_cache_to_an_answer(
     environment["XDG_CACHE_HOME"] = str(tmp_path / "caches")
 
     def omgm(*arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "omgm", *map(str, arguments)]
-        return subprocess.run(
-            command, cwd=ROOT, env=environment | more, capture_output=True, text=True, timeout=120, check=False
-        )
+        return run_python("-m", "omgm", *arguments, environment=environment | more)
 
     with serve_hub(FakeHub(repositories)) as hub:
         done = omgm("download", "--profile", profile, HF_ENDPOINT=hub.url)

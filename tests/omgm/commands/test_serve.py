@@ -11,6 +11,7 @@ import pytest
 
 from omgm.profile import load_profile
 from tests.fakes.listening import free_port
+from tests.fakes.processes import run_python
 from tests.paths import ROOT
 
 
@@ -24,8 +25,7 @@ def test_models_of_the_embedded_service_take_one_thread_unless_told_otherwise(gi
     environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     if given is not None:
         environment["OMP_NUM_THREADS"] = given
-    command = [sys.executable, "-W", "ignore", "-c", code]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    done = run_python("-W", "ignore", "-c", code, environment=environment, check=True)
     assert done.stdout.split() == [str(expected)] * 2
 
 
@@ -35,8 +35,7 @@ def test_what_is_logged_before_the_service_runs_is_json_too() -> None:
         """main(["serve", "--kb", "nowhere.csv", "--set", 'serving.log_format="json"']);"""
         "logging.getLogger('indexes').warning('late')"
     )
-    command = [sys.executable, "-W", "ignore", "-c", code]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    done = run_python("-W", "ignore", "-c", code, check=True)
     error, line = done.stderr.splitlines()
     assert error.startswith("omgm: error: --kb") and json.loads(line)["message"] == "late"
 

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections import namedtuple
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from omgm.downloads.hub import HubModel, hub_model, local_folder, missing_weights, models_of, named_models
 from omgm.profile import load_profile
 from tests.fakes.hub import COMMIT, FakeHub, be_the_only_hub, git_sha, serve_hub
+from tests.fakes.processes import run_python
 from tests.paths import ROOT
 
 WEIGHTS = bytes(range(256)) * 4096  # 1 MiB
@@ -53,8 +53,7 @@ def profile(folder: Path, encoder: str, tokenizer: str = "") -> Path:
 def omgm(hub: FakeHub, cache: Path, *arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
     environment |= {"HF_ENDPOINT": hub.url, "HF_HUB_CACHE": str(cache), "HF_HUB_DISABLE_PROGRESS_BARS": "1", **more}
-    command = [sys.executable, "-m", "omgm", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    return run_python("-m", "omgm", *arguments, environment=environment)
 
 
 def download(name: str, weights: bool = True) -> Path:
@@ -110,14 +109,8 @@ def test_download_and_work_offline(tmp_path: Path) -> None:
         assert again.returncode == 0 and "to download: 0.0 MB of 1.0 MB" in again.stdout
         assert len(hub.contents_asked()) == asked
     code = "from omgm.downloads.hub import local_folder as at; print(at('org/clip')); print(at('org/clip@%s'))"
-    offline = subprocess.run(
-        [sys.executable, "-c", code % COMMIT],
-        cwd=ROOT,
-        env=os.environ | {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(cache)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(cache)}
+    offline = run_python("-c", code % COMMIT, environment=environment, check=True)
     assert offline.stdout.split() == [clip["folder"]] * 2
 
 
