@@ -6,8 +6,9 @@ import os
 import signal
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import pytest
 import torch
 from PIL import Image
 
@@ -62,6 +63,15 @@ class FusedSummarizer(FakeSummarizer):
             yield summary
 
 
+Fused = TypeVar("Fused", FusedEncoder, FusedFusion, FusedSummarizer)
+
+
+def burning(model: Fused, calls: int) -> Fused:
+    """Returns a model that fails at its n-th call."""
+    model.fuse = Fuse(calls)
+    return model
+
+
 def build(kb: Path, images: Path | None, out: Path, **changes: Any) -> Index:
     """Builds an index with fake models, two entities per batch."""
     options: dict[str, Any] = {
@@ -72,3 +82,9 @@ def build(kb: Path, images: Path | None, out: Path, **changes: Any) -> Index:
         "progress": False,
     }
     return build_index(kb, images, out, **options | changes)
+
+
+def kill(kb: Path, images: Path | None, out: Path, **changes: Any) -> None:
+    """Begins a build with a model that fails."""
+    with pytest.raises(RuntimeError, match=KILLED):
+        build(kb, images, out, **changes)

@@ -13,7 +13,7 @@ from PIL import Image
 from indexes.sections import DROPPED_BY_REFERENCE
 from indexes.store import Index
 from retriever.images import FORMATS
-from tests.fakes.builds import Fuse, FusedEncoder, FusedFusion, build
+from tests.fakes.builds import FusedEncoder, FusedFusion, build, burning
 from tests.fakes.ghostscript import EPS, install_trap
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion
@@ -91,8 +91,7 @@ def test_entities_share_a_call_of_the_fusion_encoder(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     stored = []
     for batch_size, calls in ((1, 3), (3, 2), (32, 1)):  # entities 0, 2 and 6 have tokens
-        fusion = FusedFusion()
-        fusion.fuse = Fuse(100)
+        fusion = burning(FusedFusion(), 100)
         index = build(kb, images, tmp_path / str(batch_size), fusion=fusion, batch_size=batch_size)
         assert 100 - fusion.fuse.calls == calls
         stored.append(index.tokens(np.arange(5)))
@@ -189,8 +188,7 @@ def test_same_inputs_are_not_built_again_and_others_need_overwrite(tmp_path: Pat
     out = tmp_path / "index"
     build(kb, images, out)
     before = contents(out)
-    encoder = FusedEncoder()
-    encoder.fuse = Fuse(1)
+    encoder = burning(FusedEncoder(), 1)
     build(kb, images, out, encoder=encoder)
     assert contents(out) == before
     other = FakeEncoder(fingerprint="fake-encoder-2")

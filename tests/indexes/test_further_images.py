@@ -30,7 +30,7 @@ from indexes.store import Index
 from indexes.svg import load_any
 from retriever.step2_rerank import FusionRerank
 from retriever.types import ArticleImage, Candidate, Entity, FloatArray, IntArray, Query, Section
-from tests.fakes.builds import KILLED, Fuse, FusedEncoder, FusedFusion
+from tests.fakes.builds import KILLED, FusedEncoder, FusedFusion, burning
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.vectors import clustered
 from tests.paths import contents
@@ -151,12 +151,10 @@ def test_a_build_that_an_older_version_began_has_no_tokens_of_images(tmp_path: P
 @pytest.mark.parametrize("calls", [1, 2, 3, 4, 5])
 def test_a_killed_build_resumes(kb: Path, calls: int) -> None:
     build(kb, "whole")
-    encoder = FusedEncoder()
-    encoder.fuse = Fuse(calls)  # three entities with images, one at a time, then 2 batches of texts
+    encoder = burning(FusedEncoder(), calls)  # three entities with images, one at a time, then 2 batches of texts
     with pytest.raises(RuntimeError, match=KILLED):
         build(kb, "resumed", encoder=encoder)
-    fusion = FusedFusion()
-    fusion.fuse = Fuse(1)
+    fusion = burning(FusedFusion(), 1)
     if calls <= 3:
         with pytest.raises(RuntimeError, match=KILLED):
             build(kb, "resumed", fusion=fusion)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +12,10 @@ import pytest
 from PIL import Image
 
 from indexes.store import Index
-from tests.fakes.builds import KILLED, Fuse, FusedEncoder, FusedFusion, FusedSummarizer, build
+from tests.fakes.builds import Fuse, FusedEncoder, FusedFusion, FusedSummarizer, build, burning, kill
 from tests.fakes.knowledge_base import write_kb
-from tests.paths import ROOT, contents
+from tests.fakes.processes import run_python
+from tests.paths import contents
 
 
 @pytest.mark.parametrize("stage", ["summarizer", "encoder", "fusion"])
@@ -27,8 +26,7 @@ def test_a_resumed_build_equals_an_uninterrupted_one(tmp_path: Path, stage: str,
     model: Any = {"summarizer": FusedSummarizer, "encoder": FusedEncoder, "fusion": FusedFusion}[stage]()
     model.fuse = Fuse(calls)
     out = tmp_path / "resumed"
-    with pytest.raises(RuntimeError, match=KILLED):
-        build(kb, images, out, **{stage: model})
+    kill(kb, images, out, **{stage: model})
     assert not (out / "manifest.json").exists()
     with pytest.raises(ValueError, match=r"no manifest\.json"):
         Index.open(out)
@@ -42,10 +40,8 @@ def test_a_resumed_build_equals_an_uninterrupted_one(tmp_path: Path, stage: str,
 def test_a_resumed_build_over_images(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     build(kb, images, tmp_path / "whole", candidates="image")
-    encoder = FusedEncoder()
-    encoder.fuse = Fuse(2)
-    with pytest.raises(RuntimeError, match=KILLED):
-        build(kb, images, tmp_path / "resumed", candidates="image", encoder=encoder)
+    encoder = burning(FusedEncoder(), 2)
+    kill(kb, images, tmp_path / "resumed", candidates="image", encoder=encoder)
     build(kb, images, tmp_path / "resumed", candidates="image")
     assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
 
@@ -58,8 +54,7 @@ def test_a_build_that_was_really_killed(tmp_path: Path) -> None:
         "fusion = FusedFusion(); fusion.fuse = Fuse(3, kill=True)\n"
         "build(kb, images, out, fusion=fusion)\n"
     )
-    arguments = [sys.executable, "-c", script, str(kb), str(images), str(tmp_path / "killed")]
-    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
+    done = run_python("-c", script, kb, images, tmp_path / "killed")
     assert done.returncode == -signal.SIGKILL, done.stderr
     build(kb, images, tmp_path / "killed")
     build(kb, images, tmp_path / "whole")
@@ -78,8 +73,7 @@ def test_killed_while_publishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         replace(source, target)
 
     monkeypatch.setattr("os.replace", stop)
-    with pytest.raises(RuntimeError, match=KILLED):
-        build(kb, images, out, overwrite=True)
+    kill(kb, images, out, overwrite=True)
     monkeypatch.undo()
     with pytest.raises(ValueError, match=r"no manifest\.json"):
         Index.open(out)
@@ -89,10 +83,8 @@ def test_killed_while_publishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_an_unfinished_build_of_other_inputs_needs_overwrite(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
-    fusion = FusedFusion()
-    fusion.fuse = Fuse(2)
-    with pytest.raises(RuntimeError, match=KILLED):
-        build(kb, images, tmp_path / "index", fusion=fusion)
+    fusion = burning(FusedFusion(), 2)
+    kill(kb, images, tmp_path / "index", fusion=fusion)
     with pytest.raises(ValueError, match=r"unfinished build of other inputs \(candidates"):
         build(kb, images, tmp_path / "index", candidates="title")
     build(kb, images, tmp_path / "index", candidates="title", overwrite=True)
@@ -102,10 +94,8 @@ def test_an_unfinished_build_of_other_inputs_needs_overwrite(tmp_path: Path) -> 
 
 def test_images_that_changed_are_noticed_in_an_unfinished_build(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
-    fusion = FusedFusion()
-    fusion.fuse = Fuse(2)
-    with pytest.raises(RuntimeError, match=KILLED):
-        build(kb, images, tmp_path / "index", fusion=fusion)
+    fusion = burning(FusedFusion(), 2)
+    kill(kb, images, tmp_path / "index", fusion=fusion)
     (images / "flag" / "Lost.png").write_bytes((images / "flag" / "Plain.png").read_bytes())
     with pytest.raises(ValueError, match=r"unfinished build of other inputs \(pictures"):
         build(kb, images, tmp_path / "index")
@@ -132,8 +122,7 @@ def test_killed_while_reading_articles(tmp_path: Path) -> None:
         "stages.to_row = stop\n"
         "build(pathlib.Path(sys.argv[1]), None, pathlib.Path(sys.argv[2]))\n"
     )
-    arguments = [sys.executable, "-c", script, str(folder), str(tmp_path / "killed")]
-    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
+    done = run_python("-c", script, folder, tmp_path / "killed")
     assert done.returncode == -signal.SIGKILL, done.stderr
     index = build(folder, None, tmp_path / "killed")
     assert index.manifest.counts.with_image == 3  # found in the knowledge base itself
@@ -152,10 +141,8 @@ def test_skipped_entries_survive_a_kill(tmp_path: Path) -> None:
     articles = json.loads(kb.read_text())
     articles["broken"] = {"title": 3}
     kb.write_text(json.dumps(articles))
-    fusion = FusedFusion()
-    fusion.fuse = Fuse(2)
-    with pytest.raises(RuntimeError, match=KILLED):
-        build(kb, images, tmp_path / "resumed", fusion=fusion, max_bad=0.2)
+    fusion = burning(FusedFusion(), 2)
+    kill(kb, images, tmp_path / "resumed", fusion=fusion, max_bad=0.2)
     build(kb, images, tmp_path / "resumed", max_bad=0.2)
     build(kb, images, tmp_path / "whole", max_bad=0.2)
     assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
@@ -178,11 +165,9 @@ def test_skipped_entries_survive_a_kill(tmp_path: Path) -> None:
 @pytest.mark.parametrize("calls", [3, 6])
 def test_a_file_that_is_gone_from_an_unfinished_build_is_made_again(tmp_path: Path, name: str, calls: int) -> None:
     kb, images = write_kb(tmp_path)
-    encoder = FusedEncoder()
-    encoder.fuse = Fuse(calls)  # three batches have an image, then there are four of texts
+    encoder = burning(FusedEncoder(), calls)  # three batches have an image, then there are four of texts
     options: dict[str, Any] = {"tokens": "int8", "candidates": "combined"}
-    with pytest.raises(RuntimeError, match=KILLED):
-        build(kb, images, tmp_path / "resumed", encoder=encoder, **options)
+    kill(kb, images, tmp_path / "resumed", encoder=encoder, **options)
     (tmp_path / "resumed" / ".parts" / name).unlink(missing_ok=calls == 3)
     build(kb, images, tmp_path / "resumed", **options)
     build(kb, images, tmp_path / "whole", **options)
