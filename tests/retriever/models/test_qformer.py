@@ -16,89 +16,80 @@ from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from training.tokenizer import train_tokenizer
 
 TEXTS = ["a red flag", "the capital is paris and it lies by a river", "what is it", "how tall"]
-COLORS = ["red", "blue", "green", "yellow"]
+IMAGES = [Image.new("RGB", (40, 30), color) for color in ("red", "blue", "green", "yellow")]
+
+
+def small_fusion(layers: int, seed: int) -> QFormerFusion:
+    torch.manual_seed(seed)
+    config = SmallCLIPConfig(image_size=32, channels=(8, 8, 16, 16), vision_heads=2)
+    tokenizer = train_tokenizer(TEXTS, 200, 24)
+    return QFormerFusion.create(
+        SmallVision(config), config, tokenizer, PixelPreparation(32), hidden_size=32, layers=layers, max_text_tokens=24
+    )
 
 
 @pytest.fixture(scope="module")
 def fusion() -> QFormerFusion:
-    torch.manual_seed(0)
-    config = SmallCLIPConfig(image_size=32, channels=(8, 8, 16, 16), vision_heads=2)
-    tokenizer = train_tokenizer(TEXTS, 200, 24)
-    model = QFormerFusion.create(
-        SmallVision(config), config, tokenizer, PixelPreparation(32), hidden_size=32, layers=3, max_text_tokens=24
-    )
-    return model
-
-
-def sample_images() -> list[Image.Image]:
-    return [Image.new("RGB", (40, 30), color) for color in COLORS]
+    return small_fusion(layers=3, seed=0)
 
 
 def test_one_vector_a_query_token(fusion: QFormerFusion) -> None:
-    tokens = fusion.encode(sample_images(), TEXTS)
+    tokens = fusion.encode(IMAGES, TEXTS)
     assert tokens.shape == (4, *fusion.token_shape) == (4, 32, 32)
     assert tokens.dtype == torch.float32
 
 
 def test_nothing_gives_nothing(fusion: QFormerFusion) -> None:
     assert fusion.encode([], []).shape == (0, 32, 32)
-    assert fusion.encode_sections(sample_images()[:2], [[], []]).shape == (0, 32, 32)
+    assert fusion.encode_sections(IMAGES[:2], [[], []]).shape == (0, 32, 32)
 
 
 def test_saved_and_loaded_gives_the_same(fusion: QFormerFusion, tmp_path: Path) -> None:
     fusion.save(tmp_path)
     loaded = QFormerFusion.load(tmp_path)
-    assert torch.equal(loaded.encode(sample_images(), TEXTS), fusion.encode(sample_images(), TEXTS))
+    assert torch.equal(loaded.encode(IMAGES, TEXTS), fusion.encode(IMAGES, TEXTS))
     assert len(loaded.fingerprint) == 16
 
 
 def test_the_mean_of_each_token_is_subtracted_and_kept(fusion: QFormerFusion, tmp_path: Path) -> None:
-    plain = fusion.encode(sample_images(), TEXTS)
+    plain = fusion.encode(IMAGES, TEXTS)
     assert fusion.token_mean is not None and not fusion.token_mean.any()  # nothing until a training finds it
     fusion.save(tmp_path)
     centered = QFormerFusion.load(tmp_path)
     assert centered.token_mean is not None
     centered.token_mean.copy_(plain.mean(0, keepdim=True))
     expected = plain - plain.mean(0, keepdim=True)
-    torch.testing.assert_close(centered.encode(sample_images(), TEXTS), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(centered.encode(IMAGES, TEXTS), expected, atol=1e-5, rtol=0)
     centered.save(tmp_path / "centered")
     again = QFormerFusion.load(tmp_path / "centered")
-    torch.testing.assert_close(again.encode(sample_images(), TEXTS), expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(again.encode(IMAGES, TEXTS), expected, atol=1e-5, rtol=0)
 
 
 def test_half_precision_on_disk_stays_close(fusion: QFormerFusion, tmp_path: Path) -> None:
     fusion.save(tmp_path, dtype=torch.float16)
     loaded = QFormerFusion.load(tmp_path)
     assert {p.dtype for p in loaded.parameters()} == {torch.float32}
-    difference = (loaded.encode(sample_images(), TEXTS) - fusion.encode(sample_images(), TEXTS)).abs().max()
+    difference = (loaded.encode(IMAGES, TEXTS) - fusion.encode(IMAGES, TEXTS)).abs().max()
     assert 0 < difference < 0.02
 
 
 def test_batched_equals_single(fusion: QFormerFusion) -> None:
-    together = fusion.encode(sample_images(), TEXTS)
-    for i, (image, text) in enumerate(zip(sample_images(), TEXTS, strict=True)):
+    together = fusion.encode(IMAGES, TEXTS)
+    for i, (image, text) in enumerate(zip(IMAGES, TEXTS, strict=True)):
         torch.testing.assert_close(fusion.encode([image], [text])[0], together[i], atol=1e-5, rtol=1e-4)
 
 
 def test_batches_do_not_matter(fusion: QFormerFusion, tmp_path: Path) -> None:
     fusion.save(tmp_path)
     small = QFormerFusion.load(tmp_path, batch_size=3)
-    image = sample_images()[0]
-    torch.testing.assert_close(small.encode([image] * 4, TEXTS), fusion.encode([image] * 4, TEXTS))
-    torch.testing.assert_close(small.encode_sections([image], [TEXTS]), fusion.encode_sections([image], [TEXTS]))
-
-
-def test_sections_are_pairs_with_one_image(fusion: QFormerFusion) -> None:
-    image = sample_images()[1]
-    expected = fusion.encode([image] * 4, TEXTS)
-    torch.testing.assert_close(fusion.encode_sections([image], [TEXTS]), expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(small.encode(IMAGES, TEXTS), fusion.encode(IMAGES, TEXTS))
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 64])
 def test_sections_of_many_images_are_those_of_each(fusion: QFormerFusion, tmp_path: Path, batch_size: int) -> None:
     fusion.save(tmp_path)
     batched = QFormerFusion.load(tmp_path, batch_size=batch_size)
-    images, texts = sample_images(), [[TEXTS[1], TEXTS[2], ""], [], [TEXTS[0]], [TEXTS[3], TEXTS[1] * 3]]
+    images, texts = IMAGES, [[TEXTS[1], TEXTS[2], ""], [], [TEXTS[0]], [TEXTS[3], TEXTS[1] * 3]]
     alone = torch.cat(
         [fusion.encode([image], [text]) for image, own in zip(images, texts, strict=True) for text in own]
     )
@@ -108,7 +99,7 @@ def test_sections_of_many_images_are_those_of_each(fusion: QFormerFusion, tmp_pa
 def test_padding_does_not_matter(fusion: QFormerFusion) -> None:
     ids, mask = fusion.tokenize([TEXTS[2]])
     with torch.no_grad():
-        features = fusion.vision_features(fusion.pixels(sample_images()[:1]))
+        features = fusion.vision_features(fusion.pixels(IMAGES[:1]))
         expected = fusion.fuse_tokens(features, ids, mask)
         ids, mask = functional.pad(ids, (0, 3), value=5), functional.pad(mask, (0, 3))
         torch.testing.assert_close(fusion.fuse_tokens(features, ids, mask), expected, atol=1e-5, rtol=1e-4)
@@ -130,22 +121,22 @@ def test_fused_layers_return_the_same(fusion: QFormerFusion, tmp_path: Path, dty
 
 
 def test_text_and_image_both_change_the_tokens(fusion: QFormerFusion) -> None:
-    red, blue = sample_images()[:2]
+    red, blue = IMAGES[:2]
     base, other_text, other_image = fusion.encode([red, red, blue], [TEXTS[2], TEXTS[3], TEXTS[2]])
     assert (base - other_text).abs().max() > 1e-3
     assert (base - other_image).abs().max() > 1e-4
 
 
 def test_long_texts_are_cut(fusion: QFormerFusion) -> None:
-    image = sample_images()[0]
+    image = IMAGES[0]
     torch.testing.assert_close(fusion.encode([image], ["red " * 22]), fusion.encode([image], ["red " * 500]))
 
 
 def test_as_many_texts_as_images(fusion: QFormerFusion) -> None:
     with pytest.raises(ValueError, match="got 4 and 1"):
-        fusion.encode(sample_images(), ["one"])
+        fusion.encode(IMAGES, ["one"])
     with pytest.raises(ValueError, match="got 4 and 1"):
-        fusion.encode_sections(sample_images(), [["one"]])
+        fusion.encode_sections(IMAGES, [["one"]])
 
 
 def test_a_folder_that_does_not_fit_is_refused(fusion: QFormerFusion, tmp_path: Path) -> None:
@@ -167,12 +158,7 @@ def test_a_folder_that_does_not_fit_is_refused(fusion: QFormerFusion, tmp_path: 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_tokens_are_those_of_transformers(layers: int) -> None:
-    torch.manual_seed(layers)
-    config = SmallCLIPConfig(image_size=32, channels=(8, 8, 16, 16), vision_heads=2)
-    tokenizer = train_tokenizer(TEXTS, 200, 24)
-    model = QFormerFusion.create(
-        SmallVision(config), config, tokenizer, PixelPreparation(32), hidden_size=32, layers=layers, max_text_tokens=24
-    )
+    model = small_fusion(layers, seed=layers)
     ids, mask = model.tokenize(TEXTS)
     features = torch.randn(4, 5, 16)
     queries = model.query_tokens.expand(4, -1, -1)
