@@ -74,9 +74,7 @@ class Words(BaseModel):
     queries: list[str] = ["anything"]
 
 
-def fake_tool(
-    name: str, run: Callable[[Words], Observation | Exception] | None = None, *, cost: float = 0.0, cached: bool = True
-) -> Tool:
+def fake_tool(name: str, run: Callable[[Words], Observation | Exception] | None = None, *, cost: float = 0.0) -> Tool:
     """Returns a tool; by default it finds one source per query."""
 
     async def execute(arguments: Words, state: AgentRun) -> Observation:
@@ -88,7 +86,7 @@ def fake_tool(
             raise seen
         return seen
 
-    return Tool(name, "A fake.", Words, execute, (lambda arguments, state: "") if cached else None, cost)
+    return Tool(name, "A fake.", Words, execute, lambda arguments, state: "", cost)
 
 
 def image(color: str = "red") -> Image.Image:

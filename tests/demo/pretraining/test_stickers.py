@@ -16,12 +16,12 @@ from retriever.borders import MARGIN
 RED, BLUE = torch.tensor([1.0, 0, 0, 1]), torch.tensor([0, 0, 1.0])
 
 
-def red_on_blue(ratio: float = 1.0, turn: float = 0.0, loose: float = 0.0, count: int = 16) -> torch.Tensor:
+def red_on_blue(ratio: float = 1.0, turn: float = 0.0, loose: float = 0.0) -> torch.Tensor:
     """Returns red squares stuck on a blue ground."""
-    stickers = RED.view(1, 4, 1, 1).expand(count, 4, 32, 32)
-    grounds = BLUE.view(1, 3, 1, 1).expand(count, 3, 64, 64)
+    stickers = RED.view(1, 4, 1, 1).expand(16, 4, 32, 32)
+    grounds = BLUE.view(1, 3, 1, 1).expand(16, 3, 64, 64)
     generator = torch.Generator().manual_seed(0)
-    return stick(stickers, torch.full((count,), ratio), grounds, generator, turn=turn, loose=loose)
+    return stick(stickers, torch.full((16,), ratio), grounds, generator, turn=turn, loose=loose)
 
 
 @pytest.mark.parametrize("ratio", [0.5, 1.0, 2.0])

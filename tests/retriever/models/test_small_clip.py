@@ -11,9 +11,9 @@ from retriever.models import fused_convolutions
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig, SmallVision
 
 
-def _model(image_size: int = 32) -> SmallCLIP:
+def _model() -> SmallCLIP:
     torch.manual_seed(0)
-    return SmallCLIP(SmallCLIPConfig(image_size=image_size, channels=(4, 4, 8, 8), vision_heads=2, vocab_size=9))
+    return SmallCLIP(SmallCLIPConfig(image_size=32, channels=(4, 4, 8, 8), vision_heads=2, vocab_size=9))
 
 
 def test_resized_positions_keep_the_corners_order() -> None:
