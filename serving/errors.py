@@ -6,7 +6,7 @@ import logging
 import random
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -86,10 +86,28 @@ def error_code(scope: Scope) -> str:
     return code
 
 
-def note_failure(scope: Scope) -> int:
-    """Notes that an exception reached a middleware, whose response is sent further out; returns its status."""
-    scope.setdefault("state", {})["error_code"] = "internal_error"
-    return 500
+async def noting_status(app: ASGIApp, scope: Scope, receive: Receive, send: Send, note: Callable[[int], None]) -> None:
+    """Runs an application and tells `note` the status of its response: 500 if an exception takes the place of one.
+
+    The response to an exception is sent further out.
+    """
+    status = 0
+
+    async def watch(message: Message) -> None:
+        nonlocal status
+        if message["type"] == "http.response.start":
+            status = message["status"]
+        await send(message)
+
+    try:
+        await app(scope, receive, watch)
+    except Exception:
+        if not status:
+            scope.setdefault("state", {})["error_code"] = "internal_error"
+            status = 500
+        raise
+    finally:
+        note(status)
 
 
 def out_of_time(seconds: float) -> ApiError:

@@ -12,12 +12,12 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retriever.image_cache import ImageCache
 from retriever.types import Generation
 from serving.admission import Admission
-from serving.errors import error_code, note_failure, route_of
+from serving.errors import error_code, noting_status, route_of
 from serving.openapi import errors
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -168,21 +168,12 @@ class MetricsMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 0
+        started = time.perf_counter()
 
-        async def watch(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self.app(scope, receive, watch)
-        except Exception:
-            status = status or note_failure(scope)
-            raise
-        finally:
+        def note(status: int) -> None:
             self._metrics.request(scope, status, time.perf_counter() - started)
+
+        await noting_status(self.app, scope, receive, send, note)
 
 
 def add_metrics(app: FastAPI, metrics: Metrics) -> None:

@@ -13,9 +13,9 @@ import time
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serving.errors import error_code, note_failure, route_of
+from serving.errors import error_code, noting_status, route_of
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
@@ -90,24 +90,12 @@ class TracingMiddleware:
             return
         from opentelemetry.trace import SpanKind, StatusCode
 
-        status = 0
-
-        async def watch(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
         parent = self._propagator.extract(Headers(scope=scope))
         with self._tracer.start_as_current_span(
             scope["method"], parent, SpanKind.SERVER, record_exception=False, set_status_on_exception=False
         ) as span:
-            try:
-                await self.app(scope, receive, watch)
-            except Exception:
-                status = status or note_failure(scope)
-                raise
-            finally:
+
+            def note(status: int) -> None:
                 route = route_of(scope)
                 span.update_name(f"{scope['method']} {route}")
                 span.set_attribute("http.request.method", scope["method"])
@@ -118,3 +106,5 @@ class TracingMiddleware:
                     span.set_attribute("error.type", code)
                 if status >= 500:
                     span.set_status(StatusCode.ERROR)
+
+            await noting_status(self.app, scope, receive, send, note)
