@@ -131,7 +131,7 @@ def _train(
     default = torch.float32 if processes.device.type == "cpu" and not in_batch else torch.bfloat16
     precision = default if config.precision is None else getattr(torch, config.precision)
     model, feeder, validation, steps_per_epoch = _parts(
-        start, training_set, config, recipe, data.labeled, precision, processes
+        start, training_set, config, recipe, data.use.labeled, precision, processes
     )
     wrapped = processes.wrap(model)
 

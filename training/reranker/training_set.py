@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexes.growing import save_array
 from retriever.files import write_whole
@@ -200,7 +201,7 @@ def _described(data: RerankerData) -> dict[str, object]:
     sizes = {name: [status.st_size, status.st_mtime_ns] for name, status in files.items()}
     dropped = None if data.drop_sections is None else list(data.drop_sections)
     names = {"names": dict(data.names)} if data.names else {}
-    return {"questions": digest.hexdigest()[:16], "drop_sections": dropped, **names, **sizes}
+    return {"questions": digest.hexdigest()[:16], "drop_sections": dropped, "use": list(data.use), **names, **sizes}
 
 
 def _agree(problem: ValueError | None, processes: Processes) -> None:
@@ -218,6 +219,7 @@ def _readable(prepared: Preparation, store: FeatureStore) -> SampleSet:
     bad = np.array(sorted(problems), dtype=np.int64)
     samples = prepared.samples
     samples = replace(samples, main_image=np.where(np.isin(samples.main_image, bad), -1, samples.main_image))
+    samples = _without(samples, bad)
     kept = []
     for sample, question in enumerate(prepared.ids):
         if samples.query_image[sample] in problems:
@@ -229,6 +231,14 @@ def _readable(prepared: Preparation, store: FeatureStore) -> SampleSet:
         else:
             kept.append(sample)
     return samples.keep(np.array(kept, dtype=np.int64))
+
+
+def _without(samples: SampleSet, bad: NDArray[np.int64]) -> SampleSet:
+    """Returns the samples without bad images of articles; one that is left of an article's is none of several."""
+    kept = ~np.isin(samples.own_images, bad)
+    count = np.bincount(samples.image_owners[kept], minlength=len(samples.main_image))
+    kept &= (count[samples.image_owners] > 1) & (samples.main_image[samples.image_owners] >= 0)
+    return replace(samples, image_owners=samples.image_owners[kept], own_images=samples.own_images[kept])
 
 
 def _workers(wanted: int | None, processes: Processes) -> int:

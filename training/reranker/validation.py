@@ -21,7 +21,7 @@ from training.reranker.samples import SampleSet
 
 MOST_QUESTIONS = 1000
 MOST_ROWS = 50_000
-"""Different sections and labeled images that are encoded, at most: 0.4 GB of tokens for the embedded model, 2.5 for
+"""Different sections and images that are encoded, at most: 0.4 GB of tokens for the embedded model, 2.5 for
 BLIP-2."""
 _AT_ONCE = 512
 
@@ -37,7 +37,7 @@ class ScoredQuestion:
         sim_c: Their scores in step 1, `None` if unknown.
         sim_m: For each entity, the scores of its sections in step 2; empty without an image or sections.
         evidence: `sim_m` of the evidence.
-        labeled: For each entity, the scores of its labeled images in step 2; empty if the index has none.
+        images: For each entity, the scores of its images that have tokens of their own; empty if it has none.
     """
 
     sample: int
@@ -46,12 +46,12 @@ class ScoredQuestion:
     sim_c: list[float | None]
     sim_m: list[list[float]]
     evidence: float
-    labeled: list[list[float]]
+    images: list[list[float]]
 
     @property
     def best_sim_m(self) -> list[float | None]:
-        """The entities' scores in step 2: the best labeled image's or, without labeled images, the best section's."""
-        return [max(further or sims, default=None) for sims, further in zip(self.sim_m, self.labeled, strict=True)]
+        """The entities' scores in step 2: the best image's or, without images of their own, the best section's."""
+        return [max(own or sims, default=None) for sims, own in zip(self.sim_m, self.images, strict=True)]
 
     def ranking(self, alpha: float) -> list[int]:
         """Returns the places in `entities` by equation 5, best first; ties keep step 1's order."""
@@ -75,9 +75,9 @@ class Validation:
 
     def __init__(self, samples: SampleSet, make: BatchMaker, processes: Processes, labeled: bool = False):
         self.samples, self.make, self.processes = samples, make, processes
-        self._images: dict[int, list[int]] = {}
+        self._labeled: dict[int, list[int]] = {}
         for sample in samples.training if labeled else ():
-            of_entity = self._images.setdefault(int(samples.gold[sample]), [])
+            of_entity = self._labeled.setdefault(int(samples.gold[sample]), [])
             if (image := int(samples.query_image[sample])) not in of_entity:
                 of_entity.append(image)
         self.questions = self._selected()
@@ -118,14 +118,16 @@ class Validation:
         """Returns (image, view, section) of everything that a question is compared with."""
         samples = self.samples
         entities = {int(samples.gold[sample]), *samples.found[samples.found_by(sample)].tolist()}
-        return [pair for entity in sorted(entities) for pair in (*self._sections(entity), *self._labeled(entity))]
+        return [pair for entity in sorted(entities) for pair in (*self._sections(entity), *self._shown(entity))]
 
     def _sections(self, entity: int) -> list[tuple[int, int, int]]:
         image = int(self.samples.main_image[entity])
         return [(image, 0, section) for section in self.samples.sections_of(entity)] if image >= 0 else []
 
-    def _labeled(self, entity: int) -> list[tuple[int, int, int]]:
-        return [(image, 0, len(self.make.texts) - 1) for image in self._images.get(entity, ())]
+    def _shown(self, entity: int) -> list[tuple[int, int, int]]:
+        """Returns the images that have tokens of their own: those of an article with several, and labeled ones."""
+        images = (*self.samples.images_of(entity), *self._labeled.get(entity, ()))
+        return [(image, 0, len(self.make.texts) - 1) for image in images]
 
     def _encode(self, model: Reranker, pairs: Sequence[tuple[int, int, int]]) -> Tensor:
         """Returns the normalized tokens of pairs, [N, 32, H], in half precision: millions of them must fit."""
@@ -154,7 +156,7 @@ class Validation:
             [None if np.isnan(sim) else float(sim) for sim in samples.similarity[part]],
             [[found[pair] for pair in self._sections(entity)] for entity in entities],
             found[int(samples.main_image[samples.gold[sample]]), 0, int(samples.evidence[sample])],
-            [[found[pair] for pair in self._labeled(entity)] for entity in entities],
+            [[found[pair] for pair in self._shown(entity)] for entity in entities],
         )
 
     def _loss(self, scored: Sequence[ScoredQuestion], temperature: float) -> float:
@@ -171,7 +173,7 @@ class Validation:
         samples, selected, entities, rows = self.samples, list[int](), set[int](), 0
         for sample in np.random.default_rng([self.make.order.seed, 2]).permutation(samples.validation).tolist():
             further = {int(samples.gold[sample]), *samples.found[samples.found_by(sample)].tolist()} - entities
-            rows += sum(len(samples.sections_of(entity)) + len(self._labeled(entity)) for entity in further)
+            rows += sum(len(samples.sections_of(entity)) + len(self._shown(entity)) for entity in further)
             if selected and (rows > MOST_ROWS or len(selected) == MOST_QUESTIONS):
                 break
             entities |= further

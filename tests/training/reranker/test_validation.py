@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from indexes.article_images import ImageUse
 from indexes.build import build_index
 from indexes.labeled_images import LabeledImage
 from retriever.models.encoder import ClipEncoder
@@ -27,9 +29,10 @@ from tests.fakes.training_world import TOPICS, TrainingWorld
 from training.mine import mine_negatives
 from training.questions import is_held_out
 from training.reranker.config import RerankerTrainingConfig
+from training.reranker.model import Reranker
 from training.reranker.samples import SampleSet
 from training.reranker.train import train_reranker
-from training.reranker.validation import ScoredQuestion, best_beta, recall_at_1
+from training.reranker.validation import ScoredQuestion, Validation, best_beta, recall_at_1
 
 
 def question(sims: Sequence[float | None], sections: list[list[float]], gold: int, sample: int = 0) -> ScoredQuestion:
@@ -73,13 +76,29 @@ def test_beta_is_the_one_with_the_most_evidence_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "labeled", "seed"), [("mined", False, 0), ("mined", True, 3), ("in-batch", True, 0)]
+    ("recipe", "labeled", "several", "seed"),
+    [
+        ("mined", False, False, 0),
+        ("mined", True, False, 3),
+        ("in-batch", True, False, 0),
+        ("mined", False, True, 0),
+        ("in-batch", True, True, 3),
+    ],
 )
 def test_figures_are_those_of_the_pipeline(
-    world: TrainingWorld, tmp_path: Path, recipe: str, labeled: bool, seed: int
+    world: TrainingWorld,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    recipe: str,
+    labeled: bool,
+    several: bool,
+    seed: int,
 ) -> None:
     encoder = ClipEncoder.load(world.folder / "clip")
-    parts: dict[str, Any] = {"kb": world.data.kb, "images": world.data.images, "summarizer": FakeSummarizer()}
+    kb, images = with_several_images(world, tmp_path) if several else (world.data.kb, world.data.images)
+    parts: dict[str, Any] = {"kb": kb, "images": images, "summarizer": FakeSummarizer()}
+    if several:
+        parts |= {"candidates": "combined", "image_keys": 3}
     if labeled:
         shown = {q.image_id: q for q in world.questions if not is_held_out(q.image_id, 0.4, seed)}
         photos = ((name, world.query_image_of(name), question) for name, question in shown.items())
@@ -90,7 +109,16 @@ def test_figures_are_those_of_the_pipeline(
     config = RerankerTrainingConfig(
         recipe=recipe, steps=8, learning_rate=2e-3, validation_share=0.4, validate_every=4, seed=seed
     )
-    data = replace(world.data, negatives=tmp_path / "negatives.json", labeled=labeled)
+    use = ImageUse(parts.get("image_keys", 1), labeled=labeled)
+    data = replace(world.data, kb=kb, images=images, negatives=tmp_path / "negatives.json", use=use)
+    scored: list[ScoredQuestion] = []
+    score = Validation.score
+
+    def recorded(self: Validation, model: Reranker) -> list[ScoredQuestion]:
+        scored[:] = score(self, model)
+        return scored
+
+    monkeypatch.setattr(Validation, "score", recorded)
     trained = train_reranker(
         world.folder / "fusion", data, tmp_path / "out", config, sections=lambda: Last(), progress=False
     )
@@ -99,6 +127,7 @@ def test_figures_are_those_of_the_pipeline(
     fusion = QFormerFusion.load(trained.folder)
     index = build_index(out=tmp_path / "trained", encoder=encoder, fusion=fusion, progress=False, **parts)
     assert index.manifest.counts.labeled_tokens == len(parts.get("labeled", ()))
+    assert index.manifest.counts.image_tokens == (3 * 4 if several else 0)
     steps: list[Step] = [
         EntitySearch(encoder, index, 20),
         FusionRerank(fusion, index, trained.alpha),
@@ -115,11 +144,34 @@ def test_figures_are_those_of_the_pipeline(
         for right, q, result in zip(first, held_out, results, strict=True)
     ]
     assert len(held_out) > 5
+    for question, result in zip(scored, results, strict=True):
+        served = {candidate.row: candidate.sim_m for candidate in result.candidates}
+        found = dict(zip(question.entities, question.best_sim_m, strict=True))
+        assert found == pytest.approx(served, abs=2e-3)  # features of the tower are rounded to bfloat16
     one_question = 1.001 / len(held_out)  # stored tokens are rounded, and a tie in this small world may fall either way
     assert trained.metrics["recall@1"] == pytest.approx(np.mean(first), abs=one_question)
     assert trained.metrics["section_recall"] == pytest.approx(np.mean(evidence), abs=one_question)
     record = json.loads((trained.folder / "training.json").read_text())
     assert record["metrics"]["recall@1"] == trained.metrics["recall@1"]
+
+
+def with_several_images(world: TrainingWorld, folder: Path) -> tuple[Path, Path]:
+    """Returns a copy of the knowledge base in which every second article shows the colors of others, too.
+
+    The further images of the others are missing or damaged.
+    """
+    assert world.data.images
+    images = Path(shutil.copytree(world.data.images, folder / "images"))
+    (images / "torn.png").write_bytes(b"no image")
+    articles = json.loads(world.data.kb.read_text())
+    urls = [article["image_urls"][0] for article in articles.values()]
+    for number, article in enumerate(articles.values()):
+        others = [urls[(number + 1) % 8], "gone.png", urls[(number + 3) % 8]] if number % 2 == 0 else ["torn.png"]
+        article["image_urls"] = [urls[number], *others]
+        article["image_reference_descriptions"] = [""] * (1 + len(others))
+        article["image_section_indices"] = [0] * (1 + len(others))
+    (folder / "several.json").write_text(json.dumps(articles))
+    return folder / "several.json", images
 
 
 class Last:
