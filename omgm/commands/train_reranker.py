@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     from indexes.article_images import MAIN_ONLY, ImageUse
     from omgm.parts import build_text_reranker, model_folder, placement
     from training.reranker.config import RerankerTrainingConfig
-    from training.reranker.prepare import RerankerData
+    from training.reranker.data import RerankerData, Serving
     from training.reranker.train import train_reranker
 
     names = ("steps", "minutes", "epochs", "batch_size", "learning_rate", "warmup", "precision", "tokens_per_forward")
@@ -78,7 +78,11 @@ def run(args: argparse.Namespace) -> None:
         kb_format=args.kb_format,
         names=reading_of(args)["names"],  # --max-bad is of the questions
         drop_sections=profile.index.drop_sections,
-        use=ImageUse(profile.search.image_keys, labeled=True) if keyed else MAIN_ONLY,
+        serving=Serving(
+            use=ImageUse(profile.search.image_keys, labeled=True) if keyed else MAIN_ONLY,
+            tokens=profile.fusion.tokens,
+            mode=profile.fusion.score_mode,
+        ),
     )
     trained = train_reranker(
         model_folder(profile, "fusion"),

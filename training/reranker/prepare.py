@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, compress, islice
 from pathlib import Path
@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from indexes.article_images import MAIN_ONLY, ImageUse, keys_with_tokens
+from indexes.article_images import ImageUse, keys_with_tokens
 from indexes.formats import read_knowledge_base
-from indexes.formats.fields import Names
 from indexes.further_images import choose_further
 from indexes.progress import progress_bar
 from indexes.sources import ImageSource, find_main
@@ -28,6 +27,7 @@ from retriever.types import Entity
 from training.images import image_source
 from training.negatives import MinedNegatives, read_negatives
 from training.questions import TrainingQuestion, is_held_out
+from training.reranker.data import RerankerData
 from training.reranker.image_table import ImageName, ImageTable
 from training.reranker.left_out import LeftOut
 from training.reranker.rows import write_rows
@@ -40,33 +40,6 @@ PASSAGES_NAME = "passages.jsonl"
 QUESTIONS_NAME = "questions.jsonl"
 TOKEN_DTYPE = np.dtype(np.uint16)
 """Holds the vocabulary of any BERT, which has 30,522 pieces."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RerankerData:
-    """The data that step 2 is trained on.
-
-    Attributes:
-        kb: The knowledge base.
-        images: A folder or a ZIM file with its images; `None` if the knowledge base holds its own.
-        questions: Questions with their evidence sections, and an error for each row that is none.
-        query_image_of: Finds the file of a question's image by its id; returns `None` if there is none.
-        negatives: The file that `mine_negatives` wrote.
-        kb_format: See `indexes.formats`; guessed when `None`.
-        names: The names that the fields of an entity have in the knowledge base, where they are not the usual ones.
-        drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
-        use: Which images of an entity will be keys of the index; with `labeled`, those of the questions, too.
-    """
-
-    kb: Path
-    images: Path | None
-    questions: Sequence[TrainingQuestion | ValueError]
-    query_image_of: Callable[[str], Path | None]
-    negatives: Path
-    kb_format: str | None = None
-    names: Names | None = None
-    drop_sections: Sequence[str] | None = None
-    use: ImageUse = MAIN_ONLY
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +99,7 @@ def prepare(
     validated = list(compress(questions, held_out))
     shown = {key for question in validated for key in question.entity_ids}
     compared = shown.union(*(negatives[question.image_id].entities for question in validated))
-    articles = _Articles(source, wanted, shown, compared, data.use._replace(labeled=False))
+    articles = _Articles(source, wanted, shown, compared, data.serving.use._replace(labeled=False))
     read = read_knowledge_base(data.kb, data.kb_format, data.drop_sections, names=data.names)
     entities = (entity for entity in read if wanted.meaning(entity))
     bar = progress_bar(entities, total=len(wanted), desc="articles", unit="article", shown=progress)

@@ -25,10 +25,10 @@ from training.processes import Processes, joined
 from training.record import Provenance, TrainingRecord
 from training.reranker.batches import BatchMaker, Feeder, Order
 from training.reranker.config import RerankerTrainingConfig
+from training.reranker.data import RerankerData, Serving
 from training.reranker.fusion_weight import best_alpha
 from training.reranker.in_batch import InBatchMaker, TowerFeatures
 from training.reranker.model import InBatchReranker, Reranker
-from training.reranker.prepare import RerankerData
 from training.reranker.recipes import MODEL_DEFAULTS, RECIPES, ModelDefaults, Recipe
 from training.reranker.training_set import TrainingSet, Views, make_training_set
 from training.reranker.validation import Validation, best_beta, recall_at_1, section_recall
@@ -131,7 +131,7 @@ def _train(
     default = torch.float32 if processes.device.type == "cpu" and not in_batch else torch.bfloat16
     precision = default if config.precision is None else getattr(torch, config.precision)
     model, feeder, validation, steps_per_epoch = _parts(
-        start, training_set, config, recipe, data.use.labeled, precision, processes
+        start, training_set, config, recipe, data.serving, precision, processes
     )
     wrapped = processes.wrap(model)
 
@@ -222,7 +222,7 @@ def _parts(
     training_set: TrainingSet,
     config: RerankerTrainingConfig,
     recipe: Recipe,
-    labeled: bool,
+    serving: Serving,
     precision: torch.dtype,
     processes: Processes,
 ) -> tuple[Reranker, Feeder[Any], Validation | None, int]:
@@ -242,7 +242,7 @@ def _parts(
         start.token_shape[0],
         padding,
     )
-    validation = Validation(samples, make, processes, labeled) if len(samples.validation) else None
+    validation = Validation(samples, make, processes, serving) if len(samples.validation) else None
     if tower is None:
         model = Reranker(start, recipe.log_temperature, precision).to(processes.device)
         return model, Feeder(make), validation, order.steps_per_epoch

@@ -19,6 +19,7 @@ from indexes.growing import save_array
 from retriever.files import write_whole
 from retriever.models.qformer import QFormerFusion
 from training.processes import Processes
+from training.reranker.data import RerankerData
 from training.reranker.features import FeatureStore, compute_features, store_pixels
 from training.reranker.image_table import ImageTable
 from training.reranker.prepare import (
@@ -27,7 +28,6 @@ from training.reranker.prepare import (
     TEXTS_NAME,
     TOKEN_DTYPE,
     Preparation,
-    RerankerData,
     prepare,
     read_by_row,
 )
@@ -201,7 +201,13 @@ def _described(data: RerankerData) -> dict[str, object]:
     sizes = {name: [status.st_size, status.st_mtime_ns] for name, status in files.items()}
     dropped = None if data.drop_sections is None else list(data.drop_sections)
     names = {"names": dict(data.names)} if data.names else {}
-    return {"questions": digest.hexdigest()[:16], "drop_sections": dropped, "use": list(data.use), **names, **sizes}
+    return {
+        "questions": digest.hexdigest()[:16],
+        "drop_sections": dropped,
+        "use": list(data.serving.use),
+        **names,
+        **sizes,
+    }
 
 
 def _agree(problem: ValueError | None, processes: Processes) -> None:

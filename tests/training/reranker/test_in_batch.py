@@ -21,8 +21,8 @@ from training import checkpoint, loop
 from training.augment import ROOM
 from training.processes import Processes
 from training.reranker.config import RerankerTrainingConfig
+from training.reranker.data import RerankerData
 from training.reranker.in_batch import InBatch, InBatchMaker, TowerFeatures
-from training.reranker.prepare import RerankerData
 from training.reranker.train import train_reranker
 from training.reranker.training_set import TrainingSet, Views, make_training_set
 
