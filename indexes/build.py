@@ -84,6 +84,7 @@ def build_index(
     image_weight: float = IMAGE_WEIGHT,
     image_keys: int = 1,
     section_images: bool = False,
+    trim_borders: bool = False,
     labeled: Sequence[LabeledImage] = (),
     name: str | None = None,
     overwrite: bool = False,
@@ -118,6 +119,7 @@ def build_index(
         image_keys: Image keys of an entity, at most: its main image and the next ones of its article. Ignored if
             `candidates` are texts alone.
         section_images: Whether a section's tokens are made with its own image if it has one.
+        trim_borders: Whether uniform borders are cut off labeled images, as off query images.
         labeled: Images beyond those of the articles that show an entity; they are further image keys of it.
         name: The index's name; by default the knowledge base's file name without extension.
         overwrite: Whether to replace another index, or the unfinished build of one. If only `search` differs, the
@@ -139,7 +141,7 @@ def build_index(
         raise ValueError(f"knowledge base format {kb_format!r} is unknown: use one of {', '.join(FORMATS)}")
     labeled = labeled if candidates in ("image", "combined") else ()
     own_images = open_images(images, kb, kb_format)
-    labels = LabeledSource(labeled, own_images) if labeled else None
+    labels = LabeledSource(labeled, own_images, trim_borders) if labeled else None
     source = labels or own_images
     inputs = Inputs(
         knowledge_base=hash_knowledge_base(kb, kb_format, names),

@@ -15,8 +15,8 @@ from PIL import Image
 from indexes.article_images import LABELED
 from indexes.sources import ImageSource
 from indexes.wanted_ids import WantedIds
+from retriever.borders import load_query_image
 from retriever.files import as_line
-from retriever.images import load_image
 from retriever.types import ArticleImage, Entity
 from retriever.wording import counted
 
@@ -37,16 +37,19 @@ class LabeledSource:
     Args:
         images: The labeled images, each image id once.
         source: Where the images of the knowledge base are.
+        trim_borders: Whether uniform borders are cut off labeled images, as off query images.
     """
 
-    def __init__(self, images: Sequence[LabeledImage], source: ImageSource | None) -> None:
-        self._source = source
+    def __init__(self, images: Sequence[LabeledImage], source: ImageSource | None, trim_borders: bool = False) -> None:
+        self._source, self._trim_borders = source, trim_borders
         self._paths = {LABELED + image.image_id: image.path for image in images}
         self._of: dict[str, list[ArticleImage]] = defaultdict(list)
         digest = hashlib.sha256()
         for image in sorted(images):
             self._of[image.entity_id].append(ArticleImage(LABELED + image.image_id))
             digest.update(as_line([image.entity_id, image.image_id, image.path.stat().st_size]))
+        if trim_borders:
+            digest.update(as_line("trimmed"))
         self._wanted = WantedIds(self._of)
         self.digest = digest.hexdigest()
         self.missing = "no such file" if source is None else source.missing
@@ -83,6 +86,6 @@ class LabeledSource:
     def load(self, name: str) -> Image.Image:
         """Returns an image that `find` named, in RGB."""
         if name in self._paths:
-            return load_image(self._paths[name])
+            return load_query_image(self._paths[name], self._trim_borders)
         assert self._source is not None  # else `find` named none
         return self._source.load(name)

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -101,7 +102,13 @@ class StoredImages:
         return images
 
 
-def load_images(loaders: Sequence[ImageLoader], side: int, path: Path, progress: bool = True) -> StoredImages:
+def load_images(
+    loaders: Sequence[ImageLoader],
+    side: int,
+    path: Path,
+    progress: bool = True,
+    read_as: Mapping[str, object] = MappingProxyType({}),
+) -> StoredImages:
     """Resizes images to a square, ignoring their proportions, and keeps them in a file.
 
     A killed run resumes; a file of other images or of another size is made anew.
@@ -111,6 +118,7 @@ def load_images(loaders: Sequence[ImageLoader], side: int, path: Path, progress:
         side: Side of the square in pixels.
         path: The file, `.npy`; what it holds is noted beside it.
         progress: Shows a progress bar.
+        read_as: What else decides what the loaders return.
 
     Raises:
         ValueError: An image cannot be read; the message names it.
@@ -118,7 +126,7 @@ def load_images(loaders: Sequence[ImageLoader], side: int, path: Path, progress:
     """
     preparation = PixelPreparation(side)
     note = path.with_suffix(".json")
-    holds = {"side": side, "images": hashlib.sha256(as_line([load.name for load in loaders])).hexdigest()}
+    holds = {**read_as, "side": side, "images": hashlib.sha256(as_line([load.name for load in loaders])).hexdigest()}
     if not note.is_file() or read_object(note) != holds:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,7 +22,7 @@ from indexes.formats.fields import Names
 from indexes.labeled_images import LabeledImage
 from indexes.summarizers import Summarizer
 from indexes.wanted_ids import WantedIds
-from retriever.images import load_image
+from retriever.borders import load_query_image
 from retriever.models.encoder import ClipEncoder
 from retriever.models.small_clip import SmallCLIPConfig
 from retriever.wording import counted
@@ -47,7 +48,8 @@ class EncoderData:
         kb: The knowledge base.
         images: A folder or a ZIM file with its images; `None` if the knowledge base holds its own.
         summarizer: Writes the summaries that step 1 will search.
-        labeled: Images beyond the main images.
+        labeled: Images beyond the main images, such as those of questions.
+        trim_borders: Whether uniform borders are cut off labeled images, as off query images.
         kb_format: See `indexes.formats`; guessed when `None`.
         names: The names that the fields of an entity have in the knowledge base, where they are not the usual ones.
         drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
@@ -57,6 +59,7 @@ class EncoderData:
     images: Path | None
     summarizer: Summarizer
     labeled: Sequence[LabeledImage] = ()
+    trim_borders: bool = False
     kb_format: str | None = None
     names: Names | None = None
     drop_sections: Sequence[str] | None = None
@@ -109,9 +112,10 @@ def train_encoder(
     main = main_images(data.images, data.kb, data.kb_format, dict(enumerate(entities)))
     training: list[tuple[ImageLoader, int]] = []
     validation: list[tuple[ImageLoader, int]] = []
+    read = partial(load_query_image, trim_borders=data.trim_borders)
     for image in labeled:
         held_out = is_held_out(image.image_id, config.validation_share, config.seed)
-        loader = ImageLoader(str(image.path), load_image)
+        loader = ImageLoader(str(image.path), read)
         (validation if held_out else training).append((loader, row_of[image.entity_id]))
     counts = counted(len(main), "main image"), counted(len(training), "labeled image")
     logger.info("%s, %s, %d held out", *counts, len(validation))
@@ -119,7 +123,8 @@ def train_encoder(
     side = round(model.pixels.size * ROOM)
     rows = [*main, *(row for _, row in training)]
     loaders = [*main.values(), *(load for load, _ in [*training, *validation])]
-    images = load_images(loaders, side, out / RUN / "images.npy", progress)
+    read_as = {"trim_borders": data.trim_borders}
+    images = load_images(loaders, side, out / RUN / "images.npy", progress, read_as)
     batch_of = _Batches(rows, len(main), len(entities), config.seed)
     tokens = model.tokenize(summaries)
     network = model.model.to(memory_format=torch.channels_last)
@@ -154,7 +159,7 @@ def train_encoder(
         validate_every=config.validate_every,
         save_every=config.validate_every,
         better_by=BETTER_BY,
-        settings={"start": model.fingerprint, "images": len(rows), "entities": len(entities)},
+        settings={"start": model.fingerprint, "images": len(rows), "entities": len(entities), **read_as},
         progress=progress,
     )
     model.save(out / "encoder")

@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> None:
         images=images_of(args),
         summarizer=build_summarizer(profile),
         labeled=labeled,
+        trim_borders=profile.search.trim_borders,
         **reading_of(args),
         drop_sections=profile.index.drop_sections,
     )

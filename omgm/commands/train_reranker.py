@@ -79,6 +79,7 @@ def run(args: argparse.Namespace) -> None:
         names=reading_of(args)["names"],  # --max-bad is of the questions
         drop_sections=profile.index.drop_sections,
         serving=Serving(
+            trim_borders=profile.search.trim_borders,
             use=ImageUse(profile.search.image_keys, labeled=True) if keyed else MAIN_ONLY,
             tokens=profile.fusion.tokens,
             mode=profile.fusion.score_mode,

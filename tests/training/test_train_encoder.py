@@ -15,6 +15,8 @@ from safetensors.numpy import load_file
 from transformers import CLIPConfig, CLIPModel
 
 from indexes.labeled_images import LabeledImage
+from retriever.borders import trim
+from retriever.images import load_image
 from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from tests.fakes.models import FakeSummarizer
@@ -99,6 +101,24 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(world: Path, monkey
     one, other = load_file(whole / "model.safetensors"), load_file(resumed / "model.safetensors")
     for name, value in one.items():
         np.testing.assert_array_equal(value, other[name], err_msg=name)
+
+
+def test_borders_are_cut_off_labeled_images_alone(world: Path) -> None:
+    cards, trimmed = list[LabeledImage](), list[LabeledImage]()
+    for image in photographs_in(world):
+        card = Image.new("RGB", (120, 90), "gray")
+        card.paste(load_image(image.path), (30, 20))
+        for kind, shown, images in (("card", card, cards), ("trimmed", trim(card), trimmed)):
+            shown.save(path := world / f"{kind} {image.image_id}.png")
+            images.append(image._replace(path=path))
+    assert load_image(trimmed[0].path).size == (68, 48)  # of 60 x 40, and 3.6 pixels on each side
+    stored = []
+    for out, labeled, trim_borders in (("a", cards, True), ("b", trimmed, False), ("c", cards, False)):
+        data = replace(data_of(world, labeled), trim_borders=trim_borders)
+        config = TrainingConfig(steps=1, minutes=None)
+        train_encoder(world / "start", data, world / out, config, progress=False)
+        stored.append((world / out / "encoder-run" / "images.npy").read_bytes())
+    assert stored[0] == stored[1] != stored[2]
 
 
 def test_the_best_weights_on_held_out_images_are_kept(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:

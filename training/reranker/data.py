@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from indexes.article_images import MAIN_ONLY, ImageUse
@@ -14,17 +14,23 @@ from training.questions import TrainingQuestion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """How the service will use a trained encoder, which validation follows.
+    """How the service will use a trained encoder, which training and validation follow.
 
     Attributes:
+        trim_borders: Whether uniform borders are cut off query images.
         use: Which images of an entity will be keys of the index; with `labeled`, those of the questions, too.
         tokens: How the index will store them, the name of a `TokenCodec`.
         mode: How step 2 will compare them.
     """
 
+    trim_borders: bool = False
     use: ImageUse = MAIN_ONLY
     tokens: str = "float16"
     mode: ScoreMode = "cosine"
+
+    def recorded(self) -> dict[str, object]:
+        """Returns the attributes as JSON has them."""
+        return {**asdict(self), "use": list(self.use)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

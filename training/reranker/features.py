@@ -314,7 +314,7 @@ def _problems(shard: Path) -> Path:
 
 
 def _digest(value: ImageTable | list[int]) -> str:
-    lines = map(repr, value.names if isinstance(value, ImageTable) else value)
+    lines = map(repr, (value.trim_borders, *value.names) if isinstance(value, ImageTable) else value)
     digest = hashlib.sha256()
     for line in lines:
         digest.update(line.encode() + b"\n")

@@ -117,7 +117,7 @@ def prepare(
         reason = table.add(number, question, str(data.query_image_of(question.image_id)), held_out[number])
         if reason is not None:
             left_out.add(question.id, reason)
-    images = ImageTable(table.images(), data.images, data.kb, data.kb_format)
+    images = ImageTable(table.images(), data.images, data.kb, data.kb_format, data.serving.trim_borders)
     return Preparation(table.samples(), table.ids, images, left_out)
 
 

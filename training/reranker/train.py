@@ -148,6 +148,7 @@ def _train(
         "max_tokens": max_tokens,
         "tokens_per_forward": config.tokens_per_forward,
         "validation_share": config.validation_share,
+        "serving": data.serving.recorded(),
     }
     try:
         with _naming_memory_settings():

@@ -201,13 +201,8 @@ def _described(data: RerankerData) -> dict[str, object]:
     sizes = {name: [status.st_size, status.st_mtime_ns] for name, status in files.items()}
     dropped = None if data.drop_sections is None else list(data.drop_sections)
     names = {"names": dict(data.names)} if data.names else {}
-    return {
-        "questions": digest.hexdigest()[:16],
-        "drop_sections": dropped,
-        "use": list(data.serving.use),
-        **names,
-        **sizes,
-    }
+    serving = data.serving.recorded()
+    return {"questions": digest.hexdigest()[:16], "drop_sections": dropped, "serving": serving, **names, **sizes}
 
 
 def _agree(problem: ValueError | None, processes: Processes) -> None:

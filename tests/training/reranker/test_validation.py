@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,14 @@ from PIL import Image
 from indexes.article_images import ImageUse
 from indexes.build import build_index
 from indexes.labeled_images import LabeledImage
+from retriever.images import load_image
 from retriever.maxsim import ScoreMode
 from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion
 from retriever.pipeline import Retriever
 from retriever.protocols import Step
 from retriever.step1_search import EntitySearch
-from retriever.step2_rerank import FusionRerank
+from retriever.step2_rerank import FusionRerank, rank_candidates
 from retriever.step3_sections import SectionRerank
 from retriever.types import Candidate, FloatArray, Query, ScoredSection
 from tests.fakes.models import FakeSummarizer
@@ -107,19 +108,23 @@ def test_figures_are_those_of_the_pipeline(
     kb, images = with_several_images(world, tmp_path) if several else (world.data.kb, world.data.images)
     parts: dict[str, Any] = {"kb": kb, "images": images, "summarizer": FakeSummarizer(), "tokens": tokens}
     if several:
-        parts |= {"candidates": "combined", "image_keys": 3}
+        parts |= {"candidates": "combined", "image_keys": 3, "trim_borders": True}
+    query_image_of = cards(world, tmp_path) if several else world.query_image_of
     if labeled:
         shown = {q.image_id: q for q in world.questions if not is_held_out(q.image_id, 0.4, seed)}
-        photos = ((name, world.query_image_of(name), question) for name, question in shown.items())
+        photos = ((name, query_image_of(name), question) for name, question in shown.items())
         parts["labeled"] = [LabeledImage(name, path, q.entity_ids[0]) for name, path, q in photos if path]
         parts["candidates"] = "combined"
     index = build_index(out=tmp_path / "index", encoder=encoder, fusion=None, progress=False, **parts)
-    mine_negatives(encoder, index, world.questions, world.query_image_of, tmp_path / "negatives.json", progress=False)
+    mined = tmp_path / "negatives.json"
+    mine_negatives(encoder, index, world.questions, query_image_of, mined, progress=False, trim_borders=several)
     config = RerankerTrainingConfig(
         recipe=recipe, steps=8, learning_rate=2e-3, validation_share=0.4, validate_every=4, seed=seed
     )
-    serving = Serving(use=ImageUse(parts.get("image_keys", 1), labeled=labeled), tokens=tokens, mode=mode)
-    data = replace(world.data, kb=kb, images=images, negatives=tmp_path / "negatives.json", serving=serving)
+    serving = Serving(
+        trim_borders=several, use=ImageUse(parts.get("image_keys", 1), labeled=labeled), tokens=tokens, mode=mode
+    )
+    data = replace(world.data, kb=kb, images=images, negatives=mined, query_image_of=query_image_of, serving=serving)
     scored: list[ScoredQuestion] = []
     score = Validation.score
 
@@ -143,8 +148,9 @@ def test_figures_are_those_of_the_pipeline(
         SectionRerank(Last(), index, trained.beta),
     ]
     held_out = [q for q in world.questions if is_held_out(q.image_id, 0.4, seed)]
-    asked = [Image.open(path).convert("RGB") for q in held_out if (path := world.query_image_of(q.image_id))]
-    results = Retriever(steps, index).retrieve([Query(i, q.question) for i, q in zip(asked, held_out, strict=True)])
+    asked = [Image.open(path).convert("RGB") for q in held_out if (path := query_image_of(q.image_id))]
+    retriever = Retriever(steps, index, trim_borders=several)
+    results = retriever.retrieve([Query(i, q.question) for i, q in zip(asked, held_out, strict=True)])
     first = [
         index.entity(result.candidates[0].row).id in q.entity_ids for q, result in zip(held_out, results, strict=True)
     ]
@@ -156,12 +162,29 @@ def test_figures_are_those_of_the_pipeline(
     for question, result in zip(scored, results, strict=True):
         served = {candidate.row: candidate.sim_m for candidate in result.candidates}
         found = {candidate.row: candidate.sim_m for candidate in question.candidates}
+        assert [c.sim_c for c in rank_candidates(question.candidates, 1.0)] == pytest.approx(
+            [score for _, score in result.rankings["step1"]], abs=1e-5
+        )
         assert found == pytest.approx(served, abs=4e-3)  # features of the tower are rounded to bfloat16
     one_question = 1.001 / len(held_out)  # stored tokens are rounded, and a tie in this small world may fall either way
     assert trained.metrics["recall@1"] == pytest.approx(np.mean(first), abs=one_question)
     assert trained.metrics["section_recall"] == pytest.approx(np.mean(evidence), abs=one_question)
     record = json.loads((trained.folder / "training.json").read_text())
     assert record["metrics"]["recall@1"] == trained.metrics["recall@1"]
+
+
+def cards(world: TrainingWorld, folder: Path) -> Callable[[str], Path | None]:
+    """Returns where the questions' images are, each on a card that is larger than itself."""
+
+    def path_of(image_id: str) -> Path | None:
+        path = folder / f"{image_id}.png"
+        if not path.is_file():
+            card = Image.new("RGB", (120, 90), "gray")
+            card.paste(load_image(world.folder / "queries" / f"{image_id}.png"), (40, 20))
+            card.save(path)
+        return path
+
+    return path_of
 
 
 def with_several_images(world: TrainingWorld, folder: Path) -> tuple[Path, Path]:
