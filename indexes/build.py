@@ -7,6 +7,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -175,9 +176,10 @@ def build_index(
         parts = claim(out, inputs, overwrite)
         if not (parts / MANIFEST).exists():  # else it was killed while it was published
             skipped = SkippedEntries(max_bad)
-            entities = read_knowledge_base(kb, kb_format, drop_sections, names=names, skipped=skipped)
-            entities = with_images_called(entities, own_images)
-            entities = labels.attach(entities) if labels else entities
+            read = partial(read_knowledge_base, kb, kb_format, drop_sections, names=names)
+            entities = with_images_called(read(skipped=skipped), own_images)
+            if labels:
+                entities = labels.attach(entities, lambda: read(skipped=SkippedEntries(max_bad)))
             articles = _read_articles(_with_report(entities, skipped, parts), kb, parts, search)
             inputs = with_images(inputs, articles, source)
             inputs = inputs.model_copy(update={"search": choose_kind(search, len(articles))})

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from indexes.formats import read_knowledge_base
 from indexes.formats.fields import Names
-from indexes.labeled_images import LabeledImage
+from indexes.labeled_images import LabeledImage, with_known_entities
 from indexes.summarizers import Summarizer
 from indexes.wanted_ids import WantedIds
 from retriever.borders import load_query_image
@@ -96,13 +96,14 @@ def train_encoder(
             f"{encoder}: a {model.model.config.model_type} model cannot be adapted; start from a small_clip one"
         )
     entities = list(read_knowledge_base(data.kb, data.kb_format, data.drop_sections, names=data.names))
-    wanted = WantedIds(image.entity_id for image in data.labeled)
+    wanted = WantedIds(id for image in data.labeled for id in (image.entity_id, *image.others))
     for row, entity in enumerate(entities):
         wanted.add(entity, row)
     row_of = wanted.rows()
-    labeled = [image for image in data.labeled if image.entity_id in row_of]
+    named = with_known_entities(data.labeled, row_of)
+    labeled = [image for image in named if image.entity_id in row_of]
     if len(labeled) < len(data.labeled):
-        first = min({image.entity_id for image in data.labeled} - row_of.keys())
+        first = min({image.entity_id for image in named} - row_of.keys())
         reason = f"{data.kb} has no entity that they show, the first is {first!r}"
         if not labeled:
             raise ValueError(f"none of the labeled images can be used: {reason}; is it the right file?")

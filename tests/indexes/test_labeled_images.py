@@ -153,6 +153,14 @@ def test_an_id_is_labeled_even_if_it_is_the_name_of_another_entity(tmp_path: Pat
     assert [len(entity.images) for entity in attached] == [1, 1, 0]
 
 
+def test_the_first_entity_of_a_label_that_is_known_gets_the_image(kb: Path) -> None:
+    others = {"blue": ("b", "a"), "black": ("b",), "yellow": ()}
+    images = [image._replace(others=others[image.image_id]) for image in labeled(kb, blue="no", black="a", yellow="a")]
+    index = build(kb, images)  # in which a comes before b
+    shown = [[image.url for image in index.entity(row).images] for row in range(2)]
+    assert shown == [["red.png", "green.png", "labeled:black", "labeled:yellow"], ["white.png", "labeled:blue"]]
+
+
 def test_other_labels_are_other_inputs(kb: Path) -> None:
     first = build(kb, labeled(kb, blue="a"))
     made = (first.folder / "manifest.json").read_bytes()

@@ -135,14 +135,19 @@ def test_questions_without_an_entity_label_no_image(tmp_path: Path, caplog: pyte
         ("2", "b.png", None),
         ("3", "b.png", None),
         ("4", "c.png", None),
-        ("5", "c.png", "x"),
+        ("5", "c.png", "x|y"),
+        ("5a", "c.png", "z"),
     ]
     rows.append(("6", "gone.png", "tea"))
-    lines = [{"id": i, "image": image, "question": "?", "answers": ["a"], "entity": e} for i, image, e in rows]
+    lines = [
+        {"id": i, "image": image, "question": "?", "answers": ["a"], "entity": e and e.split("|")}
+        for i, image, e in rows
+    ]
     (tmp_path / "questions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     given = ["--kb", "kb", "--out", "o", "--dataset", "plain", "--queries", str(tmp_path / "questions.jsonl")]
     args = parser().parse_args(["train-encoder", *given, "--query-images", str(tmp_path / "queries")])
     with caplog.at_level(logging.WARNING):
         labeled = labeled_of(args)
-    assert [(image.path.name, image.entity_id) for image in labeled] == [("a.png", "tea"), ("c.png", "x")]
+    found = [(image.path.name, image.entity_id, image.others) for image in labeled]
+    assert found == [("a.png", "tea", ()), ("c.png", "x", ("y",))]
     assert "2 of 4 images left out" in caplog.text

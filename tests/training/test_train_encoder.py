@@ -162,7 +162,9 @@ def test_a_gpu_trains_and_resumes(world: Path) -> None:
 
 def test_images_of_unknown_entities_are_left_out(world: Path, caplog: pytest.LogCaptureFixture) -> None:
     stray = LabeledImage("stray", world / "images" / "Red.png", "nowhere")
-    folder = run(world, "some", 1, labeled=[*photographs_in(world), stray])
+    first, *photographs = photographs_in(world)
+    photographs.append(first._replace(entity_id="nobody", others=("nowhere", first.entity_id)))
+    folder = run(world, "some", 1, labeled=[*photographs, stray])
     assert json.loads((folder / "training.json").read_text())["data"]["labeled images trained on"] == 16
     assert "1 of 17 labeled images left out" in caplog.text and "the first is 'nowhere'" in caplog.text
     with pytest.raises(
