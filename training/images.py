@@ -1,4 +1,4 @@
-"""Images to train on: where main images are found, and how images are kept in a file at training size."""
+"""Images to train on: where those of a knowledge base are, and how images are kept in a file at training size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,12 +18,9 @@ from indexes.ahead import map_ahead
 from indexes.formats import guess_format
 from indexes.growing import GrowingArray, release
 from indexes.progress import progress_bar
-from indexes.sources import ImageSource, find_main, open_images
+from indexes.sources import ImageSource, open_images
 from retriever.files import as_line, read_object, write_whole
 from retriever.models.pixels import PixelPreparation
-from retriever.types import Entity
-
-Key = TypeVar("Key")
 
 BATCH = 256
 """The most images that a killed run loads again."""
@@ -55,30 +52,6 @@ def image_source(images: Path | None, kb: Path, kb_format: str | None) -> ImageS
     if source is None:
         raise ValueError(f"--images: name the folder with the images; {kb} itself has none")
     return source
-
-
-def main_images(
-    images: Path | None, kb: Path, kb_format: str | None, entities: Mapping[Key, Entity]
-) -> dict[Key, ImageLoader]:
-    """Returns the main images that exist, found as an index of the knowledge base finds them.
-
-    Args:
-        images: A folder or a ZIM file; `None` if the knowledge base holds its own images.
-        kb: The knowledge base.
-        kb_format: See `indexes.formats`; guessed when `None`.
-        entities: The entities whose images are wanted.
-
-    Raises:
-        ValueError: `images` is neither a folder nor a ZIM file, or no image was found.
-    """
-    source = image_source(images, kb, kb_format)
-    named = {key: find_main(source, entity) for key, entity in entities.items()}
-    loaders: dict[Key, ImageLoader] = {
-        key: ImageLoader(name, source.load) for key, name in named.items() if name is not None
-    }
-    if not loaders:
-        raise ValueError(f"{images or kb}: holds none of the main images that {kb} names")
-    return loaders
 
 
 class StoredImages:

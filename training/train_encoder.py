@@ -8,7 +8,7 @@ step 2 looks through the same image tower.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,15 +20,17 @@ from torch.nn import functional
 from indexes.formats import read_knowledge_base
 from indexes.formats.fields import Names
 from indexes.labeled_images import LabeledImage, with_known_entities
+from indexes.sources import find_main
 from indexes.summarizers import Summarizer
 from indexes.wanted_ids import WantedIds
 from retriever.borders import load_query_image
 from retriever.models.encoder import ClipEncoder
 from retriever.models.small_clip import SmallCLIPConfig
+from retriever.types import Entity
 from retriever.wording import counted
 from training.augment import ROOM, SLIGHT, resized, vary
 from training.config import TrainingConfig
-from training.images import ImageLoader, StoredImages, load_images, main_images
+from training.images import ImageLoader, StoredImages, image_source, load_images
 from training.loop import BETTER_BY, train
 from training.questions import is_held_out
 from training.record import Provenance, TrainingRecord
@@ -95,11 +97,7 @@ def train_encoder(
         raise ValueError(
             f"{encoder}: a {model.model.config.model_type} model cannot be adapted; start from a small_clip one"
         )
-    entities = list(read_knowledge_base(data.kb, data.kb_format, data.drop_sections, names=data.names))
-    wanted = WantedIds(id for image in data.labeled for id in (image.entity_id, *image.others))
-    for row, entity in enumerate(entities):
-        wanted.add(entity, row)
-    row_of = wanted.rows()
+    summaries, main, row_of = _read(data)
     named = with_known_entities(data.labeled, row_of)
     labeled = [image for image in named if image.entity_id in row_of]
     if len(labeled) < len(data.labeled):
@@ -109,8 +107,6 @@ def train_encoder(
             raise ValueError(f"none of the labeled images can be used: {reason}; is it the right file?")
         left_out = len(data.labeled) - len(labeled)
         logger.warning("%d of %d labeled images left out: %s", left_out, len(data.labeled), reason)
-    summaries = data.summarizer.summarize(entities)
-    main = main_images(data.images, data.kb, data.kb_format, dict(enumerate(entities)))
     training: list[tuple[ImageLoader, int]] = []
     validation: list[tuple[ImageLoader, int]] = []
     read = partial(load_query_image, trim_borders=data.trim_borders)
@@ -126,7 +122,7 @@ def train_encoder(
     loaders = [*main.values(), *(load for load, _ in [*training, *validation])]
     read_as = {"trim_borders": data.trim_borders}
     images = load_images(loaders, side, out / RUN / "images.npy", progress, read_as)
-    batch_of = _Batches(rows, len(main), len(entities), config.seed)
+    batch_of = _Batches(rows, len(main), len(summaries), config.seed)
     tokens = model.tokenize(summaries)
     network = model.model.to(memory_format=torch.channels_last)
     device = network.device
@@ -160,7 +156,7 @@ def train_encoder(
         validate_every=config.validate_every,
         save_every=config.validate_every,
         better_by=BETTER_BY,
-        settings={"start": model.fingerprint, "images": len(rows), "entities": len(entities), **read_as},
+        settings={"start": model.fingerprint, "images": len(rows), "entities": len(summaries), **read_as},
         progress=progress,
     )
     model.save(out / "encoder")
@@ -168,7 +164,7 @@ def train_encoder(
         kind="encoder",
         base=provenance.base,
         data={
-            "entities": len(entities),
+            "entities": len(summaries),
             "main images": len(main),
             "labeled images trained on": len(training),
             "labeled images validated on": len(validation),
@@ -178,6 +174,34 @@ def train_encoder(
         commit=provenance.commit,
     ).save(out / "encoder")
     return out / "encoder"
+
+
+def _read(data: EncoderData) -> tuple[list[str], dict[int, ImageLoader], dict[str, int]]:
+    """Reads the knowledge base, with an article in memory only until it is summarized.
+
+    Returns:
+        The summaries of all entities, the main images that exist by entity, and the entities of the labeled images'
+        ids.
+
+    Raises:
+        ValueError: No entity has an image.
+    """
+    source = image_source(data.images, data.kb, data.kb_format)
+    wanted = WantedIds(id for image in data.labeled for id in (image.entity_id, *image.others))
+    main, load = dict[int, ImageLoader](), source.load
+
+    def noted(entities: Iterator[Entity]) -> Iterator[Entity]:
+        for row, entity in enumerate(entities):
+            wanted.add(entity, row)
+            if (name := find_main(source, entity)) is not None:
+                main[row] = ImageLoader(name, load)
+            yield entity
+
+    entities = read_knowledge_base(data.kb, data.kb_format, data.drop_sections, names=data.names)
+    summaries = list(data.summarizer.stream(noted(entities)))
+    if not main:
+        raise ValueError(f"{data.images or data.kb}: holds none of the main images that {data.kb} names")
+    return summaries, main, wanted.rows()
 
 
 def _search_loss(images: Tensor, owners: Tensor, keys: Tensor, rows: list[int], scale: Tensor) -> Tensor:
