@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> None:
 
     from omgm.parts import build_summarizer, model_folder, placement
     from training.config import TrainingConfig
-    from training.train_encoder import EncoderData, train_encoder
+    from training.encoder_data import EncoderData
+    from training.train_encoder import train_encoder
 
     config = TrainingConfig(seed=seed_of(args, profile), device=placement(profile)[0], **limits_of(args))
     data = EncoderData(

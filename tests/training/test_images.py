@@ -24,8 +24,9 @@ from tests.fakes.images import write_image
 from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
 from training.config import TrainingConfig
+from training.encoder_data import EncoderData
 from training.images import ImageLoader, image_source, load_images
-from training.train_encoder import EncoderData, train_encoder
+from training.train_encoder import train_encoder
 
 
 def entity(name: str, *urls: str) -> Entity:

@@ -23,7 +23,8 @@ from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
 from training.augment import vary
 from training.config import TrainingConfig
-from training.train_encoder import EncoderData, train_encoder
+from training.encoder_data import EncoderData
+from training.train_encoder import train_encoder
 
 COLORS = {"Red": (220, 30, 30), "Green": (20, 160, 40), "Blue": (30, 60, 200), "White": (240, 240, 240)}
 
@@ -146,6 +147,21 @@ def test_held_out_images_are_looked_for_among_summaries_and_main_images(world: P
     by_summary, by_image = float(row["recall@1_by_summary"]), float(row["recall@1_by_image"])
     assert float(row["recall@1"]) == pytest.approx((by_summary + by_image) / 2, abs=1e-5)
     assert float(row["validation_loss"]) > 0
+
+
+def test_of_many_entities_some_are_validated_against(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def figures(out: str) -> dict[str, str]:
+        run(world, out, 1, validation_share=0.5)
+        [row] = csv.DictReader((world / out / "encoder-run" / "curve.csv").read_text().splitlines())
+        return {name: value for name, value in row.items() if name != "seconds"}
+
+    every = figures("every")
+    monkeypatch.setattr("training.train_encoder.MOST_KEYS", 1)
+    monkeypatch.setattr("training.train_encoder.MOST_QUERIES", 1)
+    some = figures("some")  # among two entities at most, and easier
+    assert float(some["validation_loss"]) < float(every["validation_loss"])
+    trained = json.loads((world / "some" / "encoder" / "training.json").read_text())["data"]
+    assert (trained["entities"], trained["labeled images validated on"]) == (4, 1)
 
 
 @pytest.mark.gpu
