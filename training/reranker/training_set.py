@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,10 +75,9 @@ class TrainingSet:
         store = FeatureStore(folder / _FEATURES_NAME, views, tuple(manifest["features"]))
         return cls(folder, SampleSet.load(folder / _SAMPLES_NAME), store)
 
-    @cached_property
-    def texts(self) -> Rows:
-        """The token ids of all texts."""
-        return Rows(self.folder / TEXTS_NAME, TOKEN_DTYPE)
+    def texts(self, longest: int | None = None) -> Rows:
+        """Returns the token ids of all texts, by default as long as the model reads them."""
+        return Rows(self.folder / TEXTS_NAME, TOKEN_DTYPE, longest)
 
     def held_out_questions(self) -> dict[int, str]:
         """Returns the held-out questions by text."""
@@ -95,7 +93,6 @@ def make_training_set(
     folder: Path,
     fusion: QFormerFusion,
     *,
-    max_tokens: int,
     views: Views,
     side: int | None = None,
     most_similar: bool,
@@ -115,7 +112,6 @@ def make_training_set(
         data: The data.
         folder: Folder to write to.
         fusion: The model in training: its tokenizer, and its image tower.
-        max_tokens: Length at which texts are cut.
         views: Views per image.
         side: Keep the images themselves, as squares of this side in pixels, instead of features.
         most_similar: See `prepare`.
@@ -134,7 +130,6 @@ def make_training_set(
     inputs = {
         **_described(data),
         "tower": fusion.fingerprint,
-        "max_tokens": max_tokens,
         "views": list(views),
         "side": side,
         "most_similar": most_similar,
@@ -152,7 +147,7 @@ def make_training_set(
                 data,
                 folder,
                 fusion.tokenizer,
-                max_tokens=max_tokens,
+                max_tokens=fusion.max_text_tokens,
                 most_similar=most_similar,
                 validation_share=validation_share,
                 seed=seed,

@@ -119,7 +119,7 @@ def test_figures_are_those_of_the_pipeline(
     mined = tmp_path / "negatives.json"
     mine_negatives(encoder, index, world.questions, query_image_of, mined, progress=False, trim_borders=several)
     config = RerankerTrainingConfig(
-        recipe=recipe, steps=8, learning_rate=2e-3, validation_share=0.4, validate_every=4, seed=seed
+        recipe=recipe, steps=8, learning_rate=2e-3, validation_share=0.4, validate_every=4, seed=seed, max_tokens=9
     )
     serving = Serving(
         trim_borders=several, use=ImageUse(parts.get("image_keys", 1), labeled=labeled), tokens=tokens, mode=mode
