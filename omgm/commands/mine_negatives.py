@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_profile(parser)
     add_index(parser)
     add_questions(parser)
-    parser.add_argument("--k", type=positive, default=20, metavar="N", help="candidates per question (%(default)s)")
+    parser.add_argument("--k", type=positive, metavar="N", help="candidates per question (the profile's search.k)")
     parser.add_argument(
         "--images",
         type=Path,
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
         questions,
         finder(args),
         args.out,
-        k=args.k,
+        k=args.k or profile.search.k,
         images=source,
         trim_borders=profile.search.trim_borders,
     )
