@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 from fastapi import FastAPI
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
@@ -33,6 +42,7 @@ class Metrics:
     """
 
     def __init__(self, admission: Admission, cache: ImageCache) -> None:
+        disable_created_metrics()  # the text format has no such samples; they would be series of their own
         registry = self.registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         registry.register(_CacheCounts(cache))

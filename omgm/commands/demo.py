@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from omgm.addresses import check_address
 from omgm.commands.common import add_profile, port, positive
 
 KINDS = ("capital", "area", "flag", "currency", "language", "population")
@@ -39,6 +40,7 @@ def run(args: argparse.Namespace) -> None:
     """Builds, serves and asks; then serves the page until it is interrupted."""
     from demo.build import FILES, write_demo
 
+    check_address("127.0.0.1", args.port)
     index = args.index or args.data / "index"
     print("1/3  Drawing flags, writing articles, taking photographs", flush=True)
     write_demo(args.data)
