@@ -52,7 +52,8 @@ def _address(name: object) -> tuple[str, int | None] | None:
 class _LimitedProtocol(HttpToolsProtocol):
     """Closes connections whose headers are too long or take too long, or the rest of a body that has been answered.
 
-    uvicorn itself limits only the time between two requests, and `intake` the bodies that the application reads.
+    So it does with those whose client does not read what is written. uvicorn itself limits only the time between two
+    requests, and `intake` the bodies that the application reads.
     Whatever ends a connection, a client that still sends gets the answer: closing with unread bytes would reset it.
     """
 
@@ -60,6 +61,7 @@ class _LimitedProtocol(HttpToolsProtocol):
     rest_s: ClassVar[float]
     overload: ClassVar[Overload | None]
     _clock: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
     _begun = False
     _length = 0  # of what was read since the headers began or the last piece of a body came
     _refused = False  # the request whose body comes now, or answered before its body has come
@@ -184,9 +186,22 @@ class _LimitedProtocol(HttpToolsProtocol):
         lines += [b"%s: %s\r\n" % header for header in self.headers if header[0] != b"upgrade"]
         return b"".join([*lines, b"\r\n"])
 
+    def pause_writing(self) -> None:
+        """Starts the time in which the client has to read, since more is written than the connection holds."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(self.rest_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Stops the time in which the client has to read."""
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stops the clock, and tells the request that is being answered; uvicorn tells only the last that came."""
+        """Stops the clocks, and tells the request that is being answered; uvicorn tells only the last that came."""
         self._unlimit()
+        self.resume_writing()
         for cycle in self._unanswered:
             cycle.disconnected = True
             cycle.message_event.set()

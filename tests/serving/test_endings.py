@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -130,6 +131,19 @@ def test_a_client_that_leaves_several_requests_behind(world: World) -> None:
     wait_until(lambda: 'omgm_requests_total{route="/retrieve",status="499"} 1.0' in metrics(world))
     world.retriever.gate.set()
     assert 'status="500"' not in metrics(world) and len(world.retriever.batches) == 1
+
+
+def test_a_client_that_does_not_read_is_cut_off(tmp_path: Path) -> None:
+    settings = ServingSettings(upload_timeout_s=0.3)
+    with served(tmp_path, settings) as world, socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.settimeout(20)
+        sock.connect((httpx.URL(world.url).host, httpx.URL(world.url).port or 80))
+        with pytest.raises(ConnectionError):
+            sock.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n" * 1000)  # more than all buffers hold
+            for _ in range(2000):
+                time.sleep(0.01)
+                sock.sendall(b"\r\n")
 
 
 def test_a_stream_to_a_client_of_http_1_0_has_no_chunks(world: World) -> None:
