@@ -42,7 +42,7 @@ class Metrics:
     """
 
     def __init__(self, admission: Admission, cache: ImageCache) -> None:
-        disable_created_metrics()  # the text format has no such samples; they would be series of their own
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # series that the text format does not have
         registry = self.registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         registry.register(_CacheCounts(cache))
