@@ -97,6 +97,15 @@ class Supervisor(Multiprocess):
         self.failed = not self.signal_queue
         self.should_exit.set()
 
+    def handle_hup(self) -> None:
+        """Stops the workers, as a process alone ends with its terminal; uvicorn would start others beside them."""
+        self.should_exit.set()
+
+    def handle_ttin(self) -> None:
+        """Does nothing: the cores are divided between the workers that there are."""
+
+    handle_ttou = handle_ttin
+
 
 def run_workers(
     profile: Profile, index: Path, workers: int, host: str, port: int, announce: Callable[[], None], *, verbose: bool

@@ -100,6 +100,21 @@ def test_workers_that_do_not_listen_are_not_announced(
     )
 
 
+def test_signals_that_uvicorn_takes_for_other_numbers_of_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    config = WorkerConfig(load_profile("embedded"), tmp_path, 2, tmp_path, "127.0.0.1", closed_port(), verbose=False)
+    supervisor = Supervisor(config, lambda: None)
+    supervisor.sockets[0].close()
+    supervisor.signal_queue += [signal.SIGTTIN, signal.SIGTTOU]
+    supervisor.handle_signals()
+    assert supervisor.processes == [] and supervisor.processes_num == 2 and not supervisor.should_exit.is_set()
+    supervisor.signal_queue.append(signal.SIGHUP)
+    supervisor.handle_signals()
+    assert supervisor.processes == [] and supervisor.should_exit.is_set()
+
+
 def test_workers_are_for_a_cpu(example_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["serve", "--index", str(example_folder / "index"), "--workers", "2", "--set", "device=cuda"]
     assert main([*command, "--port", str(closed_port())]) == 2
