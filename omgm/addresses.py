@@ -14,7 +14,7 @@ def check_address(host: str, port: int) -> None:
     """
     where = f"{host}, port {port}"
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise ValueError(f"cannot listen at {where}: {error.strerror}; choose another --host") from error
     faults = [fault for family, _, _, _, address in found if (fault := _fault(family, address)) is not None]
