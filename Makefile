@@ -35,8 +35,8 @@ setup: .venv/dev.stamp  ## make .venv with everything that development needs
 demo: .venv/base.stamp  ## answer questions about flags, then serve the page (ARGS=--once stops after the answers)
 	$(OMGM) demo --port $(PORT) $(ARGS)
 
-test: .venv/dev.stamp  ## run the tests
-	$(BIN)/python -m pytest $(ARGS)
+test: .venv/dev.stamp  ## run the tests in two processes; others: make test ARGS="-n 8"
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 test-wheel:  ## build the wheel, install it into a clean environment and ask it outside the repository
 	./tests/wheel.sh "$(PYTHON)"

@@ -20,8 +20,8 @@ from retriever.models.qformer import QFormerFusion
 from retriever.texts import blip_caption, section_passage
 from training.losses import contrastive_loss, mean_max_sim
 from training.reranker.batches import Order
+from training.reranker.data import RerankerData
 from training.reranker.model import Reranker
-from training.reranker.prepare import RerankerData
 from training.reranker.samples import SampleSet
 
 

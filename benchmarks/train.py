@@ -50,9 +50,10 @@ from training.config import Optimization
 from training.loop import train
 from training.processes import Processes
 from training.reranker.batches import BatchMaker, Feeder, Order
+from training.reranker.data import RerankerData
 from training.reranker.features import FeatureStore, compute_features
 from training.reranker.model import Reranker
-from training.reranker.prepare import TEXTS_NAME, TOKEN_DTYPE, RerankerData, prepare
+from training.reranker.prepare import TEXTS_NAME, TOKEN_DTYPE, prepare
 from training.reranker.recipes import RECIPES
 from training.reranker.rows import Rows
 from training.reranker.samples import SampleSet

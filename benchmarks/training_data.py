@@ -18,7 +18,7 @@ from PIL import Image
 
 from benchmarks.full_size import WORDS
 from retriever.files import replace_with, write_lines
-from training.reranker.prepare import RerankerData
+from training.reranker.data import RerankerData
 
 MEDIAN_WORDS, SIGMA, MEAN_SECTIONS = 156, 0.8, 4.65
 """A word of `benchmarks.full_size` is one token."""

@@ -7,6 +7,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -84,6 +85,7 @@ def build_index(
     image_weight: float = IMAGE_WEIGHT,
     image_keys: int = 1,
     section_images: bool = False,
+    trim_borders: bool = False,
     labeled: Sequence[LabeledImage] = (),
     name: str | None = None,
     overwrite: bool = False,
@@ -118,6 +120,7 @@ def build_index(
         image_keys: Image keys of an entity, at most: its main image and the next ones of its article. Ignored if
             `candidates` are texts alone.
         section_images: Whether a section's tokens are made with its own image if it has one.
+        trim_borders: Whether uniform borders are cut off labeled images, as off query images.
         labeled: Images beyond those of the articles that show an entity; they are further image keys of it.
         name: The index's name; by default the knowledge base's file name without extension.
         overwrite: Whether to replace another index, or the unfinished build of one. If only `search` differs, the
@@ -139,7 +142,7 @@ def build_index(
         raise ValueError(f"knowledge base format {kb_format!r} is unknown: use one of {', '.join(FORMATS)}")
     labeled = labeled if candidates in ("image", "combined") else ()
     own_images = open_images(images, kb, kb_format)
-    labels = LabeledSource(labeled, own_images) if labeled else None
+    labels = LabeledSource(labeled, own_images, trim_borders) if labeled else None
     source = labels or own_images
     inputs = Inputs(
         knowledge_base=hash_knowledge_base(kb, kb_format, names),
@@ -173,9 +176,10 @@ def build_index(
         parts = claim(out, inputs, overwrite)
         if not (parts / MANIFEST).exists():  # else it was killed while it was published
             skipped = SkippedEntries(max_bad)
-            entities = read_knowledge_base(kb, kb_format, drop_sections, names=names, skipped=skipped)
-            entities = with_images_called(entities, own_images)
-            entities = labels.attach(entities) if labels else entities
+            read = partial(read_knowledge_base, kb, kb_format, drop_sections, names=names)
+            entities = with_images_called(read(skipped=skipped), own_images)
+            if labels:
+                entities = labels.attach(entities, lambda: read(skipped=SkippedEntries(max_bad)))
             articles = _read_articles(_with_report(entities, skipped, parts), kb, parts, search)
             inputs = with_images(inputs, articles, source)
             inputs = inputs.model_copy(update={"search": choose_kind(search, len(articles))})

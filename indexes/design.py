@@ -20,3 +20,4 @@ class IndexDesign(TypedDict):
     image_weight: float
     image_keys: int
     section_images: bool
+    trim_borders: bool

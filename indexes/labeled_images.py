@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,8 +15,8 @@ from PIL import Image
 from indexes.article_images import LABELED
 from indexes.sources import ImageSource
 from indexes.wanted_ids import WantedIds
+from retriever.borders import load_query_image
 from retriever.files import as_line
-from retriever.images import load_image
 from retriever.types import ArticleImage, Entity
 from retriever.wording import counted
 
@@ -24,11 +24,27 @@ logger = logging.getLogger(__name__)
 
 
 class LabeledImage(NamedTuple):
-    """The file of an image, by its id, with the entity that it shows: its id, or another name that `row_of` takes."""
+    """An image labeled with the entity that it shows.
+
+    Attributes:
+        image_id: The image's id.
+        path: Its file.
+        entity_id: The entity's id, or another name that `row_of` takes.
+        others: Entities that are as right, in order, if the knowledge base does not have this one.
+    """
 
     image_id: str
     path: Path
     entity_id: str
+    others: tuple[str, ...] = ()
+
+
+def with_known_entities(images: Sequence[LabeledImage], rows: Mapping[str, int]) -> list[LabeledImage]:
+    """Returns labeled images with the first of their entities that has a row, if any has one."""
+    return [
+        image._replace(entity_id=next((id for id in (image.entity_id, *image.others) if id in rows), image.entity_id))
+        for image in images
+    ]
 
 
 class LabeledSource:
@@ -37,31 +53,48 @@ class LabeledSource:
     Args:
         images: The labeled images, each image id once.
         source: Where the images of the knowledge base are.
+        trim_borders: Whether uniform borders are cut off labeled images, as off query images.
     """
 
-    def __init__(self, images: Sequence[LabeledImage], source: ImageSource | None) -> None:
-        self._source = source
+    def __init__(self, images: Sequence[LabeledImage], source: ImageSource | None, trim_borders: bool = False) -> None:
+        self._source, self._trim_borders = source, trim_borders
         self._paths = {LABELED + image.image_id: image.path for image in images}
-        self._of: dict[str, list[ArticleImage]] = defaultdict(list)
         digest = hashlib.sha256()
         for image in sorted(images):
-            self._of[image.entity_id].append(ArticleImage(LABELED + image.image_id))
-            digest.update(as_line([image.entity_id, image.image_id, image.path.stat().st_size]))
-        self._wanted = WantedIds(self._of)
+            digest.update(as_line([image.entity_id, *image.others, image.image_id, image.path.stat().st_size]))
+        if trim_borders:
+            digest.update(as_line("trimmed"))
         self.digest = digest.hexdigest()
+        self._images = images
         self.missing = "no such file" if source is None else source.missing
 
-    def attach(self, entities: Iterator[Entity]) -> Iterator[Entity]:
+    def attach(
+        self, entities: Iterator[Entity], again: Callable[[], Iterable[Entity]] | None = None
+    ) -> Iterator[Entity]:
         """Yields entities with their labeled images after those of their articles.
 
         Labels name entities as questions do: by the id, by another name or by another spelling of the URL. If several
         entities have such a name, the first of them and the one with this id get the image.
+
+        Args:
+            entities: The entities.
+            again: Returns the same entities, which are read before if a label leaves open which of several it means;
+                without it, the first one is meant.
         """
-        left = set(self._of)
+        images = sorted(self._images)
+        if again is not None and any(image.others for image in images):
+            open_ids = WantedIds(id for image in images if image.others for id in (image.entity_id, *image.others))
+            for row, entity in enumerate(again()):
+                open_ids.add(entity, row)
+            images = with_known_entities(images, open_ids.rows())
+        of: dict[str, list[ArticleImage]] = defaultdict(list)
+        for image in images:
+            of[image.entity_id].append(ArticleImage(LABELED + image.image_id))
+        wanted, left = WantedIds(of), set(of)
         for entity in entities:
-            names = [name for name in self._wanted.meaning(entity) if name in left or name == entity.id]
+            names = [name for name in wanted.meaning(entity) if name in left or name == entity.id]
             left.difference_update(names)
-            labeled = [image for name in names for image in self._of[name]]
+            labeled = [image for name in names for image in of[name]]
             yield replace(entity, images=(*entity.images, *labeled)) if labeled else entity
         if left:
             unknown = counted(len(left), "entity")
@@ -83,6 +116,6 @@ class LabeledSource:
     def load(self, name: str) -> Image.Image:
         """Returns an image that `find` named, in RGB."""
         if name in self._paths:
-            return load_image(self._paths[name])
+            return load_query_image(self._paths[name], self._trim_borders)
         assert self._source is not None  # else `find` named none
         return self._source.load(name)

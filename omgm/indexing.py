@@ -36,6 +36,7 @@ def design_of(profile: Profile) -> IndexDesign:
         "image_weight": profile.search.image_weight,
         "image_keys": profile.search.image_keys,
         "section_images": profile.fusion.section_images,
+        "trim_borders": profile.search.trim_borders,
     }
 
 

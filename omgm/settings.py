@@ -33,7 +33,8 @@ class SearchSettings(_Table):
     Attributes:
         image_weight: Weight of the main image against the summary if the two are `combined`.
         image_keys: Images of an entity that are searched, at most, the main image first; the best one counts.
-        trim_borders: Whether uniform borders are cut off query images, for this step and the next.
+        trim_borders: Whether uniform borders are cut off query images, for this step and the next, and off labeled
+            images.
         kind: The kind of entity index, see `indexes.search_kinds`.
         uri: For `milvus` the server's address, or a file that ends with `.db`.
     """

@@ -10,6 +10,7 @@ import fcntl
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -70,7 +71,7 @@ class WorkerConfig(uvicorn.Config):
         super().load()
 
 
-class _Supervisor(Multiprocess):
+class Supervisor(Multiprocess):
     """Starts the workers, replaces those that die, and stops them with the process.
 
     Args:
@@ -86,11 +87,24 @@ class _Supervisor(Multiprocess):
     def init_processes(self) -> None:
         """Starts the workers and waits until they take requests; if one cannot, all are stopped."""
         super().init_processes()
-        if all(process.wait_until_ready(_START_S, self.should_exit) for process in self.processes):
+        ready = all(process.wait_until_ready(_START_S, self.should_exit) for process in self.processes)
+        if ready and all(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) for sock in self.sockets):
             self._announce()
-        else:
-            self.failed = not self.signal_queue
-            self.should_exit.set()
+            return
+        if ready:  # another service that was starting was the first to listen, which uvloop does not report
+            where = f"{self.config.host}, port {self.config.port}"
+            print(f"omgm: error: cannot listen at {where}: something else listens there", file=sys.stderr)
+        self.failed = not self.signal_queue
+        self.should_exit.set()
+
+    def handle_hup(self) -> None:
+        """Stops the workers, as a process alone ends with its terminal; uvicorn would start others beside them."""
+        self.should_exit.set()
+
+    def handle_ttin(self) -> None:
+        """Does nothing: the cores are divided between the workers that there are."""
+
+    handle_ttou = handle_ttin
 
 
 def run_workers(
@@ -112,7 +126,7 @@ def run_workers(
     profile = profile.model_copy(update={"serving": serving.model_copy(update=shares)})
     with tempfile.TemporaryDirectory(prefix="omgm-workers-") as slots:
         config = WorkerConfig(profile, index, workers, Path(slots), host, port, verbose=verbose)
-        supervisor = _Supervisor(config, announce)
+        supervisor = Supervisor(config, announce)
         supervisor.run()
     if supervisor.failed:
         sys.exit(STARTUP_FAILURE)

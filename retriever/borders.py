@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from retriever.image_cache import CONTENT
+from retriever.images import ALPHA, load_image
 from retriever.types import Query
 
 TOLERANCE = 16
@@ -27,6 +29,12 @@ def without_border(query: Query) -> Query:
     """Returns a query with its image's uniform border cut off; the same query if it has none."""
     trimmed = trim(query.image)
     return query if trimmed is query.image else replace(query, image=trimmed)
+
+
+def load_query_image(path: Path | str, trim_borders: bool) -> Image.Image:
+    """Reads a query image as a pipeline with this setting sees it; raises an `ImageError` if it cannot be read."""
+    image = load_image(path)
+    return trim(image) if trim_borders else image
 
 
 def trim(image: Image.Image) -> Image.Image:
@@ -54,6 +62,8 @@ def trim(image: Image.Image) -> Image.Image:
     trimmed = image.crop((x1, y1, x2, y2))
     if content := image.info.get(CONTENT):
         trimmed.info[CONTENT] = f"{content} trimmed"
+    if (alpha := image.info.get(ALPHA)) is not None:
+        trimmed.info[ALPHA] = alpha.crop((x1, y1, x2, y2))
     return trimmed
 
 

@@ -264,4 +264,4 @@ def _unidentified(data: bytes, name: str) -> ImageError:
 def _damaged(error: Exception, name: str) -> ImageError:
     if isinstance(error, OSError) and error.errno is not None:
         return ImageError("unreadable", f"cannot be read: {error.strerror}", name)
-    return ImageError("damaged", f"truncated or damaged: {type(error).__name__}: {error}", name)
+    return ImageError("damaged", f"truncated or damaged: {type(error).__name__}: {str(error).strip()}", name)

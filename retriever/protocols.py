@@ -73,8 +73,21 @@ class TextReranker(Protocol):
         """Scores the passages of each question: per question float32 [len(passages[i])] in [0, 1]."""
 
 
-class EntityIndex(Protocol):
-    """An index of entities: vector search, articles, thumbnails and the stored section tokens."""
+class TokenIndex(Protocol):
+    """The stored tokens of entities."""
+
+    def section_rows(self, row: int) -> range:
+        """Returns the rows of its sections in the token store; empty without image or sections."""
+
+    def token_rows(self, row: int) -> range:
+        """Returns all its rows in the token store: those of its sections, then of its images, labeled ones last."""
+
+    def gather(self, spans: Sequence[range]) -> StoredTokens:
+        """Reads stored tokens; each span is the `token_rows` of an entity or the first of them."""
+
+
+class EntityIndex(TokenIndex, Protocol):
+    """An index of entities: vector search, articles, thumbnails and the stored tokens."""
 
     @property
     def name(self) -> str:
@@ -94,15 +107,6 @@ class EntityIndex(Protocol):
 
     def image_path(self, row: int) -> Path | None:
         """Returns the path of the thumbnail of the entity's main image, or `None` without one or such a row."""
-
-    def section_rows(self, row: int) -> range:
-        """Returns the rows of its sections in the token store; empty without image or sections."""
-
-    def token_rows(self, row: int) -> range:
-        """Returns all its rows in the token store: those of its sections, then of its images, labeled ones last."""
-
-    def gather(self, spans: Sequence[range]) -> StoredTokens:
-        """Reads stored tokens; each span is the `token_rows` of an entity or the first of them."""
 
 
 Finish = Callable[[list[list[Candidate]]], list[list[Candidate]]]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import torch
 
 from retriever.fusion import fuse
 from retriever.maxsim import ScoreMode, max_sim_spans
-from retriever.protocols import EntityIndex, Finish, FusionEncoder
+from retriever.protocols import EntityIndex, Finish, FusionEncoder, TokenIndex
 from retriever.texts import blip_caption
 from retriever.types import Candidate, Query, ScoredSection
 
@@ -42,33 +43,50 @@ class FusionRerank:
         tokens = self.fusion.encode([query.image for query in queries], captions)
 
         def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
-            self._score(tokens, candidates)
-            return [self._fused(query, ranked) for query, ranked in zip(queries, candidates, strict=True)]
+            score_candidates(tokens, candidates, self.index, self.mode)
+            for candidate in chain.from_iterable(candidates):
+                if not candidate.sections:
+                    count = len(self.index.entity(candidate.row).sections)
+                    candidate.sections = [ScoredSection(position) for position in range(count)]
+            return [
+                rank_candidates(ranked, self._alpha(query)) for query, ranked in zip(queries, candidates, strict=True)
+            ]
 
         return finish
 
-    @torch.inference_mode()
-    def _score(self, tokens: torch.Tensor, candidates: list[list[Candidate]]) -> None:
-        """Sets `sim_m` and the sections of all candidates, in one call of MaxSim."""
-        pairs = [(query, candidate) for query, ranked in enumerate(candidates) for candidate in ranked]
-        if not pairs:
-            return
-        spans = [self.index.token_rows(candidate.row) for _, candidate in pairs]
-        scores = max_sim_spans(tokens, self.index.gather(spans), [query for query, _ in pairs], spans, self.mode)
-        for (_, candidate), sims in zip(pairs, scores, strict=True):
-            sections = len(self.index.section_rows(candidate.row))
-            candidate.sim_m = max(sims[sections:] or sims, default=None)
-            candidate.sections = self._sections(candidate.row, sims[:sections])
+    def _alpha(self, query: Query) -> float:
+        return self.alpha if query.options.alpha is None else query.options.alpha
 
-    def _fused(self, query: Query, candidates: list[Candidate]) -> list[Candidate]:
-        alpha = self.alpha if query.options.alpha is None else query.options.alpha
-        fused = fuse([c.sim_c for c in candidates], [c.sim_m for c in candidates], alpha)
-        for candidate, score in zip(candidates, fused, strict=True):
-            candidate.score = score
-        return sorted(candidates, key=lambda candidate: -candidate.score)
 
-    def _sections(self, row: int, sims: list[float]) -> list[ScoredSection]:
-        if not sims:
-            return [ScoredSection(position) for position in range(len(self.index.entity(row).sections))]
-        sections = [ScoredSection(position, sim, score=sim) for position, sim in enumerate(sims)]
-        return sorted(sections, key=lambda section: -(section.sim_m or 0.0))
+@torch.inference_mode()
+def score_candidates(
+    tokens: torch.Tensor, candidates: Sequence[Sequence[Candidate]], index: TokenIndex, mode: ScoreMode = "cosine"
+) -> None:
+    """Sets `sim_m` and the sections of all candidates, best first, in one call of MaxSim.
+
+    Candidates without stored tokens get no `sim_m` and no sections.
+
+    Args:
+        tokens: Fused tokens of the queries, [B, N, H], not normalized.
+        candidates: The candidates of each query.
+        index: Holds the tokens of the candidates.
+        mode: How tokens are compared.
+    """
+    pairs = [(query, candidate) for query, ranked in enumerate(candidates) for candidate in ranked]
+    if not pairs:
+        return
+    spans = [index.token_rows(candidate.row) for _, candidate in pairs]
+    scores = max_sim_spans(tokens, index.gather(spans), [query for query, _ in pairs], spans, mode)
+    for (_, candidate), sims in zip(pairs, scores, strict=True):
+        count = len(index.section_rows(candidate.row))
+        candidate.sim_m = max(sims[count:] or sims, default=None)
+        sections = [ScoredSection(position, sim, score=sim) for position, sim in enumerate(sims[:count])]
+        candidate.sections = sorted(sections, key=lambda section: -(section.sim_m or 0.0))
+
+
+def rank_candidates(candidates: Sequence[Candidate], alpha: float) -> list[Candidate]:
+    """Sets the candidates' scores by equation 5 and returns them, best first; equal scores keep their order."""
+    fused = fuse([c.sim_c for c in candidates], [c.sim_m for c in candidates], alpha)
+    for candidate, score in zip(candidates, fused, strict=True):
+        candidate.score = score
+    return sorted(candidates, key=lambda candidate: -candidate.score)

@@ -37,7 +37,7 @@ class SectionRerank:
         scores = self.reranker.score(questions, [self._passages(best) for _, best in pairs])
         for (query, best), sims in zip(pairs, scores, strict=True):
             beta = self.beta if query.options.beta is None else query.options.beta
-            best.sections = _rescored(best.sections, sims.tolist(), beta)
+            best.sections = rescore_sections(best.sections, sims.tolist(), beta)
         return candidates
 
     def _passages(self, candidate: Candidate) -> list[str]:
@@ -46,7 +46,8 @@ class SectionRerank:
         return [section_passage(entity.title, section.title, section.text) for section in sections]
 
 
-def _rescored(sections: Sequence[ScoredSection], sims: Sequence[float], beta: float) -> list[ScoredSection]:
+def rescore_sections(sections: Sequence[ScoredSection], sims: Sequence[float], beta: float) -> list[ScoredSection]:
+    """Returns sections with their `sim_t` and the score of equation 7, best first; equal scores keep their order."""
     fused = fuse([section.sim_m for section in sections], sims, beta)
     scored = [
         ScoredSection(section.position, section.sim_m, sim_t, score)

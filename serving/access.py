@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
@@ -19,7 +20,6 @@ from serving.settings import ServingSettings
 
 _OPEN = {*PAGES, "/openapi.json", "/health/live", "/health/ready"}
 """What needs no key: load balancers have none, and the pages ask the user for one."""
-_LOOPBACK = ("127.0.0.1", "::1")
 _FREE = ("GET", "HEAD", "OPTIONS")
 """Methods that do not count: what they send is small and ready, and one answer on the page shows many images."""
 
@@ -69,7 +69,7 @@ class AccessMiddleware:
         await self.app(scope, receive, send)
 
     def _admit(self, scope: Scope) -> None:
-        if self._names is not None and (scope.get("server") or ("",))[0] in _LOOPBACK:
+        if self._names is not None and _is_loopback((scope.get("server") or ("",))[0]):
             name = _host_name(Headers(scope=scope).get("host", ""))
             if name not in self._names and _is_of_a_site(name):
                 message = f"on this machine the service does not answer to {name[:100]!r}; see serving.hosts"
@@ -83,6 +83,16 @@ class AccessMiddleware:
             seconds = math.ceil(wait)
             message = f"more than {counted(self._per_minute, 'request')} per minute; try again in {seconds} s"
             raise ApiError(429, "rate_limited", message, headers={"Retry-After": str(seconds)})
+
+
+@functools.lru_cache
+def _is_loopback(address: str) -> bool:
+    """Returns whether an address of this machine, such as 127.0.0.2 or ::ffff:127.0.0.1, is reached from it alone."""
+    try:
+        found = ip_address(address)
+    except ValueError:  # the path of a Unix socket
+        return False
+    return (found.ipv4_mapped or found if isinstance(found, IPv6Address) else found).is_loopback
 
 
 def _host_name(host: str) -> str:

@@ -8,7 +8,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from serving.errors import ApiError
 from serving.settings import ServingSettings
@@ -141,15 +141,31 @@ class Admission:
         self._per_image.append(seconds / self._settings.decode_threads)
 
     @contextmanager
-    def answering(self) -> Iterator[None]:
-        """Counts an answer of the generator and notes how long it took."""
-        started = self._clock()
+    def answering(self) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+        """Counts an answer of the generator and notes how long it took.
+
+        What it yields makes a pause, in which a client reads a part of the answer: slow clients say nothing about the
+        generator, and could otherwise make the service refuse others.
+        """
+        started, paused = self._clock(), 0.0
+
+        @contextmanager
+        def pause() -> Iterator[None]:
+            nonlocal paused
+            since = self._clock()
+            self._answering -= 1
+            try:
+                yield
+            finally:
+                self._answering += 1
+                paused += self._clock() - since
+
         self._answering += 1
         try:
-            yield
+            yield pause
         finally:
             self._answering -= 1
-            self._per_answer.append(self._clock() - started)
+            self._per_answer.append(self._clock() - started - paused)
 
     def _elapsed(self) -> float:
         return self._clock() - self._running_since if self._running else 0.0

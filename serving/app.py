@@ -9,9 +9,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anyio.to_thread
 from fastapi import Depends, FastAPI, Request
 from fastapi.security import HTTPBearer
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from indexes.live.editor import Editor
@@ -135,6 +136,7 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # behind a proxy that strips a path, such a redirect would lead elsewhere
         dependencies=shown,
     )
     app.add_middleware(AccessMiddleware, settings=settings)  # the innermost: each is in front of the ones before
@@ -207,13 +209,11 @@ def create_app(
             agent_limits=runs.limits,
         )
 
-    @app.get("/entities/{row}/image", response_class=FileResponse, responses=_IMAGE_RESPONSES)
-    async def entity_image(row: int) -> FileResponse:
+    @app.get("/entities/{row}/image", response_class=Response, responses=_IMAGE_RESPONSES)
+    async def entity_image(row: int) -> Response:
         """Sends the main image of an entity, named by its row in the index."""
-        path = retriever.index.image_path(row)
-        if path is None or not path.is_file():
-            raise ApiError(404, "not_found", f"entity {row} has no image", param="row")
-        return _image_file(path)
+        missing = ApiError(404, "not_found", f"entity {row} has no image", param="row")
+        return await _image_file(retriever.index.image_path(row), missing)
 
     add_entity_routes(app, service, editor)  # after the image: an id may contain slashes
 
@@ -222,12 +222,11 @@ def create_app(
         """Lists example images with a question each."""
         return [ExampleOut(image=f"/examples/{name}", question=example.question) for name, example in examples.items()]
 
-    @app.get("/examples/{name}", response_class=FileResponse, responses=_IMAGE_RESPONSES)
-    async def example_image(name: str) -> FileResponse:
+    @app.get("/examples/{name}", response_class=Response, responses=_IMAGE_RESPONSES)
+    async def example_image(name: str) -> Response:
         """Sends the image of an example."""
-        if name not in examples:
-            raise ApiError(404, "not_found", f"there is no example {name!r}", param="name")
-        return _image_file(examples[name].path)
+        missing = ApiError(404, "not_found", f"there is no example {name[:40]!r}", param="name")
+        return await _image_file(examples[name].path if name in examples else None, missing)
 
     # In front of FastAPI's own middleware, too: `add_middleware` would put them behind it.
     overload = Overload(service)
@@ -247,6 +246,13 @@ def _with_head(app: ASGIApp) -> ASGIApp:
     return answer
 
 
-def _image_file(path: Path) -> FileResponse:
+async def _image_file(path: Path | None, missing: ApiError) -> Response:
+    """Returns a small file as a response, or raises `missing` if there is none, or no longer."""
+    if path is None:
+        raise missing
+    try:
+        data = await anyio.to_thread.run_sync(path.read_bytes)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise missing from error
     kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    return FileResponse(path, media_type=kind, headers=_IMAGE_HEADERS)
+    return Response(data, media_type=kind, headers=_IMAGE_HEADERS)

@@ -194,7 +194,7 @@ async def _with_further(article: Article, use: ImageUse, settings: ServingSettin
             further[url] = await anyio.to_thread.run_sync(decode_image, content, settings)
             names[url] = url
         except ApiError as error:
-            logger.warning("%r: image %s left out: %s", article.entity.id[:200], url[:200], error.message)
+            logger.warning("%r: image %r left out: %s", article.entity.id[:200], url[:200], error.message)
     return article._replace(names=names, further=further)
 
 

@@ -147,7 +147,7 @@ async def _handle_api_error(request: Request, error: Exception) -> JSONResponse:
 async def _handle_http_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     code = _HTTP_CODES.get(error.status_code, "http_error")
-    message, headers = f"{request.method} {request.url.path}: {error.detail}", dict(error.headers or {})
+    message, headers = f"{request.method} {request.url.path[:200]}: {error.detail}", dict(error.headers or {})
     if error.status_code == 404:
         message += "; /docs lists the routes"
     elif error.status_code == 405:  # Starlette names only the methods of the first route at this path
@@ -157,9 +157,10 @@ async def _handle_http_error(request: Request, error: Exception) -> JSONResponse
 
 
 def _methods_at(request: Request) -> list[str]:
-    """Returns the methods of all routes at a request's path."""
+    """Returns the methods of all routes at a request's path; HEAD is answered wherever GET is."""
     routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
-    return sorted({method for route in routes for method in route.methods})
+    methods = {method for route in routes for method in route.methods}
+    return sorted(methods | {"HEAD"} if "GET" in methods else methods)
 
 
 async def _handle_validation_error(request: Request, error: Exception) -> JSONResponse:
@@ -221,4 +222,4 @@ def log_request(scope: Scope, status: int, began: float) -> None:
 def route_of(scope: Scope) -> str:
     """Returns the route of a handled request, such as "/entities/{row}/image"; "none" if it reached none."""
     refused: str = scope.get("state", {}).get("refused_route", "none")
-    return getattr(scope.get("route"), "path", refused)
+    return getattr(scope.get("route"), "path_format", refused)

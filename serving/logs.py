@@ -39,5 +39,6 @@ def log_json() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+    logging.captureWarnings(True)  # Pillow warns of images, in lines that are no JSON
     logging.getLogger("httpx").setLevel(logging.WARNING)  # logs the addresses of images and generators
     logging.getLogger("faiss").setLevel(logging.WARNING)  # logs how it is loaded

@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 from fastapi import FastAPI
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, Metric, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
@@ -33,6 +42,7 @@ class Metrics:
     """
 
     def __init__(self, admission: Admission, cache: ImageCache) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # series that the text format does not have
         registry = self.registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         registry.register(_CacheCounts(cache))

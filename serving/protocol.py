@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import MutableMapping
+from functools import partial
 from typing import Any, ClassVar, cast
 
 import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.utils import is_ssl
 
 from serving.body import LINGER_BYTES, LINGER_S, declared_length
+from serving.endings import ClosingTransport, end_with_connection
 from serving.errors import ApiError
 from serving.overload import Overload
 from serving.settings import ServingSettings
 
 LONGEST_HEADERS = 64 * 1024
-"""Bytes of a request's line and headers."""
+"""Bytes of a request's line and headers, and of what is between and after the chunks of a body."""
 KEEP_ALIVE_S = 75
 """Seconds that a connection is kept without a request. A client or proxy that thinks it open for longer loses the
 request that it sends as it closes, and many keep theirs for a minute."""
@@ -49,16 +52,19 @@ def _address(name: object) -> tuple[str, int | None] | None:
 class _LimitedProtocol(HttpToolsProtocol):
     """Closes connections whose headers are too long or take too long, or the rest of a body that has been answered.
 
-    uvicorn itself limits only the time between two requests, and `intake` the bodies that the application reads.
+    So it does with those whose client does not read what is written. uvicorn itself limits only the time between two
+    requests, and `intake` the bodies that the application reads.
+    Whatever ends a connection, a client that still sends gets the answer: closing with unread bytes would reset it.
     """
 
     header_s: ClassVar[float]
     rest_s: ClassVar[float]
     overload: ClassVar[Overload | None]
     _clock: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
     _begun = False
-    _length = 0  # of the headers after the chunk in which they begin
-    _refused = False  # the request whose body comes now
+    _length = 0  # of what was read since the headers began or the last piece of a body came
+    _refused = False  # the request whose body comes now, or answered before its body has come
     _last = False  # and that the connection ends with it
     _thrown = 0  # bytes of its body
 
@@ -69,6 +75,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         releases Python's lock, and while models run it takes a while to get it back: a third of a refusal's time.
         """
         self.connections.add(self)
+        self._unanswered: deque[RequestResponseCycle] = deque()  # the first is being answered
         self.transport, self.flow = transport, FlowControl(transport)
         self.server = _address(transport.get_extra_info("sockname"))
         self.client = cast(tuple[str, int] | None, _address(transport.get_extra_info("peername")))
@@ -83,25 +90,31 @@ class _LimitedProtocol(HttpToolsProtocol):
             self._limit(self.header_s)
         self._begun, self._refused, self._length = True, False, 0
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Takes a header; a trailer, which comes after the body, is no header (RFC 9110, section 6.5.1)."""
+        if self._begun:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Stops the clock, since all headers are there; the application sees the request unless it is refused."""
         if self.parser.should_upgrade():
             return
-        self._check_host()
-        self._begun = False
+        self._check_headers()
+        self._begun, self._length = False, 0
         self._unlimit()
         if self.overload is None or not self._idle():
-            super().on_headers_complete()
+            self._pass_on()
             return
         self.scope["method"] = self.parser.get_method().decode("ascii")
         path = self.url.partition(b"?")[0].decode("latin-1")
         if refusal := self.overload.refuse_by_headers(self._scope(), path):
             self._refuse(refusal)
         else:
-            super().on_headers_complete()
+            self._pass_on()
 
     def on_body(self, body: bytes) -> None:
         """Takes a part of the body, which is thrown away if the request was refused."""
+        self._length = 0
         if not self._refused:
             super().on_body(body)
             return
@@ -113,6 +126,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         """Ends a request; one that was refused closes its connection unless that is kept."""
         if self.parser.should_upgrade():
             return
+        self._length = 0
         if not self._refused:
             super().on_message_complete()
         elif self._last:
@@ -125,9 +139,8 @@ class _LimitedProtocol(HttpToolsProtocol):
         """Reads data; starts the time of a body's rest, which comes after the answer."""
         self._length += len(data)
         self._parse(memoryview(data))
-        if self._begun and self._length > LONGEST_HEADERS and not self.transport.is_closing():
-            message = f"the headers are longer than {LONGEST_HEADERS} bytes"
-            self._end(ApiError(431, "headers_too_long", message))
+        if self._length > LONGEST_HEADERS:
+            self._end(_too_long())
         if self._clock is None and self.cycle is not None and self.cycle.response_complete and not self._refused:
             self._limit(self.rest_s)
 
@@ -150,16 +163,17 @@ class _LimitedProtocol(HttpToolsProtocol):
                 self.parser.feed_data(head)
         except httptools.HttpParserError as error:
             cause = error.__context__  # what a callback raised
-            message = cause.message if isinstance(cause, ApiError) else "Invalid HTTP request received."
-            self.logger.warning(message)
-            self.send_400_response(message)
+            fault = ApiError(400, "malformed_http", "Invalid HTTP request received.")
+            self._malformed(cause if isinstance(cause, ApiError) else fault)
 
-    def _check_host(self) -> None:
-        """Checks that the request names one host, as RFC 9112 (section 3.2) asks of a server.
+    def _check_headers(self) -> None:
+        """Checks the length of the headers, and that they name one host, as RFC 9112 (section 3.2) asks of a server.
 
         Raises:
-            ApiError: 400 if it names several, or none in HTTP/1.1.
+            ApiError: 431 if they are too long, 400 if they name several hosts, or none in HTTP/1.1.
         """
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > LONGEST_HEADERS:
+            raise _too_long()
         hosts = sum(name == b"host" for name, _ in self.headers)
         if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
             raise ApiError(400, "malformed_http", f"a request must have one Host header, got {hosts}")
@@ -172,16 +186,32 @@ class _LimitedProtocol(HttpToolsProtocol):
         lines += [b"%s: %s\r\n" % header for header in self.headers if header[0] != b"upgrade"]
         return b"".join([*lines, b"\r\n"])
 
-    def send_400_response(self, msg: str) -> None:
-        """Answers what is not HTTP in the shape of all errors, unless an answer has begun; closes the connection."""
-        if self._idle() and not self._last and not self.transport.is_closing():
-            self._write(ApiError(400, "malformed_http", msg), close=True)
-        self.transport.close()
+    def pause_writing(self) -> None:
+        """Starts the time in which the client has to read, since more is written than the connection holds."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(self.rest_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Stops the time in which the client has to read."""
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stops the clock."""
+        """Stops the clocks, and tells the request that is being answered; uvicorn tells only the last that came."""
         self._unlimit()
+        self.resume_writing()
+        for cycle in self._unanswered:
+            cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """Goes on with the next request."""
+        if self._unanswered and self._unanswered[0].response_complete:
+            self._unanswered.popleft()
+        super().on_response_complete()
 
     def _scope(self) -> MutableMapping[str, Any]:
         return cast(MutableMapping[str, Any], self.scope)  # uvicorn has a type of its own
@@ -189,6 +219,23 @@ class _LimitedProtocol(HttpToolsProtocol):
     def _idle(self) -> bool:
         """Returns whether no earlier request of this connection is being answered."""
         return self.cycle is None or self.cycle.response_complete
+
+    def _pass_on(self) -> None:
+        """Hands the request to the application, which runs once the event loop has its turn."""
+        super().on_headers_complete()
+        cycle = self.cycle
+        self._unanswered.append(cycle)
+        cycle.transport = cast(asyncio.Transport, ClosingTransport(self.transport, partial(self._close_after, cycle)))
+        if self.parser.get_http_version() == "1.0":
+            end_with_connection(cycle)
+
+    def _close_after(self, cycle: RequestResponseCycle) -> None:
+        """Closes the connection after an answer; what still comes of the body is thrown away for a moment before."""
+        if not cycle.more_body:
+            self.transport.close()
+            return
+        self._refused, self._last, self._thrown = True, True, 0
+        self._limit(LINGER_S)
 
     def _refuse(self, error: ApiError) -> None:
         """Answers in the application's place; what comes of the body is thrown away, as `serving.body.refuse` does."""
@@ -220,8 +267,32 @@ class _LimitedProtocol(HttpToolsProtocol):
     def _out_of_time(self) -> None:
         self._end(ApiError(408, "upload_timeout", f"the headers took longer than {self.header_s:g} s"))
 
+    def _malformed(self, error: ApiError) -> None:
+        """Ends the connection because of what cannot be parsed, after the answer to a whole request before it."""
+        self.logger.warning(error.message)
+        if self._idle():
+            self._begun = not self._last  # a client that began with nonsense waits for an answer, too
+        elif not self.cycle.more_body and not self.pipeline:
+            self.cycle.keep_alive = False
+            self._unlimit()
+            self.flow.pause_reading()
+            return
+        self._end(error)
+
     def _end(self, error: ApiError) -> None:
-        """Closes the connection, after an error if the client waits for an answer."""
-        if self._begun and self._idle():  # else nothing waits for an answer, or this would end up inside of one
+        """Closes the connection, after an error if the client waits for an answer that has not begun."""
+        if self.transport.is_closing():
+            return
+        if self._idle():
+            waits = self._begun
+        else:  # the error takes the place of the application's answer
+            waits = self.cycle.more_body and not self.cycle.response_started and not self.pipeline
+        if waits:
             self._write(error, close=True)
+        for cycle in self._unanswered:
+            cycle.disconnected = True
         self.transport.close()
+
+
+def _too_long() -> ApiError:
+    return ApiError(431, "headers_too_long", f"the headers are longer than {LONGEST_HEADERS} bytes")

@@ -73,7 +73,8 @@ async def open_form(request: Request, settings: ServingSettings, fields: tuple[s
     try:
         data = await form.parse()
     except MultiPartException as error:
-        raise ApiError(400, "malformed_multipart", f"malformed multipart body: {error.message}") from error
+        reason = error.__cause__ or error.message  # Starlette itself says only "Invalid multipart data."
+        raise ApiError(400, "malformed_multipart", f"malformed multipart body: {reason}") from error
     try:
         if not form.complete:
             raise ApiError(400, "malformed_multipart", "malformed multipart body: the closing boundary is missing")
@@ -119,6 +120,7 @@ class _FormParser(MultiPartParser):
     """A form parser that knows whether it has seen the closing boundary, and takes text for UTF-8 alone."""
 
     complete = False
+    spool_max_size = 0  # keeps files in memory, whose limit is that of the body; a full disk then refuses no image
 
     def on_headers_finished(self) -> None:
         """Takes a part for a file by its content type, too: some clients send files without a name."""

@@ -186,7 +186,7 @@ class Service:
         started, generation, failure = time.perf_counter(), Generation(None), None
         pieces = aiter(self.generator.stream(pending.request))
         try:
-            with self.admission.answering():
+            with self.admission.answering() as pause:
                 while True:
                     async with asyncio.timeout(self.time_left(pending)):
                         piece = await anext(pieces, None)
@@ -195,7 +195,8 @@ class Service:
                     if isinstance(piece, Generation):
                         generation = piece
                     else:
-                        yield piece
+                        with pause():
+                            yield piece
         except Exception as error:
             generation = Generation(None)
             failure = self.generator_failure(error, pending.response.request_id)

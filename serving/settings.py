@@ -46,7 +46,7 @@ class ServingSettings(BaseModel):
         max_queue: Largest number of requests that wait, however fast they would be answered: a limit on memory.
         timeout_s: Longest time in seconds from the end of the upload to the answer.
         header_timeout_s: Longest time in seconds that the headers of a request may take.
-        upload_timeout_s: Longest time in seconds that an upload may take.
+        upload_timeout_s: Longest time in seconds that an upload may take, or that a client may leave its answer unread.
         model_threads: Threads of each model on a CPU; by default PyTorch's choice, one per core.
         decode_threads: Number of images that are decoded at the same time.
         cache_mib: MiB of decoded and encoded images that are kept for further questions about them; 0 is none.

@@ -1,4 +1,4 @@
-"""Images to train on: where main images are found, and how images are kept in a file at training size."""
+"""Images to train on: where those of a knowledge base are, and how images are kept in a file at training size."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,12 +18,9 @@ from indexes.ahead import map_ahead
 from indexes.formats import guess_format
 from indexes.growing import GrowingArray, release
 from indexes.progress import progress_bar
-from indexes.sources import ImageSource, find_main, open_images
+from indexes.sources import ImageSource, open_images
 from retriever.files import as_line, read_object, write_whole
 from retriever.models.pixels import PixelPreparation
-from retriever.types import Entity
-
-Key = TypeVar("Key")
 
 BATCH = 256
 """The most images that a killed run loads again."""
@@ -56,30 +54,6 @@ def image_source(images: Path | None, kb: Path, kb_format: str | None) -> ImageS
     return source
 
 
-def main_images(
-    images: Path | None, kb: Path, kb_format: str | None, entities: Mapping[Key, Entity]
-) -> dict[Key, ImageLoader]:
-    """Returns the main images that exist, found as an index of the knowledge base finds them.
-
-    Args:
-        images: A folder or a ZIM file; `None` if the knowledge base holds its own images.
-        kb: The knowledge base.
-        kb_format: See `indexes.formats`; guessed when `None`.
-        entities: The entities whose images are wanted.
-
-    Raises:
-        ValueError: `images` is neither a folder nor a ZIM file, or no image was found.
-    """
-    source = image_source(images, kb, kb_format)
-    named = {key: find_main(source, entity) for key, entity in entities.items()}
-    loaders: dict[Key, ImageLoader] = {
-        key: ImageLoader(name, source.load) for key, name in named.items() if name is not None
-    }
-    if not loaders:
-        raise ValueError(f"{images or kb}: holds none of the main images that {kb} names")
-    return loaders
-
-
 class StoredImages:
     """Images of one size in a file, of which a batch at a time is in memory.
 
@@ -101,7 +75,13 @@ class StoredImages:
         return images
 
 
-def load_images(loaders: Sequence[ImageLoader], side: int, path: Path, progress: bool = True) -> StoredImages:
+def load_images(
+    loaders: Sequence[ImageLoader],
+    side: int,
+    path: Path,
+    progress: bool = True,
+    read_as: Mapping[str, object] = MappingProxyType({}),
+) -> StoredImages:
     """Resizes images to a square, ignoring their proportions, and keeps them in a file.
 
     A killed run resumes; a file of other images or of another size is made anew.
@@ -111,6 +91,7 @@ def load_images(loaders: Sequence[ImageLoader], side: int, path: Path, progress:
         side: Side of the square in pixels.
         path: The file, `.npy`; what it holds is noted beside it.
         progress: Shows a progress bar.
+        read_as: What else decides what the loaders return.
 
     Raises:
         ValueError: An image cannot be read; the message names it.
@@ -118,7 +99,7 @@ def load_images(loaders: Sequence[ImageLoader], side: int, path: Path, progress:
     """
     preparation = PixelPreparation(side)
     note = path.with_suffix(".json")
-    holds = {"side": side, "images": hashlib.sha256(as_line([load.name for load in loaders])).hexdigest()}
+    holds = {**read_as, "side": side, "images": hashlib.sha256(as_line([load.name for load in loaders])).hexdigest()}
     if not note.is_file() or read_object(note) != holds:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)

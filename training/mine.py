@@ -13,7 +13,8 @@ from torch import Tensor
 
 from indexes.progress import progress_bar
 from indexes.sources import ImageSource, main_candidates
-from retriever.images import ImageError, load_image
+from retriever.borders import load_query_image
+from retriever.images import ImageError
 from retriever.protocols import DualEncoder, EntityIndex
 from training.negatives import Journal, NegativeEntry, write_negatives
 from training.questions import TrainingQuestion
@@ -32,6 +33,7 @@ def mine_negatives(
     progress: bool = True,
     *,
     images: ImageSource | None = None,
+    trim_borders: bool = False,
 ) -> int:
     """Writes the `k` entities that step 1 finds for each question's image; returns the number of images.
 
@@ -49,10 +51,11 @@ def mine_negatives(
         progress: Shows a progress bar.
         images: The knowledge base's images. "gt_entity_pos_img" is the gold entity's image that is most similar to the
             question's image (appendix C.2); without them it is the main image.
+        trim_borders: Whether uniform borders are cut off the questions' images, as the pipeline may do.
 
     Raises:
         ValueError: `out` is a folder, no image can be read, or the journal is damaged or was started with another
-            encoder, index size or `k`.
+            encoder, index size, `k` or `trim_borders`.
     """
     if out.is_dir():  # said now, not after hours
         raise ValueError(f"{out}: is a folder, but a file is needed; choose another name")
@@ -60,7 +63,12 @@ def mine_negatives(
     for question in questions:
         gold.setdefault(question.image_id, question.entity_ids)
     out.parent.mkdir(parents=True, exist_ok=True)
-    header: dict[str, object] = {"encoder": encoder.fingerprint, "k": k, "entities": len(index)}
+    header: dict[str, object] = {
+        "encoder": encoder.fingerprint,
+        "k": k,
+        "entities": len(index),
+        "trim_borders": trim_borders,
+    }
     with Journal(out.with_name(out.name + ".journal"), header) as journal:
         # Images of one entity side by side: its own images are then encoded once.
         waiting = sorted((image_id for image_id in gold if image_id not in journal), key=gold.__getitem__)
@@ -69,7 +77,7 @@ def mine_negatives(
         with progress_bar(total=len(waiting), desc="negatives", unit="image", shown=progress) as bar:
             for start in range(0, len(waiting), batch_size):
                 batch = waiting[start : start + batch_size]
-                loaded = _loaded(batch, query_image_of)
+                loaded = _loaded(batch, query_image_of, trim_borders)
                 if loaded:
                     vectors = encoder.encode_images(list(loaded.values()))
                     for image_id, vector, *found in zip(loaded, vectors, *index.search(vectors, k), strict=True):
@@ -94,13 +102,15 @@ def mine_negatives(
     return len(mined)
 
 
-def _loaded(image_ids: Iterable[str], query_image_of: Callable[[str], Path | None]) -> dict[str, Image.Image]:
+def _loaded(
+    image_ids: Iterable[str], query_image_of: Callable[[str], Path | None], trim_borders: bool
+) -> dict[str, Image.Image]:
     """Returns the images that can be read, by their ids."""
     loaded = {}
     for image_id in image_ids:
         if (path := query_image_of(image_id)) is not None:
             try:
-                loaded[image_id] = load_image(path)
+                loaded[image_id] = load_query_image(path, trim_borders)
             except ImageError as error:
                 logger.warning("%s", error)
     return loaded

@@ -8,26 +8,25 @@ step 2 looks through the same image tower.
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from indexes.formats import read_knowledge_base
-from indexes.formats.fields import Names
-from indexes.labeled_images import LabeledImage
-from indexes.summarizers import Summarizer
-from indexes.wanted_ids import WantedIds
-from retriever.images import load_image
+from indexes.labeled_images import with_known_entities
+from retriever.borders import load_query_image
 from retriever.models.encoder import ClipEncoder
 from retriever.models.small_clip import SmallCLIPConfig
 from retriever.wording import counted
 from training.augment import ROOM, SLIGHT, resized, vary
 from training.config import TrainingConfig
-from training.images import ImageLoader, StoredImages, load_images, main_images
+from training.encoder_data import EncoderData, read_entities
+from training.images import ImageLoader, StoredImages, load_images
 from training.loop import BETTER_BY, train
 from training.questions import is_held_out
 from training.record import Provenance, TrainingRecord
@@ -37,29 +36,8 @@ logger = logging.getLogger(__name__)
 RUN = "encoder-run"  # folder under `out` with the curve, the checkpoint and the images
 IMAGES, TEXTS, MAIN = 112, 144, 64  # per batch: images, summaries, main images to find
 LEARNING_RATE = 1e-3
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncoderData:
-    """The data that step 1 is adapted to.
-
-    Attributes:
-        kb: The knowledge base.
-        images: A folder or a ZIM file with its images; `None` if the knowledge base holds its own.
-        summarizer: Writes the summaries that step 1 will search.
-        labeled: Images beyond the main images.
-        kb_format: See `indexes.formats`; guessed when `None`.
-        names: The names that the fields of an entity have in the knowledge base, where they are not the usual ones.
-        drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
-    """
-
-    kb: Path
-    images: Path | None
-    summarizer: Summarizer
-    labeled: Sequence[LabeledImage] = ()
-    kb_format: str | None = None
-    names: Names | None = None
-    drop_sections: Sequence[str] | None = None
+MOST_QUERIES, MOST_KEYS = 1000, 50_000
+"""Held-out images, and entities that they are looked for among, at most; all that there are would not fit."""
 
 
 def train_encoder(
@@ -92,35 +70,34 @@ def train_encoder(
         raise ValueError(
             f"{encoder}: a {model.model.config.model_type} model cannot be adapted; start from a small_clip one"
         )
-    entities = list(read_knowledge_base(data.kb, data.kb_format, data.drop_sections, names=data.names))
-    wanted = WantedIds(image.entity_id for image in data.labeled)
-    for row, entity in enumerate(entities):
-        wanted.add(entity, row)
-    row_of = wanted.rows()
-    labeled = [image for image in data.labeled if image.entity_id in row_of]
+    summaries, main, row_of = read_entities(data)
+    named = with_known_entities(data.labeled, row_of)
+    labeled = [image for image in named if image.entity_id in row_of]
     if len(labeled) < len(data.labeled):
-        first = min({image.entity_id for image in data.labeled} - row_of.keys())
+        first = min({image.entity_id for image in named} - row_of.keys())
         reason = f"{data.kb} has no entity that they show, the first is {first!r}"
         if not labeled:
             raise ValueError(f"none of the labeled images can be used: {reason}; is it the right file?")
         left_out = len(data.labeled) - len(labeled)
         logger.warning("%d of %d labeled images left out: %s", left_out, len(data.labeled), reason)
-    summaries = data.summarizer.summarize(entities)
-    main = main_images(data.images, data.kb, data.kb_format, dict(enumerate(entities)))
     training: list[tuple[ImageLoader, int]] = []
     validation: list[tuple[ImageLoader, int]] = []
+    read = partial(load_query_image, trim_borders=data.trim_borders)
     for image in labeled:
         held_out = is_held_out(image.image_id, config.validation_share, config.seed)
-        loader = ImageLoader(str(image.path), load_image)
+        loader = ImageLoader(str(image.path), read)
         (validation if held_out else training).append((loader, row_of[image.entity_id]))
+    rng = random.Random(config.seed)
+    validation = rng.sample(validation, MOST_QUERIES) if len(validation) > MOST_QUERIES else validation
     counts = counted(len(main), "main image"), counted(len(training), "labeled image")
     logger.info("%s, %s, %d held out", *counts, len(validation))
 
     side = round(model.pixels.size * ROOM)
     rows = [*main, *(row for _, row in training)]
     loaders = [*main.values(), *(load for load, _ in [*training, *validation])]
-    images = load_images(loaders, side, out / RUN / "images.npy", progress)
-    batch_of = _Batches(rows, len(main), len(entities), config.seed)
+    read_as = {"trim_borders": data.trim_borders}
+    images = load_images(loaders, side, out / RUN / "images.npy", progress, read_as)
+    batch_of = _Batches(rows, len(main), len(summaries), config.seed)
     tokens = model.tokenize(summaries)
     network = model.model.to(memory_format=torch.channels_last)
     device = network.device
@@ -148,13 +125,13 @@ def train_encoder(
         loss_of,
         out=out / RUN,
         optimization=optimization,
-        validate=_validation(model, summaries, images, list(main), [row for _, row in validation])
+        validate=_validation(model, summaries, images, list(main), [row for _, row in validation], rng)
         if validation
         else None,
         validate_every=config.validate_every,
         save_every=config.validate_every,
         better_by=BETTER_BY,
-        settings={"start": model.fingerprint, "images": len(rows), "entities": len(entities)},
+        settings={"start": model.fingerprint, "images": len(rows), "entities": len(summaries), **read_as},
         progress=progress,
     )
     model.save(out / "encoder")
@@ -162,7 +139,7 @@ def train_encoder(
         kind="encoder",
         base=provenance.base,
         data={
-            "entities": len(entities),
+            "entities": len(summaries),
             "main images": len(main),
             "labeled images trained on": len(training),
             "labeled images validated on": len(validation),
@@ -221,9 +198,16 @@ class _Batches:
 
 
 def _validation(
-    model: ClipEncoder, summaries: list[str], images: StoredImages, rows: list[int], held_out: list[int]
+    model: ClipEncoder,
+    summaries: list[str],
+    images: StoredImages,
+    rows: list[int],
+    held_out: list[int],
+    rng: random.Random,
 ) -> Callable[[], dict[str, float]]:
     """Returns a function that validates the model: Recall@1 and loss of the held-out images among both kinds of keys.
+
+    Of more than `MOST_KEYS` entities, the keys are those of the held-out images' and of so many others.
 
     Args:
         model: The encoder.
@@ -231,21 +215,27 @@ def _validation(
         images: Main images first, held-out images last.
         rows: The entity of each main image.
         held_out: The entity of each held-out image.
+        rng: Draws entities.
     """
-    shown = [*range(len(images) - len(held_out), len(images)), *range(len(rows))]
+    entities = list(range(len(summaries)))
+    if len(entities) > MOST_KEYS:
+        entities = sorted({*held_out, *rng.sample(entities, MOST_KEYS)})
+        summaries = [summaries[entity] for entity in entities]
+    drawn = set(entities)
+    main = [number for number, row in enumerate(rows) if row in drawn]
+    rows = [rows[number] for number in main]
+    shown = [*range(len(images) - len(held_out), len(images)), *main]
     parts = [shown[start : start + model.batch_size] for start in range(0, len(shown), model.batch_size)]
-    gold, keyed = torch.tensor(held_out), torch.tensor(rows)
+    gold, described, keyed = torch.tensor(held_out), torch.tensor(entities), torch.tensor(rows)
 
     def validate() -> dict[str, float]:
         texts = model.encode_texts(summaries).cpu()
         vectors = functional.normalize(torch.cat([encoded(images[part]) for part in parts]), dim=-1)
         queries, keys = vectors.split([len(gold), len(keyed)])
-        by_text, by_image = (queries @ texts.T).argmax(1), keyed[(queries @ keys.T).argmax(1)]
+        by_text, by_image = described[(queries @ texts.T).argmax(1)], keyed[(queries @ keys.T).argmax(1)]
         recalls = [float((found == gold).float().mean()) for found in (by_text, by_image)]
         scale = model.model.logit_scale.exp().clamp(max=100).cpu()
-        loss = _search_loss(queries, gold, texts, list(range(len(summaries))), scale) + _search_loss(
-            queries, gold, keys, rows, scale
-        )
+        loss = _search_loss(queries, gold, texts, entities, scale) + _search_loss(queries, gold, keys, rows, scale)
         return {
             "recall@1": sum(recalls) / 2,  # an index may search either, or both
             "recall@1_by_summary": recalls[0],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import struct
@@ -88,6 +89,9 @@ class ChangeLog:
         """
         if self._broken:
             raise OSError(f"{self.path}: an earlier change could not be written or undone; free space, then restart")
+        if not self._in_place():
+            reason = "the log was removed or replaced; the change is not made: restore the index, then restart"
+            raise OSError(errno.ENOENT, reason, str(self.path))
         blob = b"".join(_framed(content) for content in contents)
         try:
             _write(self._file, blob, self._end)
@@ -105,6 +109,13 @@ class ChangeLog:
     def close(self) -> None:
         """Closes the file."""
         os.close(self._file)
+
+    def _in_place(self) -> bool:
+        """Returns whether the path still names the open file; what is written to a removed one is lost at the end."""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._file))
+        except FileNotFoundError:
+            return False
 
     def _undo(self) -> None:
         """Cuts off what was written of a change; if even that fails, nothing more is appended."""

@@ -227,7 +227,7 @@ def finder(args: argparse.Namespace) -> Callable[[str], Path | None]:
 
 
 def labeled_of(args: argparse.Namespace) -> list[LabeledImage]:
-    """Returns each image of `--queries` once, with the entity it shows; none without the option.
+    """Returns each image of `--queries` once, with the entities that its first question accepts; none without it.
 
     Images that are missing or whose question names no entity are left out, with a warning.
 
@@ -242,10 +242,13 @@ def labeled_of(args: argparse.Namespace) -> list[LabeledImage]:
         return []
     find = finder(args)
     questions = load_questions(args)
-    entity_of = {question.image_id: question.entity_ids[0] for question in questions if question.entity_ids}
+    entities_of: dict[str, tuple[str, ...]] = {}
+    for question in questions:
+        if question.entity_ids:
+            entities_of.setdefault(question.image_id, question.entity_ids)
     labeled = [
-        LabeledImage(image_id, path, entity)
-        for image_id, entity in entity_of.items()
+        LabeledImage(image_id, path, first, tuple(others))
+        for image_id, (first, *others) in entities_of.items()
         if (path := find(image_id)) is not None
     ]
     total = len({question.image_id for question in questions})

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from omgm.addresses import check_address
 from omgm.commands.common import add_profile, port, positive
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def run(args: argparse.Namespace) -> None:
     from demo.build import FILES, write_demo
     from omgm.client import Client, ServiceError
 
+    check_address("127.0.0.1", args.port)
     index = args.index or args.data / "index"
     print("1/3  Drawing flags, writing articles, taking photographs", flush=True)
     write_demo(args.data)

@@ -6,6 +6,7 @@ import argparse
 import sys
 from functools import partial
 
+from omgm.addresses import check_address
 from omgm.commands.common import add_index, add_profile, existing, port, profile_of
 from omgm.commands.serve import limit_threads, warn_if_open
 
@@ -27,6 +28,8 @@ def run(args: argparse.Namespace) -> None:
     """
     profile = profile_of(args)
     existing(args.index, "--index")
+    if args.http:
+        check_address(args.host, args.port)
     limit_threads(profile.serving.model_threads)
     try:
         from omgm.mcp_server import build_server, http_app

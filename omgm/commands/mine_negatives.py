@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_profile(parser)
     add_index(parser)
     add_questions(parser)
-    parser.add_argument("--k", type=positive, default=20, metavar="N", help="candidates per question (%(default)s)")
+    parser.add_argument("--k", type=positive, metavar="N", help="candidates per question (the profile's search.k)")
     parser.add_argument(
         "--images",
         type=Path,
@@ -47,5 +47,14 @@ def run(args: argparse.Namespace) -> None:
     index = Index.open(args.index, encoder=encoder, image_weight=profile.search.image_weight)
     images = images_of(args)
     source = None if images is None else open_images(images, images, "")
-    count = mine_negatives(encoder, index, questions, finder(args), args.out, k=args.k, images=source)
+    count = mine_negatives(
+        encoder,
+        index,
+        questions,
+        finder(args),
+        args.out,
+        k=args.k or profile.search.k,
+        images=source,
+        trim_borders=profile.search.trim_borders,
+    )
     print(f"{args.out}: negatives of {counted(count, 'image')}")

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from omgm.addresses import check_address
 from omgm.commands.common import (
     add_max_bad,
     add_profile,
@@ -90,6 +91,8 @@ def run(args: argparse.Namespace) -> None:
         log_json()  # before anything is logged
     if args.replicas is None:
         limit_threads(profile.serving.model_threads)
+    if args.replicas is None:  # with replicas, Ray listens
+        check_address(args.host, args.port)
     index = kept_index(args, profile)  # before the imports that take seconds
     warn_if_open(args.host, profile.serving)
     host = f"[{args.host}]" if ":" in args.host else args.host

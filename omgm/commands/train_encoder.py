@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> None:
 
     from omgm.parts import build_summarizer, model_folder, placement
     from training.config import TrainingConfig
-    from training.train_encoder import EncoderData, train_encoder
+    from training.encoder_data import EncoderData
+    from training.train_encoder import train_encoder
 
     config = TrainingConfig(seed=seed_of(args, profile), device=placement(profile)[0], **limits_of(args))
     data = EncoderData(
@@ -45,6 +46,7 @@ def run(args: argparse.Namespace) -> None:
         images=images_of(args),
         summarizer=build_summarizer(profile),
         labeled=labeled,
+        trim_borders=profile.search.trim_borders,
         **reading_of(args),
         drop_sections=profile.index.drop_sections,
     )

@@ -53,9 +53,10 @@ def run(args: argparse.Namespace) -> None:
     """Trains the fusion encoder and writes `profile.toml` beside the weights, with the alpha and beta found."""
     profile = profile_of(args)
 
+    from indexes.article_images import MAIN_ONLY, ImageUse
     from omgm.parts import build_text_reranker, model_folder, placement
     from training.reranker.config import RerankerTrainingConfig
-    from training.reranker.prepare import RerankerData
+    from training.reranker.data import RerankerData, Serving
     from training.reranker.train import train_reranker
 
     names = ("steps", "minutes", "epochs", "batch_size", "learning_rate", "warmup", "precision", "tokens_per_forward")
@@ -67,6 +68,7 @@ def run(args: argparse.Namespace) -> None:
         accumulate=args.accumulate,
         **{name: value for name, value in given.items() if value is not None},
     )
+    keyed = profile.search.candidates in ("image", "combined")  # else an index has the tokens of sections alone
     data = RerankerData(
         kb=existing(args.kb, "--kb"),
         images=images_of(args),
@@ -76,7 +78,12 @@ def run(args: argparse.Namespace) -> None:
         kb_format=args.kb_format,
         names=reading_of(args)["names"],  # --max-bad is of the questions
         drop_sections=profile.index.drop_sections,
-        labeled=profile.search.candidates in ("image", "combined"),  # else build-index has no use for them
+        serving=Serving(
+            trim_borders=profile.search.trim_borders,
+            use=ImageUse(profile.search.image_keys, labeled=True) if keyed else MAIN_ONLY,
+            tokens=profile.fusion.tokens,
+            mode=profile.fusion.score_mode,
+        ),
     )
     trained = train_reranker(
         model_folder(profile, "fusion"),

@@ -11,10 +11,10 @@ import pytest
 from tests.paths import ROOT
 
 LAYERS = (
-    {"llm", "retriever"},
-    {"generators", "indexes"},
-    {"training", "evaluation", "serving", "agents", "demo"},
-    {"omgm", "demo.pretraining"},
+    ("llm", "retriever"),
+    ("generators", "indexes"),
+    ("training", "evaluation", "serving", "agents", "demo"),
+    ("omgm", "demo.pretraining"),
 )
 """From bottom to top; a package imports only from layers below its own."""
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}

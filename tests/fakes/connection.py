@@ -76,6 +76,9 @@ class Transport:
     def get_extra_info(self, name: str) -> None:
         return None
 
+    def pause_reading(self) -> None:
+        pass
+
     def resume_reading(self) -> None:
         pass
 

@@ -13,7 +13,7 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig, SmallVision
-from training.reranker.prepare import RerankerData
+from training.reranker.data import RerankerData
 from training.tokenizer import train_tokenizer
 
 COLORS = ["red", "blue", "green", "yellow", "white", "black", "orange", "purple"]

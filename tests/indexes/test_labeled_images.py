@@ -24,6 +24,7 @@ from indexes.search_kinds import bytes_per_key
 from indexes.sources import FolderImages
 from indexes.store import Index
 from omgm.__main__ import main
+from retriever.borders import trim
 from retriever.step2_rerank import FusionRerank
 from retriever.types import Candidate, Entity, Query
 from tests.fakes.live import World, article, data_of, painting
@@ -152,6 +153,14 @@ def test_an_id_is_labeled_even_if_it_is_the_name_of_another_entity(tmp_path: Pat
     assert [len(entity.images) for entity in attached] == [1, 1, 0]
 
 
+def test_the_first_entity_of_a_label_that_is_known_gets_the_image(kb: Path) -> None:
+    others = {"blue": ("b", "a"), "black": ("b",), "yellow": ()}
+    images = [image._replace(others=others[image.image_id]) for image in labeled(kb, blue="no", black="a", yellow="a")]
+    index = build(kb, images)  # in which a comes before b
+    shown = [[image.url for image in index.entity(row).images] for row in range(2)]
+    assert shown == [["red.png", "green.png", "labeled:black", "labeled:yellow"], ["white.png", "labeled:blue"]]
+
+
 def test_other_labels_are_other_inputs(kb: Path) -> None:
     first = build(kb, labeled(kb, blue="a"))
     made = (first.folder / "manifest.json").read_bytes()
@@ -268,3 +277,19 @@ def test_the_command_takes_the_images_of_questions(kb: Path, capsys: pytest.Capt
     assert "--queries and --query-images must be given together" in capsys.readouterr().err
     assert main(["build-index", *arguments, *queries, "--query-images", str(kb.parent / "photos"), "--json"]) == 0
     assert Index.open(kb.parent / "index").manifest.counts.further_keys == 1 + 3  # the article's green.png first
+
+
+def test_borders_are_cut_off_labeled_images_as_off_queries(kb: Path) -> None:
+    path = kb.parent / "photos" / "card.png"
+    card = Image.new("RGB", (120, 90), "gray")
+    card.paste("blue", (20, 20, 60, 50))
+    card.save(path)
+    images = [LabeledImage("card", path, "b")]
+    index, [query] = build(kb, images, trim_borders=True), FakeEncoder().encode_images([trim(card)])
+    scores, rows = index.search(query[None], 1)
+    assert (
+        index.entity(rows[0, 0]).id == "b"
+        and scores[0, 0] > build(kb, images, overwrite=True).search(query[None], 1)[0]
+    )
+    with pytest.raises(ValueError, match="--overwrite"):
+        build(kb, images, trim_borders=True)

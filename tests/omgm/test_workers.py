@@ -18,7 +18,7 @@ from uvicorn.config import STARTUP_FAILURE
 from omgm.__main__ import main
 from omgm.profile import load_profile
 from omgm.served_app import READ_ONLY
-from omgm.workers import WorkerConfig, share_of, take_slot
+from omgm.workers import Supervisor, WorkerConfig, share_of, take_slot
 from tests.fakes.listening import free_port
 from tests.fakes.service import wait_until
 from tests.paths import ROOT
@@ -81,9 +81,43 @@ def test_a_worker_that_cannot_start_is_not_started_again(
     assert capsys.readouterr().err.startswith(f"omgm: error: {tmp_path}: no manifest.json")
 
 
+def test_workers_that_do_not_listen_are_not_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two services that start at the same time can both bind a port, but only the first listens."""
+    monkeypatch.setattr("uvicorn.supervisors.Multiprocess.init_processes", lambda supervisor: None)
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    port, announced = free_port(), list[int]()
+    config = WorkerConfig(load_profile("embedded"), tmp_path, 2, tmp_path, "127.0.0.1", port, verbose=False)
+    first, second = (Supervisor(config, lambda: announced.append(1)) for _ in range(2))
+    first.sockets[0].listen()
+    for supervisor in (first, second):
+        supervisor.init_processes()
+        supervisor.sockets[0].close()
+    assert announced == [1] and not first.failed and second.failed and second.should_exit.is_set()
+    assert capsys.readouterr().err == (
+        f"omgm: error: cannot listen at 127.0.0.1, port {port}: something else listens there\n"
+    )
+
+
+def test_signals_that_uvicorn_takes_for_other_numbers_of_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    config = WorkerConfig(load_profile("embedded"), tmp_path, 2, tmp_path, "127.0.0.1", free_port(), verbose=False)
+    supervisor = Supervisor(config, lambda: None)
+    supervisor.sockets[0].close()
+    supervisor.signal_queue += [signal.SIGTTIN, signal.SIGTTOU]
+    supervisor.handle_signals()
+    assert supervisor.processes == [] and supervisor.processes_num == 2 and not supervisor.should_exit.is_set()
+    supervisor.signal_queue.append(signal.SIGHUP)
+    supervisor.handle_signals()
+    assert supervisor.processes == [] and supervisor.should_exit.is_set()
+
+
 def test_workers_are_for_a_cpu(example_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["serve", "--index", str(example_folder / "index"), "--workers", "2", "--set", "device=cuda"]
-    assert main(command) == 2
+    assert main([*command, "--port", str(free_port())]) == 2
     assert "--workers shares the cores of a CPU; with device = 'cuda', use --replicas" in capsys.readouterr().err
 
 

@@ -10,6 +10,7 @@ from PIL import Image
 
 from retriever.borders import trim, without_border
 from retriever.image_cache import CONTENT
+from retriever.images import ALPHA, prepare_image
 from retriever.types import Query
 
 
@@ -66,3 +67,11 @@ def test_a_trimmed_image_is_cached_apart() -> None:
     query = without_border(Query(image, "What is it?", "q"))
     assert query.image.info[CONTENT] == "abc trimmed" and image.info[CONTENT] == "abc"
     assert (query.question, query.id) == ("What is it?", "q")
+
+
+def test_transparency_is_cut_with_the_image() -> None:
+    drawing = Image.new("RGBA", (200, 100))
+    drawing.paste("red", (100, 30, 140, 70))
+    trimmed = trim(prepare_image(drawing))
+    assert trimmed.info[ALPHA].size == trimmed.size == (44, 44)
+    assert trimmed.info[ALPHA].getbbox() == (2, 2, 42, 42)

@@ -181,6 +181,18 @@ def test_a_slow_generator_turns_away_what_it_cannot_answer_in_time() -> None:
             assert door.refusal() == (429, "queue_full", "20")  # one of two answers every 20 s
 
 
+def test_a_client_that_reads_slowly_does_not_make_the_generator_slow() -> None:
+    door = Door(timeout_s=30.0, max_batch=1)
+    with door.admission.answering() as pause:
+        door.now += 1.0
+        with pause():
+            door.now += 1000.0
+            assert door.admission.refusal() is None
+        door.now += 1.0
+    with door.admission.answering():
+        assert door.admission.refusal() is None  # such an answer takes 2 s
+
+
 def test_before_the_first_batch_has_ended_two_batches_are_let_in() -> None:
     door = Door()
     door.enter(4)

@@ -320,7 +320,7 @@ def test_unknown_paths_and_methods(client: httpx.Client) -> None:
     assert response.headers["allow"] == "POST"
     assert response.json()["error"]["message"] == "GET /answer: Method Not Allowed; use POST"
     response = client.patch("/entities/a")  # three routes
-    assert (response.status_code, response.headers["allow"]) == (405, "DELETE, GET, PUT")
+    assert (response.status_code, response.headers["allow"]) == (405, "DELETE, GET, HEAD, PUT")
 
 
 def test_head_is_get_without_its_body(client: httpx.Client) -> None:

@@ -214,6 +214,18 @@ def test_what_cannot_be_written_is_an_error(live: Live) -> None:
     assert live.request("PUT", "/entities/z", json=row).status_code == 200
 
 
+def test_a_change_to_an_index_that_was_removed_is_an_error(live: Live) -> None:
+    """The service answers on from what is open, but no restart would find the change."""
+    row = {"title": "Z", "sections": SECTIONS}
+    folder = live.editor.index.folder
+    for kept in ("unchanged", "changed"):
+        moved = folder.rename(folder.with_name(kept))
+        assert fault(live.request("PUT", "/entities/z", json=row))[:2] == (503, "not_written")
+        assert not folder.exists() and live.request("GET", "/entities/z", "reader").status_code == 404
+        moved.rename(folder)
+        assert live.request("PUT", "/entities/y", json=row).status_code == 200
+
+
 def test_a_failing_summarizer_changes_nothing(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise ChatError("no answer", "http://secret")

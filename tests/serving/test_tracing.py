@@ -67,7 +67,7 @@ def test_errors_and_what_is_not_told(tmp_path: Path) -> None:
     whole = [span for span in exporter.get_finished_spans() if span.parent is None]
     assert [(span.name, span.attributes["error.type"]) for span in whole if span.attributes] == [
         ("POST /answer", "malformed_json"),
-        ("GET /entities/{entity_id:path}", "not_found"),
+        ("GET /entities/{entity_id}", "not_found"),
         ("POST /answer", "internal_error"),
     ]
     codes = [span.status.status_code for span in whole]

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+import torch
 
 from tests.fakes.training_world import TrainingWorld, write_training_world
+
+
+@pytest.fixture(scope="package", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Lets models this small run in one thread: more would wait for each other longer than they compute.
+
+    Runs in two processes equal those in one then, too: other thread counts add in another order, and Adam makes much of
+    little where a gradient is close to 0.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="package")

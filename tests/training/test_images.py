@@ -13,6 +13,7 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from indexes.formats import read_knowledge_base
+from indexes.sources import find_main
 from omgm.__main__ import parser
 from omgm.commands.common import labeled_of
 from retriever.images import load_image
@@ -22,8 +23,9 @@ from tests.fakes.images import image_bytes, write_image
 from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
 from training.config import TrainingConfig
-from training.images import ImageLoader, load_images, main_images
-from training.train_encoder import EncoderData, train_encoder
+from training.encoder_data import EncoderData
+from training.images import ImageLoader, image_source, load_images
+from training.train_encoder import train_encoder
 
 
 def entity(name: str, *urls: str) -> Entity:
@@ -39,7 +41,9 @@ def test_the_first_image_that_exists_is_the_main_image(tmp_path: Path) -> None:
         2: entity("imageless"),
         5: entity("main", "https://e.example/deep/c.png", "https://e.example/b.png"),
     }
-    found = main_images(tmp_path, tmp_path / "kb.jsonl", None, entities)
+    source = image_source(tmp_path, tmp_path / "kb.jsonl", None)
+    named = {row: find_main(source, entity) for row, entity in entities.items()}
+    found = {row: ImageLoader(name, source.load) for row, name in named.items() if name is not None}
     assert {row: load().getpixel((0, 0)) for row, load in found.items()} == {0: (0, 0, 255), 5: (255, 0, 0)}
     loaded = load_images(list(found.values()), 4, tmp_path / "out" / "images.npy", progress=False)
     assert len(loaded) == 2 and loaded[[0, 1]].shape == (2, 3, 4, 4)
@@ -86,14 +90,16 @@ def test_other_images_replace_those_in_a_file(tmp_path: Path) -> None:
 
 
 def test_a_knowledge_base_without_images_is_refused(tmp_path: Path) -> None:
-    entities = {0: entity("none", "a.png")}
     with pytest.raises(ValueError, match="--images: name the folder"):
-        main_images(None, tmp_path / "kb.jsonl", None, entities)
-    with pytest.raises(ValueError, match="holds none of the main images"):
-        main_images(tmp_path, tmp_path / "kb.jsonl", None, entities)
+        image_source(None, tmp_path / "kb.jsonl", None)
     (tmp_path / "file.txt").touch()
     with pytest.raises(ValueError, match="neither a folder nor a ZIM file"):
-        main_images(tmp_path / "file.txt", tmp_path / "kb.jsonl", None, entities)
+        image_source(tmp_path / "file.txt", tmp_path / "kb.jsonl", None)
+    small_encoder().save(tmp_path / "start")
+    (tmp_path / "kb.jsonl").write_text('{"id": "a", "title": "A", "image": "a.png", "text": "It."}')
+    data = EncoderData(kb=tmp_path / "kb.jsonl", images=tmp_path, summarizer=FakeSummarizer())
+    with pytest.raises(ValueError, match="holds none of the main images"):
+        train_encoder(tmp_path / "start", data, tmp_path / "out", progress=False)
 
 
 def test_an_encoder_is_trained_on_a_folder_of_articles(tmp_path: Path) -> None:
@@ -119,9 +125,9 @@ def test_images_are_read_from_a_zim_file(tmp_path: Path) -> None:
 
     page = '<html><body><p>A fox.</p><img src="./fox.png" width="220" height="150"></body></html>'
     kb = write_zim(tmp_path / "kb.zim", {"Red_fox": ("Red fox", page), "fox.png": ("", image_bytes("red", (90, 60)))})
-    entities = {found.id: found for found in read_knowledge_base(kb)}
-    (load,) = main_images(None, kb, None, entities).values()
-    assert load().size == (90, 60) and load().getpixel((5, 5)) == (255, 0, 0)
+    [fox], source = read_knowledge_base(kb), image_source(None, kb, None)
+    image = source.load(find_main(source, fox) or "")
+    assert image.size == (90, 60) and image.getpixel((5, 5)) == (255, 0, 0)
 
 
 def test_questions_without_an_entity_label_no_image(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -132,14 +138,19 @@ def test_questions_without_an_entity_label_no_image(tmp_path: Path, caplog: pyte
         ("2", "b.png", None),
         ("3", "b.png", None),
         ("4", "c.png", None),
-        ("5", "c.png", "x"),
+        ("5", "c.png", "x|y"),
+        ("5a", "c.png", "z"),
     ]
     rows.append(("6", "gone.png", "tea"))
-    lines = [{"id": i, "image": image, "question": "?", "answers": ["a"], "entity": e} for i, image, e in rows]
+    lines = [
+        {"id": i, "image": image, "question": "?", "answers": ["a"], "entity": e and e.split("|")}
+        for i, image, e in rows
+    ]
     (tmp_path / "questions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     given = ["--kb", "kb", "--out", "o", "--dataset", "plain", "--queries", str(tmp_path / "questions.jsonl")]
     args = parser().parse_args(["train-encoder", *given, "--query-images", str(tmp_path / "queries")])
     with caplog.at_level(logging.WARNING):
         labeled = labeled_of(args)
-    assert [(image.path.name, image.entity_id) for image in labeled] == [("a.png", "tea"), ("c.png", "x")]
+    found = [(image.path.name, image.entity_id, image.others) for image in labeled]
+    assert found == [("a.png", "tea", ()), ("c.png", "x", ("y",))]
     assert "2 of 4 images left out" in caplog.text

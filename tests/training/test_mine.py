@@ -90,7 +90,7 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
     assert list(read_negatives(out)["q_blue"].items()) == [("e0", 0.0), ("e1", 1.0), ("e2", 2.0)]
     assert [path.name for path in tmp_path.iterdir()] == ["negatives.json"]
 
-    header = json.dumps({"encoder": encoder.fingerprint, "k": 4, "entities": 3})
+    header = json.dumps({"encoder": encoder.fingerprint, "k": 4, "entities": 3, "trim_borders": False})
     kept = json.dumps(["q_red", {"gt_entity_pos_img": None, "top_20": [{"entry": "kept"}]}])
     journal = tmp_path / "negatives.json.journal"
     journal.write_text(f'{header}\n{kept}\n["q_blue", {{"gt_en')  # cut off in the middle of a line

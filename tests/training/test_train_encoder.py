@@ -15,13 +15,16 @@ from safetensors.numpy import load_file
 from transformers import CLIPConfig, CLIPModel
 
 from indexes.labeled_images import LabeledImage
+from retriever.borders import trim
+from retriever.images import load_image
 from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
 from training.augment import vary
 from training.config import TrainingConfig
-from training.train_encoder import EncoderData, train_encoder
+from training.encoder_data import EncoderData
+from training.train_encoder import train_encoder
 
 COLORS = {"Red": (220, 30, 30), "Green": (20, 160, 40), "Blue": (30, 60, 200), "White": (240, 240, 240)}
 
@@ -101,6 +104,24 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(world: Path, monkey
         np.testing.assert_array_equal(value, other[name], err_msg=name)
 
 
+def test_borders_are_cut_off_labeled_images_alone(world: Path) -> None:
+    cards, trimmed = list[LabeledImage](), list[LabeledImage]()
+    for image in photographs_in(world):
+        card = Image.new("RGB", (120, 90), "gray")
+        card.paste(load_image(image.path), (30, 20))
+        for kind, shown, images in (("card", card, cards), ("trimmed", trim(card), trimmed)):
+            shown.save(path := world / f"{kind} {image.image_id}.png")
+            images.append(image._replace(path=path))
+    assert load_image(trimmed[0].path).size == (68, 48)  # of 60 x 40, and 3.6 pixels on each side
+    stored = []
+    for out, labeled, trim_borders in (("a", cards, True), ("b", trimmed, False), ("c", cards, False)):
+        data = replace(data_of(world, labeled), trim_borders=trim_borders)
+        config = TrainingConfig(steps=1, minutes=None)
+        train_encoder(world / "start", data, world / out, config, progress=False)
+        stored.append((world / out / "encoder-run" / "images.npy").read_bytes())
+    assert stored[0] == stored[1] != stored[2]
+
+
 def test_the_best_weights_on_held_out_images_are_kept(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, torch.Tensor]] = []
 
@@ -128,6 +149,21 @@ def test_held_out_images_are_looked_for_among_summaries_and_main_images(world: P
     assert float(row["validation_loss"]) > 0
 
 
+def test_of_many_entities_some_are_validated_against(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def figures(out: str) -> dict[str, str]:
+        run(world, out, 1, validation_share=0.5)
+        [row] = csv.DictReader((world / out / "encoder-run" / "curve.csv").read_text().splitlines())
+        return {name: value for name, value in row.items() if name != "seconds"}
+
+    every = figures("every")
+    monkeypatch.setattr("training.train_encoder.MOST_KEYS", 1)
+    monkeypatch.setattr("training.train_encoder.MOST_QUERIES", 1)
+    some = figures("some")  # among two entities at most, and easier
+    assert float(some["validation_loss"]) < float(every["validation_loss"])
+    trained = json.loads((world / "some" / "encoder" / "training.json").read_text())["data"]
+    assert (trained["entities"], trained["labeled images validated on"]) == (4, 1)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_trains_and_resumes(world: Path) -> None:
@@ -142,7 +178,9 @@ def test_a_gpu_trains_and_resumes(world: Path) -> None:
 
 def test_images_of_unknown_entities_are_left_out(world: Path, caplog: pytest.LogCaptureFixture) -> None:
     stray = LabeledImage("stray", world / "images" / "Red.png", "nowhere")
-    folder = run(world, "some", 1, labeled=[*photographs_in(world), stray])
+    first, *photographs = photographs_in(world)
+    photographs.append(first._replace(entity_id="nobody", others=("nowhere", first.entity_id)))
+    folder = run(world, "some", 1, labeled=[*photographs, stray])
     assert json.loads((folder / "training.json").read_text())["data"]["labeled images trained on"] == 16
     assert "1 of 17 labeled images left out" in caplog.text and "the first is 'nowhere'" in caplog.text
     with pytest.raises(

@@ -26,8 +26,8 @@ class RerankerTrainingConfig(TrainingConfig):
         precision: The dtype of matrix products; weights and optimizer are always float32. `None` takes bfloat16 on a
             GPU and wherever the image tower is trained, else float32 on a CPU, where attention is slower in bfloat16
             than all that it gains.
-        max_tokens: Length in tokens at which texts are cut, if the model itself reads more; `None` takes the model's
-            default.
+        max_tokens: Length in tokens at which texts are cut that are trained on, if the model itself reads more; `None`
+            takes the model's default. What is validated on is cut as in an index, where the model itself does it.
         tokens_per_forward: Tokens of texts and queries, padding included, that go through the Q-Former at once.
         workers: Processes that decode images; `None` takes one per free core beside a GPU, and none on a CPU, whose
             cores the image tower needs.

@@ -278,7 +278,10 @@ class _Views(Dataset[_Decoded]):
     seed: int
 
     def __getitem__(self, row: int) -> _Decoded:
-        """Returns the views of an image; those after the first depend on its name and the seed alone."""
+        """Returns the views of an image; those after the first depend on its name and the seed alone.
+
+        The folder of a query image is no part of its name, so that data which are moved train the same weights.
+        """
         count = int(self.views[row])
         try:
             image = self.images.load(row)
@@ -288,7 +291,10 @@ class _Views(Dataset[_Decoded]):
             )
         # Every view is resized to the tower's input: more pixels would only cost time.
         image.thumbnail((4 * self.pixels.size, 4 * self.pixels.size), reducing_gap=2.0)
-        rng = random.Random(f"{self.seed}:{self.images.names[row]}")
+        name = self.images.names[row]
+        if name.kind == "query":
+            name = name._replace(name=Path(name.name).name)
+        rng = random.Random(f"{self.seed}:{name}")
         return _Decoded(row, self.pixels.to_uint8([image, *(augment(image, rng) for _ in range(count - 1))]))
 
 
@@ -308,7 +314,7 @@ def _problems(shard: Path) -> Path:
 
 
 def _digest(value: ImageTable | list[int]) -> str:
-    lines = map(repr, value.names if isinstance(value, ImageTable) else value)
+    lines = map(repr, (value.trim_borders, *value.names) if isinstance(value, ImageTable) else value)
     digest = hashlib.sha256()
     for line in lines:
         digest.update(line.encode() + b"\n")

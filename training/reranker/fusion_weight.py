@@ -28,7 +28,7 @@ class Scored(Protocol):
         """The entities' scores in step 1, `None` if unknown."""
 
     @property
-    def best_sim_m(self) -> list[float | None]:
+    def sim_m(self) -> list[float | None]:
         """The entities' scores in step 2, `None` without an image or sections."""
 
 
@@ -44,7 +44,7 @@ def best_alpha(scored: Sequence[Scored]) -> float | None:
         return None
     scores = pad_sequence(
         [
-            torch.tensor([fuse(q.sim_c, q.best_sim_m, 1.0), fuse(q.sim_c, q.best_sim_m, 0.0)], dtype=torch.float64).T
+            torch.tensor([fuse(q.sim_c, q.sim_m, 1.0), fuse(q.sim_c, q.sim_m, 0.0)], dtype=torch.float64).T
             for q in found
         ],
         batch_first=True,

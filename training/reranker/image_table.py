@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from PIL import Image
 
 from indexes.sources import ImageSource
-from retriever.images import load_image
+from retriever.borders import load_query_image
 from training.images import image_source
 
 
@@ -31,12 +31,14 @@ class ImageTable:
         images: The folder or ZIM file of the knowledge base's images.
         kb: The knowledge base.
         kb_format: Its format, guessed when `None`.
+        trim_borders: Whether uniform borders are cut off query images.
     """
 
     names: Sequence[ImageName]
     images: Path | None
     kb: Path
     kb_format: str | None
+    trim_borders: bool = False
 
     def load(self, row: int) -> Image.Image:
         """Reads an image.
@@ -45,7 +47,9 @@ class ImageTable:
             ImageError: It is missing or unreadable.
         """
         name = self.names[row]
-        return load_image(Path(name.name)) if name.kind == "query" else self._source.load(name.name)
+        if name.kind == "query":
+            return load_query_image(name.name, self.trim_borders)
+        return self._source.load(name.name)
 
     @cached_property
     def _source(self) -> ImageSource:
@@ -53,4 +57,4 @@ class ImageTable:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Leaves the opened source behind: each process opens the archive itself."""
-        return ImageTable, (self.names, self.images, self.kb, self.kb_format)
+        return ImageTable, (self.names, self.images, self.kb, self.kb_format, self.trim_borders)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import logging
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from indexes.article_images import ImageUse, keys_with_tokens
 from indexes.formats import read_knowledge_base
-from indexes.formats.fields import Names
+from indexes.further_images import choose_further
 from indexes.progress import progress_bar
 from indexes.sources import ImageSource, find_main
+from indexes.stages import MainImage
 from indexes.wanted_ids import WantedIds
 from retriever.files import write_lines
 from retriever.texts import blip_caption, section_passage
@@ -25,6 +27,7 @@ from retriever.types import Entity
 from training.images import image_source
 from training.negatives import MinedNegatives, read_negatives
 from training.questions import TrainingQuestion, is_held_out
+from training.reranker.data import RerankerData
 from training.reranker.image_table import ImageName, ImageTable
 from training.reranker.left_out import LeftOut
 from training.reranker.rows import write_rows
@@ -37,33 +40,6 @@ PASSAGES_NAME = "passages.jsonl"
 QUESTIONS_NAME = "questions.jsonl"
 TOKEN_DTYPE = np.dtype(np.uint16)
 """Holds the vocabulary of any BERT, which has 30,522 pieces."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RerankerData:
-    """The data that step 2 is trained on.
-
-    Attributes:
-        kb: The knowledge base.
-        images: A folder or a ZIM file with its images; `None` if the knowledge base holds its own.
-        questions: Questions with their evidence sections, and an error for each row that is none.
-        query_image_of: Finds the file of a question's image by its id; returns `None` if there is none.
-        negatives: The file that `mine_negatives` wrote.
-        kb_format: See `indexes.formats`; guessed when `None`.
-        names: The names that the fields of an entity have in the knowledge base, where they are not the usual ones.
-        drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
-        labeled: Whether the questions' images will be labeled images of the index.
-    """
-
-    kb: Path
-    images: Path | None
-    questions: Sequence[TrainingQuestion | ValueError]
-    query_image_of: Callable[[str], Path | None]
-    negatives: Path
-    kb_format: str | None = None
-    names: Names | None = None
-    drop_sections: Sequence[str] | None = None
-    labeled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +95,11 @@ def prepare(
     golds = {key for question in questions for key in question.entity_ids}
     mined = chain.from_iterable(negatives[question.image_id].entities for question in questions)
     wanted = WantedIds(chain(golds, mined))
-    shown = {key for q in questions if is_held_out(q.image_id, validation_share, seed) for key in q.entity_ids}
-    articles = _Articles(source, wanted, shown)
+    held_out = [is_held_out(question.image_id, validation_share, seed) for question in questions]
+    validated = list(compress(questions, held_out))
+    shown = {key for question in validated for key in question.entity_ids}
+    compared = shown.union(*(negatives[question.image_id].entities for question in validated))
+    articles = _Articles(source, wanted, shown, compared, data.serving.use._replace(labeled=False))
     read = read_knowledge_base(data.kb, data.kb_format, data.drop_sections, names=data.names)
     entities = (entity for entity in read if wanted.meaning(entity))
     bar = progress_bar(entities, total=len(wanted), desc="articles", unit="article", shown=progress)
@@ -129,7 +108,6 @@ def prepare(
     write_rows(folder / TEXTS_NAME, _tokens(texts, tokenizer, max_tokens), TOKEN_DTYPE)
     write_lines(folder / PASSAGES_NAME, articles.passages)
 
-    held_out = [is_held_out(question.image_id, validation_share, seed) for question in questions]
     first = len(articles.published)
     shown_questions = ((first + i, q.question) for i, q in enumerate(questions) if held_out[i])
     write_lines(folder / QUESTIONS_NAME, shown_questions)
@@ -139,7 +117,7 @@ def prepare(
         reason = table.add(number, question, str(data.query_image_of(question.image_id)), held_out[number])
         if reason is not None:
             left_out.add(question.id, reason)
-    images = ImageTable(table.images(), data.images, data.kb, data.kb_format)
+    images = ImageTable(table.images(), data.images, data.kb, data.kb_format, data.serving.trim_borders)
     return Preparation(table.samples(), table.ids, images, left_out)
 
 
@@ -182,12 +160,18 @@ def _tokens(
 
 @dataclass(slots=True)
 class _Articles:
-    """The entities that samples need, in the knowledge base's order; filled by `texts`."""
+    """The entities that samples need, in the knowledge base's order; filled by `texts`.
+
+    Passages are kept of those that `shown` means, and images with tokens of their own of those that `compared` means.
+    """
 
     source: ImageSource
     wanted: WantedIds
     shown: set[str]
+    compared: set[str]
+    use: ImageUse
     main: list[str | None] = field(default_factory=list)
+    own: dict[int, list[str]] = field(default_factory=dict)
     lengths: list[int] = field(default_factory=list)
     published: array[int] = field(default_factory=lambda: array("i"))
     passages: list[tuple[int, list[str]]] = field(default_factory=list)
@@ -197,7 +181,11 @@ class _Articles:
         for entity in entities:
             row = len(self.main)
             meant = self.wanted.add(entity, row)
-            self.main.append(find_main(self.source, entity))
+            main = find_main(self.source, entity)
+            self.main.append(main)
+            if not self.compared.isdisjoint(meant):
+                further = choose_further(entity, MainImage(main), self.use, self.source.find).keys
+                self.own[row] = keys_with_tokens(main, further)
             self.lengths.append(len(entity.sections))
             self.published.extend(section.index for section in entity.sections)
             passages = [section_passage(entity.title, section.title, section.text) for section in entity.sections]
@@ -265,12 +253,15 @@ class _Samples:
         for row in (*sorted(set(self._found)), *sorted(set(self._columns["gold"]))):
             if (main := self.articles.main[row]) is not None and self.articles.lengths[row]:
                 self._image(ImageName("article", main))
+        for _, name in self._own():
+            self._image(name)
         return list(self._names)
 
     def samples(self) -> SampleSet:
         """Returns all samples."""
         main = [-1 if name is None else self._names.get(ImageName("article", name), -1) for name in self.articles.main]
         columns = {name: np.array(values, dtype=np.int32) for name, values in self._columns.items()}
+        own = self._own()
         return SampleSet(
             **{name: column for name, column in columns.items() if name != "held_out"},
             held_out=columns["held_out"].astype(bool),
@@ -281,7 +272,12 @@ class _Samples:
             first_section=self.first_section,
             published=self.published,
             main_image=np.array(main, dtype=np.int32),
+            image_owners=np.array([row for row, _ in own], dtype=np.int32),
+            own_images=np.array([self._names[name] for _, name in own], dtype=np.int32),
         )
+
+    def _own(self) -> list[tuple[int, ImageName]]:
+        return [(row, ImageName("article", name)) for row, names in self.articles.own.items() for name in names]
 
     def _image(self, name: ImageName) -> int:
         return self._names.setdefault(name, len(self._names))

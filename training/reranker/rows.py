@@ -27,10 +27,11 @@ class Rows:
     Args:
         path: The file; its offsets are beside it, as `PATH.npy`.
         dtype: The dtype of a row.
+        longest: Items of a row, at most; a longer row is cut but keeps its last item, as a tokenizer cuts texts.
     """
 
-    def __init__(self, path: Path, dtype: np.dtype[Any]):
-        self.path, self.dtype = path, dtype
+    def __init__(self, path: Path, dtype: np.dtype[Any], longest: int | None = None):
+        self.path, self.dtype, self.longest = path, dtype, longest
         self.offsets: NDArray[np.int64] = np.load(_offsets(path))
         self._file = os.open(path, os.O_RDONLY)
 
@@ -42,11 +43,13 @@ class Rows:
         """Returns a row."""
         first, last = int(self.offsets[row]), int(self.offsets[row + 1])
         size = self.dtype.itemsize
-        return np.frombuffer(os.pread(self._file, (last - first) * size, first * size), self.dtype)
+        whole = np.frombuffer(os.pread(self._file, (last - first) * size, first * size), self.dtype)
+        return whole if self.length(row) == len(whole) else np.append(whole[: self.length(row) - 1], whole[-1])
 
     def length(self, row: int) -> int:
         """Returns the number of items of a row."""
-        return int(self.offsets[row + 1] - self.offsets[row])
+        whole = int(self.offsets[row + 1] - self.offsets[row])
+        return whole if self.longest is None else min(whole, self.longest)
 
     def close(self) -> None:
         """Closes the file."""

@@ -45,6 +45,10 @@ class SampleSet:
         first_section: [E + 1].
         published: Position of each section in its article as published, [S].
         main_image: Main image of each entity, -1 without one, [E].
+        image_owners: The entity of each image that an index has tokens of besides those of sections, because its
+            article has several (`indexes.article_images.keys_with_tokens`), ascending, [F]; of what held-out samples
+            are compared with alone.
+        own_images: These images, [F].
     """
 
     question: Ints
@@ -60,6 +64,8 @@ class SampleSet:
     first_section: Offsets
     published: Ints
     main_image: Ints
+    image_owners: Ints
+    own_images: Ints
 
     def __len__(self) -> int:
         """Returns the number of samples."""
@@ -77,13 +83,20 @@ class SampleSet:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of all arrays."""
+        """A hash of all arrays that are not empty."""
         arrays = (np.ascontiguousarray(getattr(self, field.name)) for field in dataclasses.fields(self))
-        return hashlib.sha256(b"".join(hashlib.sha256(array.tobytes()).digest() for array in arrays)).hexdigest()[:16]
+        hashes = (hashlib.sha256(array.tobytes()).digest() for array in arrays if array.size)
+        return hashlib.sha256(b"".join(hashes)).hexdigest()[:16]
 
     def sections_of(self, entity: int) -> range:
         """Returns the sections of an entity."""
         return range(int(self.first_section[entity]), int(self.first_section[entity + 1]))
+
+    def images_of(self, entity: int) -> list[int]:
+        """Returns the `own_images` of an entity."""
+        first, last = np.searchsorted(self.image_owners, [entity, entity + 1])
+        images: list[int] = self.own_images[first:last].tolist()
+        return images
 
     def found_by(self, sample: int) -> slice:
         """Returns the slice of `found`, `similarity` and `right` that belongs to a sample."""

@@ -25,10 +25,10 @@ from training.processes import Processes, joined
 from training.record import Provenance, TrainingRecord
 from training.reranker.batches import BatchMaker, Feeder, Order
 from training.reranker.config import RerankerTrainingConfig
+from training.reranker.data import RerankerData, Serving
 from training.reranker.fusion_weight import best_alpha
 from training.reranker.in_batch import InBatchMaker, TowerFeatures
 from training.reranker.model import InBatchReranker, Reranker
-from training.reranker.prepare import RerankerData
 from training.reranker.recipes import MODEL_DEFAULTS, RECIPES, ModelDefaults, Recipe
 from training.reranker.training_set import TrainingSet, Views, make_training_set
 from training.reranker.validation import Validation, best_beta, recall_at_1, section_recall
@@ -112,7 +112,6 @@ def _train(
         data,
         out / DATA_NAME,
         start,
-        max_tokens=max_tokens,
         views=views,
         side=round(ROOM * start.pixels.size) if in_batch else None,
         most_similar=recipe.positive_image == "most_similar",
@@ -131,7 +130,7 @@ def _train(
     default = torch.float32 if processes.device.type == "cpu" and not in_batch else torch.bfloat16
     precision = default if config.precision is None else getattr(torch, config.precision)
     model, feeder, validation, steps_per_epoch = _parts(
-        start, training_set, config, recipe, data.labeled, precision, processes
+        start, training_set, config, recipe, max_tokens, data.serving, precision, processes
     )
     wrapped = processes.wrap(model)
 
@@ -148,6 +147,7 @@ def _train(
         "max_tokens": max_tokens,
         "tokens_per_forward": config.tokens_per_forward,
         "validation_share": config.validation_share,
+        "serving": data.serving.recorded(),
     }
     try:
         with _naming_memory_settings():
@@ -222,12 +222,13 @@ def _parts(
     training_set: TrainingSet,
     config: RerankerTrainingConfig,
     recipe: Recipe,
-    labeled: bool,
+    max_tokens: int,
+    serving: Serving,
     precision: torch.dtype,
     processes: Processes,
 ) -> tuple[Reranker, Feeder[Any], Validation | None, int]:
     """Returns the model, what feeds it, what validates it (`None` without held-out samples), and steps per epoch."""
-    samples, texts, store = training_set.samples, training_set.texts, training_set.store
+    samples, texts, store = training_set.samples, training_set.texts(max_tokens), training_set.store
     tower = TowerFeatures(start, store, precision) if recipe.negatives == "in_batch" else None
     padding = int(start.tokenizer.pad_token_id)
     order = Order(samples.training, recipe.batch_size, config.accumulate, processes.count, config.seed)
@@ -242,7 +243,8 @@ def _parts(
         start.token_shape[0],
         padding,
     )
-    validation = Validation(samples, make, processes, labeled) if len(samples.validation) else None
+    served = replace(make, texts=training_set.texts())  # an index cuts texts where the model does
+    validation = Validation(samples, served, processes, serving) if len(samples.validation) else None
     if tower is None:
         model = Reranker(start, recipe.log_temperature, precision).to(processes.device)
         return model, Feeder(make), validation, order.steps_per_epoch

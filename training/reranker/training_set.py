@@ -8,16 +8,17 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from indexes.growing import save_array
 from retriever.files import write_whole
 from retriever.models.qformer import QFormerFusion
 from training.processes import Processes
+from training.reranker.data import RerankerData
 from training.reranker.features import FeatureStore, compute_features, store_pixels
 from training.reranker.image_table import ImageTable
 from training.reranker.prepare import (
@@ -26,7 +27,6 @@ from training.reranker.prepare import (
     TEXTS_NAME,
     TOKEN_DTYPE,
     Preparation,
-    RerankerData,
     prepare,
     read_by_row,
 )
@@ -75,10 +75,9 @@ class TrainingSet:
         store = FeatureStore(folder / _FEATURES_NAME, views, tuple(manifest["features"]))
         return cls(folder, SampleSet.load(folder / _SAMPLES_NAME), store)
 
-    @cached_property
-    def texts(self) -> Rows:
-        """The token ids of all texts."""
-        return Rows(self.folder / TEXTS_NAME, TOKEN_DTYPE)
+    def texts(self, longest: int | None = None) -> Rows:
+        """Returns the token ids of all texts, by default as long as the model reads them."""
+        return Rows(self.folder / TEXTS_NAME, TOKEN_DTYPE, longest)
 
     def held_out_questions(self) -> dict[int, str]:
         """Returns the held-out questions by text."""
@@ -94,7 +93,6 @@ def make_training_set(
     folder: Path,
     fusion: QFormerFusion,
     *,
-    max_tokens: int,
     views: Views,
     side: int | None = None,
     most_similar: bool,
@@ -114,7 +112,6 @@ def make_training_set(
         data: The data.
         folder: Folder to write to.
         fusion: The model in training: its tokenizer, and its image tower.
-        max_tokens: Length at which texts are cut.
         views: Views per image.
         side: Keep the images themselves, as squares of this side in pixels, instead of features.
         most_similar: See `prepare`.
@@ -133,7 +130,6 @@ def make_training_set(
     inputs = {
         **_described(data),
         "tower": fusion.fingerprint,
-        "max_tokens": max_tokens,
         "views": list(views),
         "side": side,
         "most_similar": most_similar,
@@ -151,7 +147,7 @@ def make_training_set(
                 data,
                 folder,
                 fusion.tokenizer,
-                max_tokens=max_tokens,
+                max_tokens=fusion.max_text_tokens,
                 most_similar=most_similar,
                 validation_share=validation_share,
                 seed=seed,
@@ -200,7 +196,8 @@ def _described(data: RerankerData) -> dict[str, object]:
     sizes = {name: [status.st_size, status.st_mtime_ns] for name, status in files.items()}
     dropped = None if data.drop_sections is None else list(data.drop_sections)
     names = {"names": dict(data.names)} if data.names else {}
-    return {"questions": digest.hexdigest()[:16], "drop_sections": dropped, **names, **sizes}
+    serving = data.serving.recorded()
+    return {"questions": digest.hexdigest()[:16], "drop_sections": dropped, "serving": serving, **names, **sizes}
 
 
 def _agree(problem: ValueError | None, processes: Processes) -> None:
@@ -218,6 +215,7 @@ def _readable(prepared: Preparation, store: FeatureStore) -> SampleSet:
     bad = np.array(sorted(problems), dtype=np.int64)
     samples = prepared.samples
     samples = replace(samples, main_image=np.where(np.isin(samples.main_image, bad), -1, samples.main_image))
+    samples = _without(samples, bad)
     kept = []
     for sample, question in enumerate(prepared.ids):
         if samples.query_image[sample] in problems:
@@ -229,6 +227,14 @@ def _readable(prepared: Preparation, store: FeatureStore) -> SampleSet:
         else:
             kept.append(sample)
     return samples.keep(np.array(kept, dtype=np.int64))
+
+
+def _without(samples: SampleSet, bad: NDArray[np.int64]) -> SampleSet:
+    """Returns the samples without bad images of articles; one that is left of an article's is none of several."""
+    kept = ~np.isin(samples.own_images, bad)
+    count = np.bincount(samples.image_owners[kept], minlength=len(samples.main_image))
+    kept &= (count[samples.image_owners] > 1) & (samples.main_image[samples.image_owners] >= 0)
+    return replace(samples, image_owners=samples.image_owners[kept], own_images=samples.own_images[kept])
 
 
 def _workers(wanted: int | None, processes: Processes) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,57 +10,89 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from retriever.fusion import choose_weight, fuse
+from indexes.tokens import TokenStore
+from retriever.codecs import encode_tokens
+from retriever.fusion import choose_weight
 from retriever.protocols import TextReranker
-from training.losses import mean_max_sim
+from retriever.step2_rerank import rank_candidates, score_candidates
+from retriever.step3_sections import rescore_sections
+from retriever.token_codec import TokenCodec
+from retriever.types import Candidate, StoredTokens
 from training.processes import Processes
 from training.reranker.batches import BatchMaker
+from training.reranker.data import Serving
 from training.reranker.fusion_weight import GRID, best_alpha
 from training.reranker.model import Reranker
 from training.reranker.samples import SampleSet
 
 MOST_QUESTIONS = 1000
 MOST_ROWS = 50_000
-"""Different sections and labeled images that are encoded, at most: 0.4 GB of tokens for the embedded model, 2.5 for
+"""Different sections and images that are encoded, at most: 0.4 GB of tokens for the embedded model, 2.5 for
 BLIP-2."""
 _AT_ONCE = 512
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredQuestion:
-    """A validated question with the scores of what step 1 found for its image.
+    """A validated question with what step 1 found for its image.
 
     Attributes:
         sample: The question's row.
-        entities: Entities in step 1's order.
+        candidates: The entities in step 1's order, scored by step 2; `row` is an entity of the samples.
         right: Whether each is gold.
-        sim_c: Their scores in step 1, `None` if unknown.
-        sim_m: For each entity, the scores of its sections in step 2; empty without an image or sections.
         evidence: `sim_m` of the evidence.
-        labeled: For each entity, the scores of its labeled images in step 2; empty if the index has none.
     """
 
     sample: int
-    entities: list[int]
+    candidates: list[Candidate]
     right: list[bool]
-    sim_c: list[float | None]
-    sim_m: list[list[float]]
     evidence: float
-    labeled: list[list[float]]
 
     @property
-    def best_sim_m(self) -> list[float | None]:
-        """The entities' scores in step 2: the best labeled image's or, without labeled images, the best section's."""
-        return [max(further or sims, default=None) for sims, further in zip(self.sim_m, self.labeled, strict=True)]
+    def sim_c(self) -> list[float | None]:
+        """The entities' scores in step 1, `None` if unknown."""
+        return [candidate.sim_c for candidate in self.candidates]
 
-    def ranking(self, alpha: float) -> list[int]:
-        """Returns the places in `entities` by equation 5, best first; ties keep step 1's order."""
-        fused = fuse(self.sim_c, self.best_sim_m, alpha)
-        return sorted(range(len(fused)), key=lambda place: -fused[place])
+    @property
+    def sim_m(self) -> list[float | None]:
+        """The entities' scores in step 2, `None` without an image or sections."""
+        return [candidate.sim_m for candidate in self.candidates]
+
+    def ranking(self, alpha: float) -> list[Candidate]:
+        """Returns the candidates by equation 5, best first."""
+        return rank_candidates(self.candidates, alpha)
 
     def rank(self, alpha: float) -> int | None:
         """Returns the rank of the first gold entity, from 1, or `None` if step 1 missed it."""
-        return next((rank for rank, place in enumerate(self.ranking(alpha), 1) if self.right[place]), None)
+        golds = {candidate.row for candidate, right in zip(self.candidates, self.right, strict=True) if right}
+        return next((rank for rank, found in enumerate(self.ranking(alpha), 1) if found.row in golds), None)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedEntities:
+    """The tokens of entities in memory, stored as an index stores them; a `TokenIndex`.
+
+    Attributes:
+        rows: The rows of each entity: sections, then images.
+        sections: The number of its sections.
+        store: The tokens.
+    """
+
+    rows: dict[int, range]
+    sections: dict[int, int]
+    store: TokenStore
+
+    def section_rows(self, row: int) -> range:
+        """Returns the rows of an entity's section tokens."""
+        return self.rows[row][: self.sections[row]]
+
+    def token_rows(self, row: int) -> range:
+        """Returns the rows of an entity's tokens."""
+        return self.rows[row]
+
+    def gather(self, spans: Sequence[range]) -> StoredTokens:
+        """Returns the tokens of spans."""
+        return self.store.gather(spans)
 
 
 class Validation:
@@ -70,14 +102,14 @@ class Validation:
         samples: The samples; those held out are validated on, as many as fit the limits.
         make: Makes tensors of pairs.
         processes: They share the questions.
-        labeled: Whether the images that are trained on will be labeled images of the index.
+        serving: How the trained encoder will be used.
     """
 
-    def __init__(self, samples: SampleSet, make: BatchMaker, processes: Processes, labeled: bool = False):
-        self.samples, self.make, self.processes = samples, make, processes
-        self._images: dict[int, list[int]] = {}
-        for sample in samples.training if labeled else ():
-            of_entity = self._images.setdefault(int(samples.gold[sample]), [])
+    def __init__(self, samples: SampleSet, make: BatchMaker, processes: Processes, serving: Serving):
+        self.samples, self.make, self.processes, self.serving = samples, make, processes, serving
+        self._labeled: dict[int, list[int]] = {}
+        for sample in samples.training if serving.use.labeled else ():
+            of_entity = self._labeled.setdefault(int(samples.gold[sample]), [])
             if (image := int(samples.query_image[sample])) not in of_entity:
                 of_entity.append(image)
         self.questions = self._selected()
@@ -91,12 +123,10 @@ class Validation:
         """Scores every question with the model, which must be in eval mode."""
         mine = self.questions[self.processes.rank :: self.processes.count]
         samples = self.samples
-        query_pairs = [(int(samples.query_image[i]), 0, int(samples.question[i])) for i in mine]
-        pairs = {pair for i in mine for pair in self._candidates(i)}
-        queries = self._encode(model, query_pairs)
-        rows = {pair: row for row, pair in enumerate(sorted(pairs))}
-        tokens = self._encode(model, list(rows))
-        scored = [self._scored(i, queries[number], tokens, rows) for number, i in enumerate(mine)]
+        wanted = [(int(samples.query_image[i]), 0, int(samples.question[i])) for i in mine]
+        queries = [query for part in self._encode(model, wanted) for query in part]
+        index = self._index(model, sorted(set().union(*map(self._compared, mine))))
+        scored = [self._scored(i, query, index) for i, query in zip(mine, queries, strict=True)]
         parts = self.processes.gather(scored)
         return sorted((question for part in parts for question in part), key=lambda question: question.sample)
 
@@ -114,55 +144,66 @@ class Validation:
             "temperature": float(model.temperature),
         }
 
-    def _candidates(self, sample: int) -> list[tuple[int, int, int]]:
-        """Returns (image, view, section) of everything that a question is compared with."""
+    def _compared(self, sample: int) -> set[int]:
+        """Returns the entities that a question is compared with."""
         samples = self.samples
-        entities = {int(samples.gold[sample]), *samples.found[samples.found_by(sample)].tolist()}
-        return [pair for entity in sorted(entities) for pair in (*self._sections(entity), *self._labeled(entity))]
+        return {int(samples.gold[sample]), *samples.found[samples.found_by(sample)].tolist()}
+
+    def _index(self, model: Reranker, entities: Sequence[int]) -> EncodedEntities:
+        """Returns the tokens of entities by the model."""
+        pairs, rows, sections = list[tuple[int, int, int]](), dict[int, range](), dict[int, int]()
+        for entity in entities:
+            first, own = len(pairs), self._sections(entity)
+            pairs += [*own, *self._shown(entity)]
+            rows[entity], sections[entity] = range(first, len(pairs)), len(own)
+        codec = TokenCodec.parse(self.serving.tokens)
+        shape = codec.stored_shape(model.fusion.token_shape)
+        values = np.empty((len(pairs), *shape), codec.dtype)
+        scales = np.empty((len(pairs) if codec.scaled else 0, shape[0]), np.float16)
+        first = 0
+        for tokens in self._encode(model, pairs):
+            part = slice(first, first := first + len(tokens))
+            encoded = encode_tokens(functional.normalize(tokens, dim=-1), codec)
+            values[part] = encoded.values.cpu().numpy()
+            if encoded.scales is not None:
+                scales[part] = encoded.scales.cpu().numpy()
+        return EncodedEntities(rows, sections, TokenStore(codec, values, scales, model.fusion.query_tokens.device))
 
     def _sections(self, entity: int) -> list[tuple[int, int, int]]:
         image = int(self.samples.main_image[entity])
         return [(image, 0, section) for section in self.samples.sections_of(entity)] if image >= 0 else []
 
-    def _labeled(self, entity: int) -> list[tuple[int, int, int]]:
-        return [(image, 0, len(self.make.texts) - 1) for image in self._images.get(entity, ())]
+    def _shown(self, entity: int) -> list[tuple[int, int, int]]:
+        """Returns the images that have tokens of their own: those of an article with several, and labeled ones."""
+        images = (*self.samples.images_of(entity), *self._labeled.get(entity, ()))
+        return [(image, 0, len(self.make.texts) - 1) for image in images]
 
-    def _encode(self, model: Reranker, pairs: Sequence[tuple[int, int, int]]) -> Tensor:
-        """Returns the normalized tokens of pairs, [N, 32, H], in half precision: millions of them must fit."""
+    def _encode(self, model: Reranker, pairs: Sequence[tuple[int, int, int]]) -> Iterator[Tensor]:
+        """Yields the tokens of pairs, some at a time, float32 [n, 32, H]."""
         device = model.fusion.query_tokens.device
-        count, width = model.fusion.token_shape
-        tokens = torch.empty(len(pairs), count, width, dtype=torch.float16, device=device)
         for start in range(0, len(pairs), _AT_ONCE):
             places, different = self.make.pairs(pairs[start : start + _AT_ONCE])
-            encoded = functional.normalize(model.tokens(different.to(device)), dim=-1)
-            tokens[start : start + _AT_ONCE] = encoded[places.to(device)].half()
-        return tokens
+            yield model.tokens(different.to(device))[places.to(device)]
 
-    def _scored(
-        self, sample: int, query: Tensor, tokens: Tensor, rows: dict[tuple[int, int, int], int]
-    ) -> ScoredQuestion:
+    def _scored(self, sample: int, query: Tensor, index: EncodedEntities) -> ScoredQuestion:
         samples = self.samples
-        part = samples.found_by(sample)
-        entities = [int(entity) for entity in samples.found[part]]
-        wanted = self._candidates(sample)
-        sims = mean_max_sim(query[None], tokens[[rows[pair] for pair in wanted]][None])[0].tolist()
-        found = dict(zip(wanted, sims, strict=True))
-        return ScoredQuestion(
-            sample,
-            entities,
-            samples.right[part].tolist(),
-            [None if np.isnan(sim) else float(sim) for sim in samples.similarity[part]],
-            [[found[pair] for pair in self._sections(entity)] for entity in entities],
-            found[int(samples.main_image[samples.gold[sample]]), 0, int(samples.evidence[sample])],
-            [[found[pair] for pair in self._labeled(entity)] for entity in entities],
-        )
+        part, gold = samples.found_by(sample), int(samples.gold[sample])
+        found = zip(samples.found[part].tolist(), samples.similarity[part].tolist(), strict=True)
+        candidates = [Candidate(entity, None if np.isnan(sim) else sim) for entity, sim in found]
+        right = Candidate(gold)  # for its evidence, though step 1 may have missed it
+        score_candidates(query[None], [[*candidates, right]], index, self.serving.mode)
+        position = int(samples.evidence[sample] - samples.first_section[gold])
+        evidence = next(section.sim_m for section in right.sections if section.position == position)
+        assert evidence is not None  # a gold entity has an image
+        return ScoredQuestion(sample, candidates, samples.right[part].tolist(), evidence)
 
     def _loss(self, scored: Sequence[ScoredQuestion], temperature: float) -> float:
         """Returns equation 6 of the evidence against every section of the entities that are not gold."""
         losses = []
         for question in scored:
-            wrong = [sims for sims, right in zip(question.sim_m, question.right, strict=True) if not right]
-            logits = torch.tensor([question.evidence, *(sim for sims in wrong for sim in sims)]) / temperature
+            wrong = [found for found, right in zip(question.candidates, question.right, strict=True) if not right]
+            sims = [section.sim_m for candidate in wrong for section in candidate.sections]
+            logits = torch.tensor([question.evidence, *sims]) / temperature
             losses.append(float(logits.logsumexp(0) - logits[0]))
         return sum(losses) / len(losses)
 
@@ -170,8 +211,8 @@ class Validation:
         """Returns held-out samples in a seeded order, as many as the limits allow."""
         samples, selected, entities, rows = self.samples, list[int](), set[int](), 0
         for sample in np.random.default_rng([self.make.order.seed, 2]).permutation(samples.validation).tolist():
-            further = {int(samples.gold[sample]), *samples.found[samples.found_by(sample)].tolist()} - entities
-            rows += sum(len(samples.sections_of(entity)) + len(self._labeled(entity)) for entity in further)
+            further = self._compared(sample) - entities
+            rows += sum(len(samples.sections_of(entity)) + len(self._shown(entity)) for entity in further)
             if selected and (rows > MOST_ROWS or len(selected) == MOST_QUESTIONS):
                 break
             entities |= further
@@ -186,7 +227,7 @@ def recall_at_1(scored: Sequence[ScoredQuestion], alpha: float) -> float:
 
 def section_recall(samples: SampleSet, scored: Sequence[ScoredQuestion], alpha: float) -> float:
     """Returns the share of questions whose evidence comes first by step 2 alone, in the entity that comes first."""
-    return _section_recall(samples, scored, alpha, {}, 1.0)
+    return _section_recall(samples, scored, alpha)
 
 
 def best_beta(
@@ -211,7 +252,7 @@ def best_beta(
     golds = [int(samples.gold[question.sample]) for question in found]
     sims = reranker.score([question_of[question.sample] for question in found], [passages_of[gold] for gold in golds])
     sim_t = {question.sample: row.tolist() for question, row in zip(found, sims, strict=True)}
-    recall = {beta: _section_recall(samples, scored, alpha, sim_t, beta) for beta in GRID}
+    recall = {beta: _section_recall(samples, scored, alpha, beta, sim_t) for beta in GRID}
     beta = choose_weight(recall, len(scored))
     return beta, recall[beta]
 
@@ -220,16 +261,18 @@ def _section_recall(
     samples: SampleSet,
     scored: Sequence[ScoredQuestion],
     alpha: float,
-    sim_t: dict[int, list[float]],
-    beta: float,
+    beta: float = 1.0,
+    sim_t: Mapping[int, Sequence[float]] | None = None,
 ) -> float:
     hits = 0
     for question in scored:
-        top = question.ranking(alpha)[0] if question.entities else None
-        if top is None or question.entities[top] != samples.gold[question.sample] or not question.sim_m[top]:
+        best = next(iter(question.ranking(alpha)), None)
+        if best is None or best.row != samples.gold[question.sample] or not best.sections:
             continue
-        sims = question.sim_m[top]
-        fused = fuse(sims, sim_t.get(question.sample, [None] * len(sims)), beta)
-        best = max(range(len(fused)), key=fused.__getitem__)
-        hits += samples.sections_of(question.entities[top])[best] == int(samples.evidence[question.sample])
+        sections = best.sections
+        if sim_t is not None:
+            sims = sim_t[question.sample]
+            sections = rescore_sections(sections, [sims[section.position] for section in sections], beta)
+        first = samples.sections_of(best.row)
+        hits += first[sections[0].position] == int(samples.evidence[question.sample])
     return hits / len(scored)

@@ -86,7 +86,7 @@ def runs_of(
         mode="cosine",
         design={
             "drop_sections": None, "candidates": "summary", "tokens": tokens, "search": "flat", "search_uri": "",
-            "image_weight": 0.5, "image_keys": 1, "section_images": True,
+            "image_weight": 0.5, "image_keys": 1, "section_images": True, "trim_borders": False,
         },
     )  # fmt: skip
     given = QuestionSet(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import struct
@@ -154,3 +155,18 @@ def test_what_cannot_be_undone_ends_the_writing(path: Path, monkeypatch: pytest.
         log.append([b"later"])
     log.close()
     assert contents(path) == CONTENTS
+
+
+def test_a_log_that_is_no_longer_in_place_takes_no_changes(path: Path) -> None:
+    """What is written to a removed file is lost when its process ends."""
+    log = ChangeLog.open(path)
+    kept = path.rename(path.with_name("moved"))
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"removed or replaced.*000000\.log") as failed:
+            log.append([b"lost"])
+        assert failed.value.errno == errno.ENOENT
+        path.write_bytes(b"another")  # and then in its place
+    kept.replace(path)
+    log.append([b"later"])
+    log.close()
+    assert contents(path) == [*CONTENTS, b"later"]

@@ -30,14 +30,16 @@ def test_models_of_the_embedded_service_take_one_thread_unless_told_otherwise(gi
 
 
 def test_what_is_logged_before_the_service_runs_is_json_too() -> None:
+    given = ["serve", "--kb", "nowhere.csv", "--port", str(free_port()), "--set", 'serving.log_format="json"']
     code = (
-        "import logging; from omgm.__main__ import main;"
-        """main(["serve", "--kb", "nowhere.csv", "--set", 'serving.log_format="json"']);"""
-        "logging.getLogger('indexes').warning('late')"
+        "import logging, sys, warnings; from omgm.__main__ import main; main(sys.argv[1:]);"
+        "logging.getLogger('indexes').warning('late'); warnings.warn('Corrupt EXIF data')"  # as Pillow does
     )
-    done = run_python("-W", "ignore", "-c", code, check=True)
-    error, line = done.stderr.splitlines()
-    assert error.startswith("omgm: error: --kb") and json.loads(line)["message"] == "late"
+    done = run_python("-c", code, *given, check=True)
+    error, *lines = done.stderr.splitlines()
+    assert error.startswith("omgm: error: --kb")
+    late, warned = (json.loads(line) for line in lines)
+    assert late["message"] == "late" and "Corrupt EXIF data" in warned["message"]
 
 
 def test_the_log_of_a_service_has_no_query_strings(example_folder: Path) -> None:

@@ -10,8 +10,8 @@ import torch
 from omgm.__main__ import main
 from training import train_encoder as module
 from training.config import TrainingConfig
+from training.encoder_data import EncoderData
 from training.record import Provenance
-from training.train_encoder import EncoderData
 
 
 @pytest.fixture

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-import torch
 from PIL import Image
 
 from retriever.files import write_lines
 from retriever.types import Evidence
 from tests.fakes.chat_checkpoints import write_llama, write_llava
 from training.generator.samples import GeneratorSample
-
-
-@pytest.fixture(scope="package", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Lets models this small run in one thread: more would wait for each other longer than they compute."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="package")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -110,3 +111,15 @@ def test_a_disk_that_is_too_small_is_named(
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(ValueError, match=r"images need 0\.0 GiB, 0\.0 are free; name a larger disk"):
         compute(QFormerFusion.load(kept), images, tmp_path / "f", [1] * 5)
+
+
+def test_data_in_another_folder_give_the_same_views(kept: Path, images: ImageTable, tmp_path: Path) -> None:  # noqa: F811
+    fusion, stores = QFormerFusion.load(kept), []
+    for folder in (tmp_path / "here", tmp_path / "elsewhere" / "deep"):
+        folder.mkdir(parents=True)
+        shutil.copy(tmp_path / "blue.png", folder / "q.png")
+        names = [ImageName("query", str(folder / "q.png")), *images.names]
+        stores.append(compute(fusion, replace(images, names=names), folder / "f", [3] * 6))
+    for here, elsewhere in zip(*(store.read([0, 0, 0], [0, 1, 2]) for store in stores), strict=True):
+        assert torch.equal(here, elsewhere)
+    assert not torch.equal(here, stores[0].read([0], [0])[0])

@@ -14,7 +14,7 @@ from training.reranker.fusion_weight import best_alpha
 class CandidateScores:
     right: list[bool]
     sim_c: list[float | None]
-    best_sim_m: list[float | None]
+    sim_m: list[float | None]
 
 
 def questions(weights: tuple[float, float], count: int = 3000) -> list[CandidateScores]:
@@ -43,7 +43,7 @@ def test_a_step_that_is_always_right_gets_all_the_weight() -> None:
 def test_a_missing_score_is_the_lowest_of_its_list() -> None:
     sparse = questions((14.0, 6.0))
     for drawn in sparse:
-        drawn.best_sim_m[3] = None
+        drawn.sim_m[3] = None
     assert best_alpha(sparse) == pytest.approx(0.75, abs=0.051)
 
 

@@ -21,8 +21,8 @@ from training import checkpoint, loop
 from training.augment import ROOM
 from training.processes import Processes
 from training.reranker.config import RerankerTrainingConfig
+from training.reranker.data import RerankerData
 from training.reranker.in_batch import InBatch, InBatchMaker, TowerFeatures
-from training.reranker.prepare import RerankerData
 from training.reranker.train import train_reranker
 from training.reranker.training_set import TrainingSet, Views, make_training_set
 
@@ -57,7 +57,6 @@ def training_set(world: TrainingWorld, data: RerankerData, tmp_path_factory: pyt
         data,
         tmp_path_factory.mktemp("set") / "data",
         QFormerFusion.load(world.folder / "fusion"),
-        max_tokens=32,
         views=Views(1, 1),
         side=40,
         most_similar=False,
@@ -72,7 +71,7 @@ def training_set(world: TrainingWorld, data: RerankerData, tmp_path_factory: pyt
 
 def maker(made: TrainingSet, **given: int) -> InBatchMaker:
     settings = {"size": 32, "padding": 0, "batch_size": 6, "accumulate": 1, "processes": 1, "rank": 0, "seed": 3}
-    return InBatchMaker(made.samples, made.texts, made.store, **settings | given)
+    return InBatchMaker(made.samples, made.texts(), made.store, **settings | given)
 
 
 def tokens(batch: InBatch, kind: str) -> list[list[int]]:
@@ -81,7 +80,7 @@ def tokens(batch: InBatch, kind: str) -> list[list[int]]:
 
 
 def test_every_question_finds_its_evidence_and_another_image(training_set: TrainingSet) -> None:
-    samples, texts = training_set.samples, training_set.texts
+    samples, texts = training_set.samples, training_set.texts()
     sample_of = {tuple(texts[int(samples.question[i])].tolist()): i for i in range(len(samples))}
     found = 0
     for number in range(20):

@@ -15,6 +15,7 @@ from indexes.lines import to_row
 from retriever.files import write_lines
 from tests.fakes.training_world import COLORS, TOPICS, TrainingWorld
 from training.questions import is_held_out
+from training.reranker.data import RerankerData
 from training.reranker.image_table import ImageName
 from training.reranker.prepare import (
     PASSAGES_NAME,
@@ -22,7 +23,6 @@ from training.reranker.prepare import (
     TEXTS_NAME,
     TOKEN_DTYPE,
     Preparation,
-    RerankerData,
     prepare,
     read_by_row,
 )

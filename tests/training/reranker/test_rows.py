@@ -19,6 +19,9 @@ def test_rows_come_back(tmp_path: Path) -> None:
     assert [rows[i].tolist() for i in range(len(rows))] == written
     assert [rows.length(i) for i in range(3)] == [3, 0, 1]
     assert (tmp_path / "r.bin").stat().st_size == 8
+    rows = Rows(tmp_path / "r.bin", UINT16, longest=2)
+    assert [rows[i].tolist() for i in range(len(rows))] == [[1, 3], [], [65535]]
+    assert [rows.length(i) for i in range(3)] == [2, 0, 1]
 
 
 def test_a_value_that_does_not_fit_is_refused(tmp_path: Path) -> None:

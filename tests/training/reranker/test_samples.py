@@ -32,6 +32,8 @@ def sample_set(*found: int, positive_image: int = 100, sections: list[int] = SEC
         first_section=np.concatenate([[0], np.cumsum(sections)]),
         published=ints(*range(sum(sections))),
         main_image=ints(10, 11, 12, 13, -1, 15),
+        image_owners=np.empty(0, np.int32),
+        own_images=np.empty(0, np.int32),
     )
 
 

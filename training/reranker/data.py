@@ -1,0 +1,60 @@
+"""The data that step 2 is trained on, and how the trained encoder will be used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from indexes.article_images import MAIN_ONLY, ImageUse
+from indexes.formats.fields import Names
+from retriever.maxsim import ScoreMode
+from training.questions import TrainingQuestion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """How the service will use a trained encoder, which training and validation follow.
+
+    Attributes:
+        trim_borders: Whether uniform borders are cut off query images.
+        use: Which images of an entity will be keys of the index; with `labeled`, those of the questions, too.
+        tokens: How the index will store them, the name of a `TokenCodec`.
+        mode: How step 2 will compare them.
+    """
+
+    trim_borders: bool = False
+    use: ImageUse = MAIN_ONLY
+    tokens: str = "float16"
+    mode: ScoreMode = "cosine"
+
+    def recorded(self) -> dict[str, object]:
+        """Returns the attributes as JSON has them."""
+        return {**asdict(self), "use": list(self.use)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RerankerData:
+    """The data that step 2 is trained on.
+
+    Attributes:
+        kb: The knowledge base.
+        images: A folder or a ZIM file with its images; `None` if the knowledge base holds its own.
+        questions: Questions with their evidence sections, and an error for each row that is none.
+        query_image_of: Finds the file of a question's image by its id; returns `None` if there is none.
+        negatives: The file that `mine_negatives` wrote.
+        kb_format: See `indexes.formats`; guessed when `None`.
+        names: The names that the fields of an entity have in the knowledge base, where they are not the usual ones.
+        drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
+        serving: How the trained encoder will be used.
+    """
+
+    kb: Path
+    images: Path | None
+    questions: Sequence[TrainingQuestion | ValueError]
+    query_image_of: Callable[[str], Path | None]
+    negatives: Path
+    kb_format: str | None = None
+    names: Names | None = None
+    drop_sections: Sequence[str] | None = None
+    serving: Serving = Serving()
