@@ -21,6 +21,8 @@ LONGEST_FACT = 250
 """Characters above which a value is a section of its own, not a fact."""
 _WRITTEN = (int, float, Decimal, date, time)
 """Types of values, those of columns in Parquet among them, that are facts as Python writes them."""
+_LITERALS = ("uri", "literal", "typed-literal", "bnode")
+"""Types of values in the results of SPARQL."""
 _SENTENCE = 40
 """Characters from which the only other value of a named object is its text, whatever the field's name."""
 _LONGEST_LIST = 30
@@ -43,7 +45,7 @@ def facts_of(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yields (label, value) of what a field says; that of an object's members begins with the object's."""
-    value = parsed(value)
+    value = literal_of(parsed(value))
     if isinstance(value, Mapping):
         said = {name: one for name, one in value.items() if not _leads_elsewhere(name)}
         if len(value) > 1 and all(isinstance(one, Mapping) for one in value.values()):
@@ -68,9 +70,12 @@ def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
 
 def _item(value: Any, depth: int) -> str:
     """Returns an item of a list as text: of an object, its title and text, and in parentheses what else it says."""
+    value = literal_of(value)
     if not isinstance(value, Mapping):
         return " ".join(plain(scalar_of(value) or "").split())
     title_name, title = _title(value)
+    if title and "value" in value and (words := _words(value["value"])):  # a property: `{"label": …, "value": …}`
+        return f"{title}: {words}"
     text_name, text = field_of(value, "text", {})
     about = " ".join(plain(text_in(text)).split())
     said = [
@@ -87,13 +92,20 @@ def _item(value: Any, depth: int) -> str:
     return f"{words} ({'; '.join(details)})" if words and details else words or "; ".join(details)
 
 
+def _words(value: Any) -> str:
+    """Returns a value, a list of them or one in several languages as words."""
+    return ", ".join(
+        " ".join(plain(one).split()) for one in (texts_in(value) if isinstance(value, list) else [text_in(value)])
+    )
+
+
 def _title(value: Mapping[str, Any]) -> tuple[str, str]:
     name, title = field_of(value, "title", {})
     return name, " ".join(plain(next(texts_in(title), "")).split())
 
 
 def _leads_elsewhere(name: str) -> bool:
-    return _label(str(name)).lower().rpartition(" ")[2] in _REFERENCES
+    return str(name).startswith("@") or _label(str(name)).lower().rpartition(" ")[2] in _REFERENCES
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -102,10 +114,10 @@ def texts_in(value: Any) -> Iterator[str]:
         keys = {folded(key): key for key in reversed(value)}
         first = [keys[folded(name)] for name in _LANGUAGES if folded(name) in keys]
         for key in dict.fromkeys([*first, *value]):
-            if isinstance(value[key], str):
-                yield from texts_in(value[key])
+            if isinstance(one := literal_of(value[key]), str | list):
+                yield from texts_in(one)
     elif isinstance(value, list | tuple):
-        yield from (text for one in value if isinstance(one, str) for text in texts_in(one))
+        yield from (text for one in map(literal_of, value) if isinstance(one, str) for text in texts_in(one))
     elif (text := scalar_of(value)) is not None:
         yield " ".join(text.split())
 
@@ -127,6 +139,16 @@ def scalar_of(value: Any) -> str | None:
         value = int(value)
     text = value.strip() if isinstance(value, str) else str(value) if isinstance(value, _WRITTEN) else ""
     return None if text.lower() in EMPTY else text
+
+
+def literal_of(value: Any) -> Any:
+    """Returns the value of an object that says its language or type, as JSON-LD, SPARQL and Wikibase write texts."""
+    if isinstance(value, Mapping):
+        if "@value" in value:
+            return value["@value"]
+        if "value" in value and (value.get("type") in _LITERALS or (len(value) == 2 and "language" in value)):
+            return value["value"]
+    return value
 
 
 def parsed(value: Any) -> Any:
@@ -152,6 +174,7 @@ def plain(text: str) -> str:
 def _label(name: str, first: bool = True) -> str:
     """Returns the name of a field as words: `yearOfBirth` and `year_of_birth` as "Year of birth"."""
     if not re.search(r"\s", name):
+        name = name.removeprefix("@")
         name = re.sub(r"(?<=[a-z\d])(?=[A-Z][a-z])", " ", name.replace("_", " ").replace("-", " ")).strip()
         words = [word.lower() if re.fullmatch(r"[A-Z][a-z]+", word) else word for word in name.split()]
         name = " ".join(words)

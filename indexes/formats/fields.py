@@ -12,7 +12,19 @@ from typing import Any
 from indexes.images import IMAGE_SUFFIXES
 
 GUESSES: dict[str, tuple[str, ...]] = {
-    "id": ("id", "_id", "object_id", "uuid", "guid", "slug", "handle", "accession_number", "object_number"),
+    "id": (
+        "id",
+        "_id",
+        "@id",
+        "pk",
+        "object_id",
+        "uuid",
+        "guid",
+        "slug",
+        "handle",
+        "accession_number",
+        "object_number",
+    ),
     "title": (
         *("title", "name", "display_name", "label", "full_name", "common_name", "headline", "heading", "term", "word"),
         *("titel", "titre", "título", "titulo", "titolo", "nombre", "nom", "nome", "naam", "bezeichnung"),
@@ -46,6 +58,8 @@ _SIZES = (
 """Keys of an object that describes an image, or has it in several sizes, the preferred ones first."""
 _IMAGE_NAME = re.compile(rf"[^<>\"\n]+(?:{'|'.join(map(re.escape, IMAGE_SUFFIXES))})(?:[?#]\S*)?", re.IGNORECASE)
 
+_IN_HTML = re.compile(r"<img\b[^<>]*?\ssrc\s*=\s*[\"'](?!data:)([^\"'<>]+)", re.IGNORECASE)
+
 Names = Mapping[str, str]
 """The name that each field of an entity has in a knowledge base, as far as they are given; dots lead into objects."""
 
@@ -74,10 +88,8 @@ def field_of(row: Mapping[str, Any], field: str, names: Names) -> tuple[str, Any
     name, the name: the title is a person's rank or an epithet.
     """
     if field in names:
-        value: Any = row
-        for part in names[field].split(".") if names[field] not in row else [names[field]]:
-            value = value.get(part) if isinstance(value, Mapping) else None
-        return names[field], value
+        name = names[field]
+        return name, row[name] if name in row else _inside(row, name.split("."))
     given = [name for name in _usual_names(field, tuple(row)) if row.get(name) not in (None, "", [], {})]
     if not given:
         return field, None
@@ -86,6 +98,22 @@ def field_of(row: Mapping[str, Any], field: str, names: Names) -> tuple[str, Any
         if isinstance(title, str) and isinstance(name, str) and not _is_code(name, title):
             return given[1], name
     return given[0], row[given[0]]
+
+
+def _inside(value: Any, path: list[str]) -> Any:
+    """Returns what a path of names leads to; in a list, that of the first item that has it.
+
+    Items of a list may lack the first names of the path: of XML, `<titles><title>` is read as a list called `titles`.
+    """
+    if not path:
+        return value
+    if isinstance(value, Mapping):
+        return _inside(value.get(path[0]), path[1:])
+    if not isinstance(value, list | tuple):
+        return None
+    rests = (path[start:] for start in range(len(path) + 1))
+    found = (_inside(one, rest) for rest in rests for one in value if rest or isinstance(one, str | int | float))
+    return next((one for one in found if one is not None), None)
 
 
 def _is_code(name: str, title: str) -> bool:
@@ -136,6 +164,11 @@ def looks_like_image(value: str) -> bool:
     return len(value) < 2048 and _IMAGE_NAME.fullmatch(value.strip()) is not None
 
 
+def images_in_html(value: str) -> list[str]:
+    """Returns the addresses of the images in HTML, without those that are written into it."""
+    return _IN_HTML.findall(value) if "<" in value else []
+
+
 def string_of(value: object, where: str, field: str) -> str:
     """Returns a text or a whole number as text, "" for null.
 
@@ -166,7 +199,7 @@ def images_in(value: object, where: str, field: str) -> list[str]:
         if isinstance(value, Mapping):
             return images_in(value, where, field)
     name = "" if value is None else check_text(value, where, field).strip()
-    return [name] if name else []
+    return images_in_html(name) or ([name] if name else [])
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

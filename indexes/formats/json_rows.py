@@ -94,12 +94,12 @@ def _in_lines(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yields the rows of an object as a stream: its members if the first two are objects, or else a list in it.
+    """Yields the rows of an object as a stream: its members if the first two are alike, or else a list in it.
 
     Only an object of texts, or one whose longest list of objects is inside another object, is held in memory.
     """
     first = [value for _, number, value in islice(read_parts(path), 2) if number == 0]
-    if len(first) == 2 and all(isinstance(value, Mapping) for value in first):
+    if len(first) == 2 and all(isinstance(value, Mapping) for value in first) and _alike(*first):
         for key, value in read_members(path):
             yield f"{path}: entry {key!r}", _keyed(key, value)
         return
@@ -120,6 +120,11 @@ def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
                 yield f"{path}: item {number}", value
     else:
         yield from _of_object(dict(read_members(path)), str(path), itself=False)
+
+
+def _alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Returns whether two objects are entries, unlike `{"meta": {…}, "data": {"rows": […]}}`."""
+    return bool(first.keys() & second.keys()) or not any(any(_lists(one)) for one in (first, second))
 
 
 def _in_folder(path: Path) -> Iterator[tuple[str, Any]]:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from itertools import chain, islice
 from typing import Any
 
-from indexes.formats.facts import EMPTY, LONGEST_FACT, facts_of, parsed, plain, scalar_of, text_in, texts_in
-from indexes.formats.fields import GUESSES, Names, check_text, field_of, folded, images_of, kind, looks_like_image
+from indexes.formats.facts import EMPTY, LONGEST_FACT, facts_of, literal_of, plain, scalar_of, text_in, texts_in
+from indexes.formats.fields import (
+    GUESSES,
+    Names,
+    check_text,
+    field_of,
+    folded,
+    images_in_html,
+    kind,
+    looks_like_image,
+)
 from indexes.formats.html import FACTS
+from indexes.formats.row_images import row_images
 from indexes.formats.skipped import Entry, SeenHashes, attempt
 from indexes.ids import hash_id
 from indexes.sections import split_article, split_text
@@ -25,7 +34,6 @@ _LONGEST_LIST = 30
 _LONGEST_NAME = 100
 _SAMPLE = 50
 """Rows that tell which field is the title."""
-_IN_HTML = re.compile(r"<img\b[^<>]*?\ssrc\s*=\s*[\"'](?!data:)([^\"'<>]+)", re.IGNORECASE)
 
 
 def entities_of(
@@ -45,7 +53,7 @@ def entities_of(
     Raises:
         ValueError: No row has a field that `names` names.
     """
-    joined = _joined(rows, names)
+    joined = _joined(((where, _literals_in(row)) for where, row in rows), names)
     sample = list(islice(joined, _SAMPLE))
     readable = [row for _, row in sample if isinstance(row, Mapping)]
     if "title" not in names and readable and (title := _title_field(readable)):
@@ -65,6 +73,13 @@ def entities_of(
         yield where, entry
     for field in sorted(unseen) if columns else ():
         raise ValueError(f"{what}: --map {field}={names[field]}: no entry has it; fields are {_listed(columns)}")
+
+
+def _literals_in(row: Any) -> Any:
+    """Returns a row with the plain values of texts and numbers that say their language or type."""
+    if isinstance(row, Mapping) and any(isinstance(value, Mapping) for value in row.values()):
+        return {name: literal_of(value) for name, value in row.items()}
+    return row
 
 
 def _joined(rows: Iterable[tuple[str, Any]], names: Names) -> Iterator[tuple[str, Any]]:
@@ -120,21 +135,24 @@ def entity_of(row: Any, where: str, names: Names) -> Entity:
     url_name, url = field_of(row, "url", names)
     text_name, text = field_of(row, "text", names)
     text = None if text_name == title_name else text
-    image_name, images = _images(row, where, names)
-    used = {name if name in row else name.partition(".")[0] for name in (title_name, image_name)}
+    image_name, images = row_images(row, where, names)
+    about_image = image_name if image_name in row else image_name.rpartition(".")[0] or image_name
+    used = {title_name, about_image}
     used |= {
         name for name, given in ((id_name, id), (url_name, url), (text_name, text)) if scalar_of(given) is not None
     }
+    others = reduce(_without, (name.split(".") for name in sorted(used) if name not in row), row)
     body = plain(text_in(text))
     sections = list(split_text(titles[0], body))
-    images += (one for one in dict.fromkeys(_IN_HTML.findall(text_in(text))) if one not in images)
+    html = (text_in(text), *(value for value in row.values() if isinstance(value, str)))
+    images = list(dict.fromkeys([*images, *(one for value in html for one in images_in_html(value))]))
     facts: list[str] = []
-    for name, value in row.items():
-        if name in used or name.startswith("_") or (value is text and isinstance(value, list)):
+    for name, value in others.items():
+        if name in used or name.startswith(("_", "@context")) or (value is text and isinstance(value, list)):
             continue
         for label, line in facts_of(name, value):
-            if value is text and line.split() == body.split():
-                continue  # of several languages or forms, this one is the text
+            if not line or (value is text and line.split() == body.split()):
+                continue  # nothing but an image, or of several languages or forms this one is the text
             if len(line) > LONGEST_FACT or "\n" in line:
                 sections += [(label, line)]
             else:
@@ -150,6 +168,14 @@ def entity_of(row: Any, where: str, names: Names) -> Entity:
         images=tuple(map(ArticleImage, images[1:])),
         names=tuple(dict.fromkeys(one for one in other_names if isinstance(one, str) and one != titles[0])),
     )
+
+
+def _without(row: Row, path: Sequence[str]) -> Row:
+    """Returns a row without the value that a path of names leads to, nor an object that held nothing else."""
+    inner = row.get(path[0])
+    kept = _without(inner, path[1:]) if len(path) > 1 and isinstance(inner, Mapping) else None
+    kept = inner if len(path) > 1 and isinstance(inner, list) else kept
+    return {name: kept if name == path[0] else value for name, value in row.items() if name != path[0] or kept}
 
 
 def place_of(row: Any, where: str, names: Names) -> str:
@@ -178,8 +204,8 @@ def _has_title(row: Row, names: Names | None = None) -> bool:
 def _title_field(rows: Sequence[Row]) -> str:
     """Returns the field that is the title of rows without a usual one, "" if there is one, or none that may be.
 
-    It is the first whose name ends with "name" or "title" ("Airport name"), or else the first short text that differs
-    from row to row, which a category does not; a description may be one.
+    It is the first whose name ends with "name", "title" or "label" ("Airport name"), or else the first short text that
+    differs from row to row, which a category does not; a description may be one.
     """
     first = rows[0]
     if _has_title(lifted(first)) or any(folded(name) in map(folded, GUESSES["title"]) for name in first):
@@ -188,7 +214,7 @@ def _title_field(rows: Sequence[Row]) -> str:
     usual = {BESIDE, *(field_of(first, field, {})[0] for field in ("id", "url", "image"))}
     texts = [name for name, value in first.items() if name not in usual and isinstance(value, str) and _is_name(value)]
     others = [name for name in texts if name != text]
-    named = (name for name in others if folded(name).endswith(("title", "name")))
+    named = (name for name in others if folded(name).endswith(("title", "name", "label")))
     different = (name for name in (*others, *texts) if _differs(name, rows))
     return next(named, None) or next(different, None) or next(iter(others), "")
 
@@ -204,31 +230,22 @@ def _is_name(value: str) -> bool:
     return words and not looks_like_image(value) and "://" not in value
 
 
-def _images(row: Row, where: str, names: Names) -> tuple[str, list[str]]:
-    """Returns the field of a row's images, and what it names; without a usual one, the first that names an image."""
-    name, found = images_of({name: parsed(value) for name, value in row.items()}, where, names)
-    if found:
-        return name, [image for one in found for image in _split(one)]
-    for name, value in row.items() if "image" not in names else ():
-        if isinstance(value, str) and looks_like_image(value):
-            return name, _split(value)
-        if isinstance(value, list) and value and all(isinstance(one, str) and looks_like_image(one) for one in value):
-            return name, list(value)
-    return "", []
-
-
-def _split(value: str) -> list[str]:
-    """Returns the images that a text names: separated by `|`, or by commas or semicolons if each is an image."""
-    parts = [part.strip() for part in value.split("|")]
-    if len(parts) == 1:
-        listed = [part.strip() for part in re.split(r"[;,]\s*", value)]
-        parts = listed if all(map(looks_like_image, listed)) else parts
-    return [part for part in parts if part]
-
-
 def _named(row: Row) -> str:
     """Returns the names of a row's fields that say something, for messages."""
-    return _listed(name for name, value in row.items() if value not in (None, "", [], {}) and name[:1] != "_")
+    return _listed(dict.fromkeys(_paths(row)))
+
+
+def _paths(value: Any, path: str = "") -> Iterator[str]:
+    """Yields the names of fields that say something, as `--map` takes them: dots lead into objects."""
+    if isinstance(value, Mapping):
+        for name, one in value.items():
+            if str(name)[:1] != "_":
+                yield from _paths(one, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
+        for one in value:
+            yield from _paths(one, path)
+    elif value not in (None, "", []):
+        yield path
 
 
 def _listed(names: Iterable[str]) -> str:
