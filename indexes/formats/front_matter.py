@@ -1,4 +1,4 @@
-"""The settings at the top of a Markdown file: YAML between `---` lines, or TOML between `+++` lines."""
+"""The settings at the top of a Markdown file: YAML between `---` lines, TOML between `+++` lines, or `Key: value`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from indexes.formats.fields import GUESSES, Names, field_of, folded, looks_like_
 _YAML = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _TOML = re.compile(r"\+\+\+[ \t]*\r?\n(.*?)^\+\+\+[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _PAIR = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:[ \t]+(\S.*?)[ \t]*")
+_HEADER = re.compile(r"(?:[A-Za-z][\w -]*:(?:[ \t][^\n]*)?\n(?:[ \t]+\S[^\n]*\n)*)+(?=\s*(?:\n|\Z))")
+"""Lines `Key: value` up to an empty one, as MultiMarkdown and Pelican have them; one of them must be a title."""
 _SETTINGS = frozenset(
     {
         "layout",
@@ -70,6 +72,10 @@ _SETTINGS = frozenset(
     | {"cssclass", "cssclasses", "outputs", "resources", "menu", "menus", "header", "footer", "head", "hero", "params"}
     | {
         "i18nready",
+        "sortby",
+        "paginateby",
+        "insertanchorlinks",
+        "inserttoc",
         "tableofcontents",
         "banner",
         "excerpt",
@@ -110,7 +116,7 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
 
     Text between two `---` rules that holds no settings is part of the article. Of settings that are not valid YAML,
     such as `title: Foxes: a guide`, the lines `key: value` are read. Of a note of Logseq's, title and aliases are taken
-    from the lines `key:: value` that it begins with.
+    from the lines `key:: value` that it begins with. Lines `Key: value` with a title count as settings too.
     """
     if (found := _TOML.match(text)) is not None:
         try:
@@ -119,7 +125,7 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
             return {}, text
     found = _YAML.match(text)
     if found is None:
-        return _properties(text), text
+        return _in_header(text) or (_properties(text), text)
     try:
         settings = yaml.load(found[1], Loader=LOADER)
     except yaml.YAMLError:
@@ -128,6 +134,14 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     if isinstance(settings, dict):
         return {str(key): value for key, value in settings.items()}, text[found.end() :]
     return ({}, text) if found[1].strip() else ({}, text[found.end() :])
+
+
+def _in_header(text: str) -> tuple[dict[str, Any], str] | None:
+    """Returns the settings in lines `Key: value` at the top of a file, and the rest; `None` if no title is in them."""
+    found = _HEADER.match(text)
+    pairs = [line.partition(":") for line in re.sub(r"\n[ \t]+", " ", found[0]).splitlines()] if found else []
+    settings = {key.strip().lower(): value.strip() for key, _, value in pairs}
+    return (settings, text[found.end() :]) if found and settings.get("title") else None
 
 
 def _properties(text: str) -> dict[str, Any]:

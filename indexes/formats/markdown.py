@@ -28,7 +28,7 @@ from retriever.types import ArticleImage, Entity
 
 logger = logging.getLogger(__name__)
 
-_SUFFIXES = (".md", ".markdown", ".mdx")
+_SUFFIXES = (".md", ".markdown", ".mdx", ".qmd", ".rmd")
 _PROJECT_FILES = frozenset(
     {
         "LICENSE",

@@ -34,7 +34,7 @@ _ATTRIBUTES = re.compile(r"\{:?\s*(?:[#.][^{}\n]*|[\w-]+=\"[^{}\n]*\"\s*)\}|\{:[
 _CHECKBOX = re.compile(r"^\[[ xX/-]\](?=\s)", re.MULTILINE)
 _BLOCK_ID = re.compile(r"(?:^|(?<=\s))\^[\w-]+$|\(\([0-9a-f]{8}-[0-9a-f-]{27}\)\)", re.MULTILINE)
 """The name of a block at the end of a line, or a reference to one of Logseq's."""
-_UNDEFINED = re.compile(r"(?<![\w\])])\[([^\[\]\n]*[A-Za-z][^\[\]\n]*)\]\[(?:[\w:/#-]+[._][\w.:/#-]+)?\]")
+_UNDEFINED = re.compile(r"(?<![\w\])])\[([^\[\]\n]*[A-Za-z][^\[\]\n]*)\]\[(?:(?=[^\]]{2})[\w:/#-]*[._\d][\w.:/#-]*)?\]")
 """A link by a reference that the text does not define, such as to a name in a program."""
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])[ \t]+\S")
 _TAGS = re.compile(r"\W*(?:tags?\s*:+\s*)?(?:#[\w/-]+[\s,;]*)+", re.IGNORECASE)

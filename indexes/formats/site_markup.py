@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from urllib.parse import quote
 
+from indexes.formats.directives import without_directives
 from indexes.formats.fields import looks_like_image
 from indexes.images import IMAGE_SUFFIXES
 
 _PARTS = {
+    # a word with a meaning, as MyST has it: {ref}`The fox <fox>`
+    "role": r"\{(?P<kind>[A-Za-z][\w:+.-]*)\}(?P<mark>`+)(?P<content>[^`\n]+)(?P=mark)",
     "code": r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?s:.*?)(?:^[ \t]*(?P=fence)[`~]*[ \t]*$|\Z)"
     r"|(?P<ticks>`+)(?!`)(?s:(?:(?!\n[ \t]*\n).)+?)(?<!`)(?P=ticks)(?!`)",
     # tags of Liquid and Jinja, shortcodes of Hugo, and ERB
@@ -25,8 +28,12 @@ _PARTS = {
     # a property, as Logseq and Dataview have it
     "property": r"^(?P<lead>[ \t]*(?:[-*][ \t]+)?)(?P<key>[A-Za-z][\w.-]*)::(?:[ \t]+(?P<value>[^\n]*))?$",
     # an admonition, whose title stays
-    "container": r"^[ \t]*:{3,}[ \t]*(?:\{?[\w-]+\}?(?:\[(?P<label>[^\]\n]*)\])?"
+    "container": r"^[ \t]*:{3,}[ \t]*(?:\{[^{}\n]*\}[ \t]*|[\w-]+(?:\[(?P<label>[^\]\n]*)\])?"
     r"(?:\{[^{}\n]*\})?[ \t]*(?P<title>[^\n{}]*))?$",
+    # a reference to a bibliography
+    "citation": r"\[-?@[\w:.#$%&+?~/-]+[^\[\]\n]*\](?!\()",
+    # the name of a place in MyST, and its comments
+    "target": r"^\([\w:./ -]+\)=[ \t]*$|^%[ \t][^\n]*$",
     "abbreviation": r"^[ \t]*\*\[[^\]\n]+\]:[^\n]*$|^[ \t]*--8<--[^\n]*$",
 }
 _MDX = {
@@ -47,6 +54,7 @@ _HIDDEN_PROPERTIES = re.compile(
 _IMPORTED = re.compile(r"^import\s+(\w+)\s+from\s+['\"]([^'\"\n]+)['\"]", re.MULTILINE)
 _VALUE = re.compile(r"(?:[\w-]+\s*[=:]\s*)?(?:\"([^\"\n]*)\"|'([^'\n]*)'|\{(\w+)\})|[\w-]+=([^\s\"'>%{}]+)")
 _CAPTION = re.compile(r"\b(?:caption|alt|title)\s*[=:]\s*(?:%Q\{([^{}]*)\}|\"([^\"]*)\"|'([^']*)')")
+_ROLE_TARGET = re.compile(r"\s*<[^<>]*>$|^[~!]")
 _BLOCK = re.compile(r"(?:!!!|\?\?\?\+?|===\+?)[ \t]+(?:[\w -]*?)(?:\"(.*)\")?[ \t]*$")
 _WIDTH = 4
 
@@ -65,6 +73,7 @@ def without_site_markup(text: str, components: bool = False) -> str:
         imported = {name: path for name, path in _IMPORTED.findall(text) if path.lower().endswith(IMAGE_SUFFIXES)}
     if any(mark in text for mark in ("!!! ", "??? ", "???+ ", '=== "')):
         text = "\n".join(_opened(text.split("\n")))
+    text = without_directives(text)
     return (_MARKUP_OF_MDX if components else _MARKUP).sub(partial(_plain, imported=imported), text)
 
 
@@ -72,6 +81,8 @@ def _plain(found: re.Match[str], imported: Mapping[str, str]) -> str:
     """Replaces a piece of markup: code stays as it is, an admonition becomes its title, a tag its image."""
     if found["code"] is not None:
         return found[0]
+    if found["role"] is not None:
+        return "" if "cite" in found["kind"] else _ROLE_TARGET.sub("", found["content"])
     if found["output"] is not None:
         return found["words"] or ""
     if found["property"] is not None:

@@ -45,7 +45,7 @@ def test_the_manifest_of_a_iiif_book(tmp_path: Path) -> None:
     manifest = {
         "id": "https://a.example/book",
         "type": "Manifest",
-        "label": {"en": ["A book"], "de": ["Ein Buch"]},
+        "label": {"en": ["A book"], "de": ["Das Buch"]},
         "summary": {"en": ["It is red."]},
         "metadata": [
             {"label": {"en": ["Author"]}, "value": {"none": ["Ann Potter"]}},
@@ -58,7 +58,7 @@ def test_the_manifest_of_a_iiif_book(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "book.json").write_text(json.dumps(manifest), encoding="utf-8")
     (book,) = read(folder)
-    assert (book.title, book.names, book.image) == ("A book", ("Ein Buch",), painted["id"])
+    assert (book.title, book.names, book.image) == ("A book", ("Das Buch",), painted["id"])
     assert book.sections[:2] == (
         Section("A book", "It is red.", 0),
         Section("Metadata", "Author: Ann Potter\nLanguages: Dutch, Latin", 1),

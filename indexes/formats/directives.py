@@ -1,0 +1,75 @@
+"""Directives in Markdown: `{note}` of MyST and Jupyter Book, and cells of code of Quarto and R Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_OPENED = re.compile(r"[ \t]*(`{3,}|~{3,}|:{3,})[ \t]*\{([A-Za-z][\w:+.-]*)([^{}\n]*)\}[ \t]*(.*)")
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
+_OPTION = re.compile(r"[ \t]*(?::([\w-]+):|#\|[ \t]*([\w.-]+):)[ \t]*(.*)")
+_MORE = re.compile(r"[ \t]*#\|[ \t]*(.*)")
+"""A further line of an option of a cell."""
+_CODE = frozenset(
+    {"code", "code-block", "code-cell", "sourcecode", "prompt", "doctest", "parsed-literal", "math"}
+    | {"r", "python", "julia", "bash", "sh", "sql", "ojs", "rcpp", "stan", "js", "css", "mermaid", "dot"}
+)
+"""Directives that hold code, and the languages that cells are called by."""
+_HIDDEN = re.compile(
+    r"toctree|contents|tableofcontents|bibliography|include|literalinclude|index|raw|eval-rst|graphviz|auto\w+|glue"
+)
+"""Directives whose content is not there, or not for readers."""
+_UNSEEN = re.compile(r"\b(?:echo|include)\s*[=:]\s*false\b", re.IGNORECASE)
+_DRAWN = re.compile(r"include_graphics\(\s*[\"']([^\"'\n]+)[\"']")
+_CAPTION = re.compile(r"fig\.cap\s*=\s*\"([^\"\n]*)\"")
+
+
+def without_directives(text: str) -> str:
+    """Returns Markdown in which directives are what they show: text with their title, an image, or code."""
+    return "\n".join(_opened(text.split("\n"))) if "{" in text else text
+
+
+def _opened(lines: list[str]) -> Iterator[str]:
+    number = 0
+    while number < len(lines):
+        found, fence = _OPENED.fullmatch(lines[number]), _FENCE.match(lines[number])
+        mark = found[1] if found else fence[1] if fence else ""
+        end = _end(lines, number, mark) if mark else number
+        if found is not None:
+            indent = len(lines[number]) - len(lines[number].lstrip())
+            body = (line[min(indent, len(line) - len(line.lstrip())) :] for line in lines[number + 1 : end])
+            yield from _shown(found, list(body))
+        else:
+            yield from lines[number : end + 1]
+        number = end + 1
+
+
+def _end(lines: list[str], start: int, mark: str) -> int:
+    """Returns the number of the line that closes a fence, or how many lines there are if none does."""
+    closed = re.compile(rf"[ \t]*{mark[0]}{{{len(mark)},}}\s*")
+    return next((number for number in range(start + 1, len(lines)) if closed.fullmatch(lines[number])), len(lines))
+
+
+def _shown(found: re.Match[str], body: list[str]) -> Iterator[str]:
+    """Yields the lines of Markdown that a directive shows."""
+    name, settings, argument = found[2].lower(), found[3], found[4].strip()
+    options, key = dict[str, str](), ""
+    while body and (option := _OPTION.fullmatch(body[0]) or _MORE.fullmatch(body[0])):
+        key = next(filter(None, option.groups()[:-1]), key)
+        options[key] = f"{options.get(key, '')} {option.groups()[-1]}".strip(" |>\"'")
+        body = body[1:]
+    if name in ("figure", "image"):
+        caption = options.get("alt") or next(filter(None, map(str.strip, body)), "")
+        yield from ("", _image(argument, caption), "", *_opened(body))
+    elif name in _CODE or settings.strip():
+        hidden = _UNSEEN.search(" ".join((settings, *(f"{key}: {value}" for key, value in options.items()))))
+        yield from () if hidden else ("```", *body, "```")
+        caption = options.get("fig-cap") or next(iter(_CAPTION.findall(settings)), "")
+        yield from (f"\n{_image(path, caption)}\n" for path in _DRAWN.findall("\n".join(body)))
+    elif not _HIDDEN.fullmatch(name):
+        title = argument if any(map(str.isalpha, argument)) else ""  # of a grid, the argument is a number of columns
+        yield from ("", title, "", *_opened(body), "")
+
+
+def _image(path: str, caption: str) -> str:
+    return f"![{re.sub(r'[][`]', '', caption)}](<{path}>)"
