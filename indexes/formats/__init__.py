@@ -6,29 +6,27 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from indexes.formats.evqa import is_evqa, read_evqa
+from indexes.formats.evqa import read_evqa
 from indexes.formats.fields import Names
+from indexes.formats.guess import PACKED
+from indexes.formats.guess import guess_format as guess_format
 from indexes.formats.huggingface import hash_huggingface, read_huggingface
-from indexes.formats.json_rows import first_row, json_files
+from indexes.formats.json_rows import json_files
 from indexes.formats.jsonl import read_jsonl
 from indexes.formats.markdown import article_files, read_markdown
 from indexes.formats.mediawiki import read_mediawiki
 from indexes.formats.parquet import read_parquet
 from indexes.formats.skipped import Entry, SeenHashes, SkippedEntries
-from indexes.formats.source_file import HELP, format_of
 from indexes.formats.sql import hash_sql, read_sql
-from indexes.formats.streams import inner_name, is_pointer
 from indexes.formats.table import read_table
 from indexes.formats.website import page_files, read_website
 from indexes.formats.wiki6m import read_wiki6m
-from indexes.formats.xml_rows import read_xml, root_of
-from indexes.formats.zim import is_zim, read_zim, zim_parts
+from indexes.formats.xml_rows import read_xml
+from indexes.formats.zim import read_zim, zim_parts
 from indexes.ids import hash_id
-from indexes.images import IMAGE_SUFFIXES
 from indexes.sections import DROPPED, DROPPED_BY_REFERENCE, title_rule, without_lists
 from retriever.files import as_line, sha256_of
 from retriever.types import Entity
-from retriever.wording import counted
 
 Reader = Callable[[Path, Names], Iterator[Entry]]
 """Yields each entity with its place in the file; in the place of one that cannot be used, the reason."""
@@ -50,15 +48,6 @@ FORMATS: dict[str, Reader] = {
 }
 OWN_IMAGES = frozenset({"markdown", "zim", "website", "huggingface"})
 """Formats that hold their images themselves."""
-
-_EXTENSIONS = {".json": "evqa", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".zim": "zim"} | {
-    **dict.fromkeys((".yml", ".yaml"), "jsonl"),
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".xml": "mediawiki",
-}
-_PACKED = (".gz", ".bz2", ".zip")
-_SHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 
 
 def read_knowledge_base(
@@ -143,70 +132,9 @@ def dropped_titles(format: str, given: Sequence[str] | None = None) -> tuple[str
     return default if given is None else tuple(title.lower() for title in given)
 
 
-def guess_format(path: Path) -> str:
-    """Returns the format of a knowledge base: a folder is Markdown or a website; of a file, extension or content tells.
-
-    A folder of pages whose only Markdown is README files is a website.
-
-    JSON that is a list, or has one object per line, is read as JSON lines, and JSON lines whose first line has a
-    `wikidata_id` are Wiki6M's. In `.gz` and `.zip` files the file inside counts.
-
-    Raises:
-        ValueError: Neither extension nor content is known, or a ZIP archive holds several files.
-    """
-    if path.is_dir():
-        return _guess_folder(path)
-    name = Path(inner_name(path)) if path.suffix == ".zip" else path.with_suffix("") if path.suffix in _PACKED else path
-    found = _EXTENSIONS.get(name.suffix.lower())
-    if name.suffix.lower() == ".toml":
-        return format_of(path)
-    if name.suffix.lower() in (".db", ".sqlite", ".sqlite3"):
-        raise ValueError(f"{path}: a database; write a file {path.stem}.toml beside it: {HELP}")
-    if name.suffix.lower() == ".sql":
-        raise ValueError(f"{path}: a dump of a database; load it into one, and write a file {path.stem}.toml: {HELP}")
-    if name.suffix.lower() in _SHEETS:
-        raise ValueError(f"{path}: a spreadsheet; save it as CSV in UTF-8, one file per sheet")
-    if found is None:
-        if is_zim(path):
-            return "zim"
-        known = ", ".join(f"{extension} ({name})" for extension, name in _EXTENSIONS.items())
-        raise ValueError(f"{path}: unknown extension; known are {known}; name the format with --kb-format")
-    if not path.is_file():
-        return found
-    if is_pointer(path):
-        raise ValueError(f"{path}: is a Git LFS pointer, not the file itself; fetch the file with: git lfs pull")
-    if found == "mediawiki" and root_of(path) not in ("mediawiki", ""):
-        return "xml"
-    if found not in ("evqa", "jsonl"):
-        return found
-    if found == "evqa":
-        return "evqa" if is_evqa(path) else "jsonl"
-    row = first_row(path)
-    return "wiki6m" if row is not None and "wikidata_id" in row else "jsonl"
-
-
-def _guess_folder(path: Path) -> str:
-    articles, pages = article_files(path), page_files(path)
-    if articles and not (pages and all(file.stem.lower() == "readme" for file in articles)):
-        return "markdown"
-    if pages:  # beside which a README is about the repository
-        return "website"
-    known = {*_EXTENSIONS, ".toml"} - {".json", ".jsonl", ".ndjson", ".yml", ".yaml"}
-    files = sorted(file for file in path.iterdir() if file.suffix.lower() in known)
-    if not files and json_files(path):
-        return "jsonl"
-    if files:  # such as a table that describes the images in its folder
-        raise ValueError(f"{path}: a folder without Markdown or pages; name the file in it: {files[0]}")
-    images = sum(file.suffix.lower() in IMAGE_SUFFIXES for file in path.rglob("*"))
-    reason = "is empty" if not any(path.iterdir()) else "holds no Markdown, pages, JSON or YAML"
-    if images:
-        reason += f"; describe its {counted(images, 'image')} in a table, as in images.csv with title,image,text"
-    raise ValueError(f"{path}: the folder {reason}")
-
-
 def name_of(path: Path) -> str:
     """Returns the name of a knowledge base: its file's, without the extensions of format and compression."""
-    return Path(path.stem).stem if path.suffix in _PACKED else path.stem
+    return Path(path.stem).stem if path.suffix in PACKED else path.stem
 
 
 def hash_knowledge_base(path: Path, format: str, names: Names | None = None) -> str:

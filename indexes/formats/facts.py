@@ -19,6 +19,8 @@ EMPTY = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "--", "\\n", "[]
 """Spellings of a missing value in tables, in lower case."""
 LONGEST_FACT = 250
 """Characters above which a value is a section of its own, not a fact."""
+_BLOB = re.compile(r"(?:data:[\w/+.-]+;base64,)?(?:[A-Za-z\d+/_-]{60,}+\s*+)++[A-Za-z\d+/_-]*+={0,2}\s*")
+"""A file that is written into a value, in base64."""
 _WRITTEN = (int, float, Decimal, date, time)
 """Types of values, those of columns in Parquet among them, that are facts as Python writes them."""
 _LITERALS = ("uri", "literal", "typed-literal", "bnode")
@@ -138,7 +140,8 @@ def scalar_of(value: Any) -> str | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     text = value.strip() if isinstance(value, str) else str(value) if isinstance(value, _WRITTEN) else ""
-    return None if text.lower() in EMPTY else text
+    is_file = len(text) > LONGEST_FACT and _BLOB.fullmatch(text)
+    return None if is_file or text.lower() in EMPTY else text
 
 
 def literal_of(value: Any) -> Any:

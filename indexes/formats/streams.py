@@ -59,7 +59,7 @@ def inner_name(path: Path) -> str:
     except zipfile.BadZipFile as error:
         raise ValueError(f"{path}: damaged or cut short ({error}); fetch it again") from error
     if len(names) != 1:
-        raise ValueError(f"{path}: must hold one file, holds {len(names)}; unpack it and name the file")
+        raise ValueError(f"{path}: must hold one file, holds {len(names)}; unpack it and name the file or the folder")
     return names[0]
 
 

@@ -108,8 +108,7 @@ def test_empty_knowledge_base(tmp_path: Path, name: str, text: str) -> None:
 def test_format_named_or_guessed(tmp_path: Path) -> None:
     path = write(tmp_path / "kb.txt", EVQA)
     assert len(list(read_knowledge_base(path, "evqa"))) == 2
-    with pytest.raises(ValueError, match=r"kb\.txt.*extension"):
-        list(read_knowledge_base(path))
+    assert len(list(read_knowledge_base(path))) == 2
     with pytest.raises(ValueError, match=r"'warc'.*evqa, infoseek, wiki6m, jsonl"):
         list(read_knowledge_base(path, "warc"))
     names = {"a.json": "evqa", "a.json.gz": "evqa", "a.jsonl": "jsonl", "a.JSONL": "jsonl", "a.zim": "zim"}

@@ -1,0 +1,146 @@
+"""Which format a knowledge base is in, by its name and content; of what is not read, the shortest way to what is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from indexes.formats.evqa import is_evqa
+from indexes.formats.json_rows import first_row, json_files
+from indexes.formats.markdown import article_files
+from indexes.formats.source_file import HELP, format_of
+from indexes.formats.streams import inner_name, is_pointer, opened
+from indexes.formats.website import page_files
+from indexes.formats.xml_rows import root_of
+from indexes.formats.zim import is_zim
+from indexes.images import IMAGE_SUFFIXES
+from retriever.wording import counted
+
+PACKED = (".gz", ".bz2", ".zip")
+
+_EXTENSIONS = {".json": "evqa", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".zim": "zim"} | {
+    **dict.fromkeys((".yml", ".yaml"), "jsonl"),
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".xml": "mediawiki",
+}
+_PANDOC = "convert it to Markdown, as with: pandoc {name} --to gfm --extract-media . --output {stem}.md"
+_ADVICE = (
+    {".db": f"a database; write a file {{stem}}.toml beside it: {HELP}"}
+    | {".sql": f"a dump of a database; load it into one, and write a file {{stem}}.toml: {HELP}"}
+    | {".xlsx": "a spreadsheet; save it as CSV in UTF-8, one file per sheet"}
+    | {".rst": f"reStructuredText; build its pages, as with sphinx-build, or {_PANDOC}"}
+    | {".adoc": "AsciiDoc; make pages of it, as with: asciidoctor --destination-dir pages {name}"}
+    | {".docx": f"a document; {_PANDOC}"}
+    | {".ipynb": "a notebook; convert it to Markdown, as with: jupyter nbconvert --to markdown {name}"}
+    | {".ttl": "RDF; query it with SPARQL, and save the results as CSV or JSON"}
+    | {".pdf": "a PDF; convert it to Markdown or HTML"}
+    | {".epub": "a book; unpack it, and name the folder: unzip {name} -d {stem}"}
+    | {".tar": "an archive; unpack it, and name the file or the folder in it"}
+    | {".md": "one article; name the folder that it is in"}
+)
+"""What files are that are not read, and what to do."""
+_ALIKE = {
+    ".db": (".sqlite", ".sqlite3"),
+    ".xlsx": (".xls", ".ods", ".numbers"),
+    ".adoc": (".asciidoc", ".asc"),
+    ".docx": (".odt", ".rtf", ".org", ".tex", ".textile", ".doc", ".fb2"),
+    ".ttl": (".nt", ".n3", ".nq", ".trig"),
+    ".tar": (".tgz", ".7z", ".rar", ".xz", ".zst"),
+    ".md": (".markdown", ".mdx", ".qmd", ".rmd", ".html", ".htm", ".xhtml"),
+}
+_ADVICE |= {other: _ADVICE[known] for known, others in _ALIKE.items() for other in others}
+_DOCUMENTS = (".rst", ".adoc", ".asciidoc", ".asc", ".org", ".tex", ".textile", ".docx", ".odt", ".ipynb")
+"""Extensions of articles that are not read."""
+_COLUMNS = "\t|;"
+_LONGEST = 1 << 16
+
+
+def guess_format(path: Path) -> str:
+    """Returns the format of a knowledge base: a folder is Markdown or a website; of a file, extension or content tells.
+
+    A folder of pages or JSON whose only Markdown is README files is a website or JSON.
+
+    JSON that is a list, or has one object per line, is read as JSON lines, and JSON lines whose first line has a
+    `wikidata_id` are Wiki6M's. In `.gz` and `.zip` files the file inside counts. Files of other extensions are JSON,
+    XML or a table if they look like one.
+
+    Raises:
+        ValueError: Neither extension nor content is known, or a ZIP archive holds several files. The message says what
+            to do with the file.
+    """
+    if path.is_dir():
+        return _guess_folder(path)
+    name = Path(inner_name(path)) if path.suffix == ".zip" else path.with_suffix("") if path.suffix in PACKED else path
+    suffix = name.suffix.lower()
+    if suffix == ".toml":
+        return format_of(path)
+    if suffix in _ADVICE:
+        raise ValueError(f"{path}: {_advice(name)}")
+    if path.is_file() and is_pointer(path):
+        raise ValueError(f"{path}: is a Git LFS pointer, not the file itself; fetch the file with: git lfs pull")
+    found = _EXTENSIONS.get(suffix) or _by_content(path)
+    if found is None:
+        known = ", ".join(_EXTENSIONS)
+        raise ValueError(
+            f"{path}: unknown extension; known are folders of Markdown (.md) or pages (.html), and files {known}; "
+            "name the format with --kb-format"
+        )
+    if not path.is_file():
+        return found
+    if found == "mediawiki" and root_of(path) not in ("mediawiki", ""):
+        return "xml"
+    if found not in ("evqa", "jsonl"):
+        return found
+    if found == "evqa":
+        return "evqa" if is_evqa(path) else "jsonl"
+    row = first_row(path)
+    return "wiki6m" if row is not None and "wikidata_id" in row else "jsonl"
+
+
+def _by_content(path: Path) -> str | None:
+    """Returns the format that a file of another extension looks like, such as GeoJSON, KML or a table `.txt`."""
+    if is_zim(path):
+        return "zim"
+    if not path.is_file():
+        return None
+    with opened(path) as file:
+        first, second = (file.readline(_LONGEST).decode("utf-8-sig", "replace") for _ in range(2))
+    start = first.lstrip()
+    if start[:1] in ("{", "["):
+        return "evqa"
+    if start[:1] == "<" and root_of(path) not in ("", "html"):
+        return "mediawiki"
+    is_table = any(first.count(sign) == second.count(sign) > 0 for sign in _COLUMNS)
+    return "csv" if is_table and "\0" not in first else None
+
+
+def _guess_folder(path: Path) -> str:
+    articles, pages, rows = article_files(path), page_files(path), json_files(path)
+    visible = [file for file in path.rglob("*") if not any(part[0] == "." for part in file.relative_to(path).parts)]
+    unread = Counter(file.suffix.lower() for file in visible if file.suffix.lower() in _DOCUMENTS)
+    if unread.total() > len(articles) + len(pages):
+        ((suffix, count),) = unread.most_common(1)
+        raise ValueError(f"{path}: holds {counted(count, 'file')} *{suffix}, {_advice(Path('FILE' + suffix))}")
+    known = {*_EXTENSIONS, ".toml"} - {".json", ".jsonl", ".ndjson", ".yml", ".yaml"}
+    files = sorted(file for file in path.iterdir() if file.suffix.lower() in known)
+    own = [file for file in articles if file.stem.lower() != "readme"]
+    if own or len(articles) > 1 > len(pages) or (articles and not (pages or rows or files)):
+        return "markdown"
+    if pages:  # beside which a README is about the repository
+        return "website"
+    if not files and rows:
+        return "jsonl"
+    if files:  # such as a table that describes the images in its folder
+        which = "the file in it:" if len(files) == 1 else f"one of its {len(files)} files, such as"
+        raise ValueError(f"{path}: a folder without Markdown or pages; name {which} {files[0]}")
+    images = sum(file.suffix.lower() in IMAGE_SUFFIXES for file in visible)
+    reason = "is empty" if not any(path.iterdir()) else "holds no Markdown, pages, JSON or YAML"
+    if images:
+        reason += f"; describe its {counted(images, 'image')} in a table, as in images.csv with title,image,text"
+    raise ValueError(f"{path}: the folder {reason}")
+
+
+def _advice(name: Path) -> str:
+    """Returns what a file that is not read is, and what to do."""
+    return _ADVICE[name.suffix.lower()].format(name=name.name, stem=name.stem)
