@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,11 @@ _OTHERS = {
     "image": ("image_id", "image_path", "image_url", "image_name", "img_path", "img_id", "img", "file_name"),
     "question": ("query", "input", "prompt"),
     "questions": ("qa_pairs", "qas", "qa"),
-    "answers": ("answer", "direct_answers", "gold_answers", "gold_answer", "output"),
+    "answers": (
+        *("answer", "direct_answers", "gold_answers", "gold_answer", "output", "correct_answer"),
+        *("ground_truth_list", "ground_truths", "ground_truth", "gt_answer"),
+    ),
+    "options": ("choices",),
     "entity": ("entity_id", "entity_ids", "wikidata_id", "wikidata_ids", "qids"),
 }
 """Names that fields have in question files of others, without case, spaces, `_` and `-`; the first one counts."""
@@ -119,14 +124,17 @@ def renamed(row: Row) -> Row:
 
 
 def _questions_in(row: Row, where: str) -> Iterator[tuple[str, Row]]:
-    """Yields the questions of a row, with their places: itself, or those in its list `questions`.
+    """Yields the questions of a row, with their places: itself, those in its list `questions`, or its members.
 
-    These are objects, or texts beside lists of as many answers, types, categories and sections. Everything else belongs
-    to each.
+    Those in a list are objects, or texts beside lists of as many answers, types, categories and sections; members are
+    objects with a question. Everything else belongs to each.
 
     Raises:
         ValueError: There are more or fewer answers than questions.
     """
+    members = {key: one for key, one in row.items() if isinstance(one, dict) and "question" in renamed(one)}
+    if members and "question" not in row and "questions" not in row:
+        row = {key: row[key] for key in row if key not in members} | {"questions": list(members.values())}
     listed = row.get("questions")
     if "question" in row or not isinstance(listed, list) or not listed:
         yield where, row
@@ -158,8 +166,21 @@ def _question(row: Row, where: str) -> Question:
                 f"{where}: field {field} is missing; the row has {', '.join(map(str, row))}; "
                 f"rename one of them to {names}{hint}"
             )
+    answers = answers_in(row["answers"]) or row["answers"]
+    if isinstance(answers, list):
+        answers = [_chosen(one, row.get("options")) for one in answers]
     groups = {field: "" for field in ("type", "split", "category") if isinstance(row.get(field), list | dict)}
-    return plain_question({**row, **groups, "answers": answers_in(row["answers"]) or row["answers"]}, where)
+    return plain_question({**row, **groups, "answers": answers}, where)
+
+
+def _chosen(answer: Any, options: Any) -> Any:
+    """Returns the text of the option that an answer is the letter of, or else the answer."""
+    if isinstance(options, Mapping):
+        return options.get(answer, answer) if isinstance(answer, str) else answer
+    if not isinstance(options, list) or not isinstance(answer, str) or not re.fullmatch("[A-Z]", answer):
+        return answer
+    option = options[ord(answer) - ord("A")] if ord(answer) - ord("A") < len(options) else answer
+    return re.sub(r"^\(?[A-Z][.:)]\s*", "", option) if isinstance(option, str) else answer
 
 
 def answers_in(value: object) -> list[Any]:

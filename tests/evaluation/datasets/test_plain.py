@@ -119,6 +119,41 @@ def test_several_questions_per_image(tmp_path: Path) -> None:
         load("plain", path)
 
 
+def test_questions_that_are_members_of_a_row(tmp_path: Path) -> None:
+    row = {
+        "id": "7",
+        "img_path": "fox.jpg",
+        "easy_qa": {"question": "What is it?", "options": ["A. A hen", "B. A fox"], "Ground_Truth": "B"},
+        "hard_qa": {"question": "What does it eat?", "Ground_Truth": "B", "Ground_Truth_List": ["Mice", "Voles"]},
+        "source": {"site": "a.example"},
+    }
+    path = tmp_path / "questions.json"
+    path.write_text(json.dumps([row]), encoding="utf-8")
+    easy, hard = load("plain", path)
+    assert (easy.id, easy.image_id, easy.question, easy.answers) == ("7_1", "fox.jpg", "What is it?", ("A fox",))
+    assert (hard.id, hard.answers) == ("7_2", ("Mice", "Voles"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "options", "expected"),
+    [
+        ("A", ["Mice", "Voles"], "Mice"),
+        ("C", ["Mice", "Voles"], "C"),
+        ("B", {"A": "Mice", "B": "Voles"}, "Voles"),
+        ("(B) Voles", ["(A) Mice", "(B) Voles"], "(B) Voles"),
+        ("Mice", ["Mice", "Voles"], "Mice"),
+    ],
+)
+def test_the_letter_of_an_option_stands_for_its_text(
+    tmp_path: Path, answer: str, options: object, expected: str
+) -> None:
+    row = {"image": "a.jpg", "question": "What does it eat?", "answer": answer, "choices": options}
+    path = tmp_path / "questions.jsonl"
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    (question,) = load("plain", path)
+    assert question.answers == (expected,)
+
+
 def test_a_file_without_answers_says_what_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "q.json"
     rows = [{"image_id": 7, "question": "Who?", "question_id": 70}]
