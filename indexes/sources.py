@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
@@ -49,7 +50,8 @@ class FolderImages:
 
     Args:
         folder: The folder.
-        by_name: Whether an entity that names no image gets the one whose file is named after its id or title.
+        by_name: Whether an entity that names no image gets the one whose file is named after its id or title, and one
+            that names a file gets it from any folder inside this one, if no other file has this name.
     """
 
     missing = "no file in the folder at any suffix of the URL's path"
@@ -65,21 +67,29 @@ class FolderImages:
         return next((self._stems[key] for key in keys if key and key in self._stems), None)
 
     @cached_property
-    def _stems(self) -> dict[str, str]:
-        """The images in the folder by their names, those nearest to its top first; empty if there are too many."""
+    def _names(self) -> list[str]:
+        """The images in the folder, those nearest to its top first; none if there are too many."""
         files = (file for file in self._folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
         names = [file.relative_to(self._folder).as_posix() for file in islice(files, _MOST_FILES + 1)]
-        if len(names) > _MOST_FILES:
-            return {}
-        found: dict[str, str] = {}
-        for name in sorted(names, key=lambda name: (name.count("/"), name)):
-            found.setdefault(_stem(Path(name).stem), name)
-        return found
+        return sorted(names, key=lambda name: (name.count("/"), name)) if len(names) <= _MOST_FILES else []
+
+    @cached_property
+    def _stems(self) -> dict[str, str]:
+        """The images in the folder by what they are named after; of several, the one nearest to its top."""
+        return {_stem(Path(name).stem): name for name in reversed(self._names)}
+
+    @cached_property
+    def _unique(self) -> dict[str, str]:
+        """The images in the folder by their file names, without those that share one."""
+        counts = Counter(name.rpartition("/")[2] for name in self._names)
+        return {last: name for name in self._names if counts[last := name.rpartition("/")[2]] == 1}
 
     def find(self, url: str) -> str | None:
         """Returns the path under the folder."""
         found = find_image(self._folder, url)
-        return None if found is None else found.relative_to(self._folder).as_posix()
+        if found is not None:
+            return found.relative_to(self._folder).as_posix()
+        return self._unique.get(url.rpartition("/")[2]) if self._by_name and "//" not in url else None
 
     def size(self, name: str) -> int:
         """Returns the file's size."""
@@ -208,8 +218,8 @@ class OwnAndOtherImages:
 
 
 _OTHER = "images:"
-_ROWS = frozenset({"csv", "jsonl", "parquet", "sql"})
-"""Formats whose images may be named after their rows."""
+_ROWS = frozenset({"csv", "jsonl", "parquet", "sql", "xml"})
+"""Formats whose images may be named after their rows, or be in any folder."""
 _MOST_FILES = 200_000
 _ACCENTS = re.compile("[\u0300-\u036f]")
 """Of Latin, Greek and Cyrillic letters; signs of other scripts are letters of their own."""

@@ -27,7 +27,7 @@ def written(path: Path, value: Any) -> Path:
 
 
 def save_png(path: Path) -> None:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (80, 80)).save(path)
 
 
@@ -187,6 +187,21 @@ def test_an_image_called_like_the_row_goes_before_another_of_a_common_name(tmp_p
     source = open_images(tmp_path, tmp_path / "kb.json", "jsonl")
     assert source is not None and [find_main(source, entity) for entity in read(tmp_path / "kb.json")] == images
     assert (found.named, found.found) == (6, 6)
+
+
+def test_an_image_in_any_folder_if_no_other_has_its_name(tmp_path: Path) -> None:
+    for name in ("images/flags/fr.png", "images/flags/de.png", "images/maps/de.png"):
+        save_png(tmp_path / name)
+    rows = [
+        {"name": "France", "flag": "fr.png"},
+        {"name": "Spain", "flag": "old/fr.png"},
+        {"name": "Italy", "flag": "https://a.example/fr.png"},
+        {"name": "Germany", "flag": "de.png"},
+    ]
+    source = open_images(tmp_path / "images", written(tmp_path / "kb.json", rows), "jsonl")
+    assert source is not None
+    found = [find_main(source, entity) for entity in read(tmp_path / "kb.json")]
+    assert found == ["flags/fr.png", "flags/fr.png", None, None]
 
 
 def test_an_object_of_names_by_their_codes_or_of_explanations(tmp_path: Path) -> None:
