@@ -76,10 +76,13 @@ def _item(value: Any, depth: int) -> str:
     if not isinstance(value, Mapping):
         return " ".join(plain(scalar_of(value) or "").split())
     title_name, title = _title(value)
-    if title and "value" in value and (words := _words(value["value"])):  # a property: `{"label": …, "value": …}`
-        return f"{title}: {words}"
+    if not title and len(value) == 2 and "value" in value:  # beside a `key` or a `trait_type`
+        title_name = next(name for name in value if name != "value")
+        title = _words(value[title_name])
     text_name, text = field_of(value, "text", {})
     about = " ".join(plain(text_in(text)).split())
+    if title and not about and "value" in value:
+        text_name, about = "value", _words(value["value"])
     said = [
         (label, fact.replace("\n", "; "))
         for name, one in (value.items() if depth < _DEEPEST else ())
@@ -96,9 +99,9 @@ def _item(value: Any, depth: int) -> str:
 
 def _words(value: Any) -> str:
     """Returns a value, a list of them or one in several languages as words."""
-    return ", ".join(
-        " ".join(plain(one).split()) for one in (texts_in(value) if isinstance(value, list) else [text_in(value)])
-    )
+    if isinstance(value, list):
+        return ", ".join(filter(None, map(_words, value)))
+    return " ".join(plain(text_in(value)).split())
 
 
 def _title(value: Mapping[str, Any]) -> tuple[str, str]:

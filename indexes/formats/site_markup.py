@@ -31,7 +31,7 @@ _PARTS = {
     "container": r"^[ \t]*:{3,}[ \t]*(?:\{[^{}\n]*\}[ \t]*|[\w-]+(?:\[(?P<label>[^\]\n]*)\])?"
     r"(?:\{[^{}\n]*\})?[ \t]*(?P<title>[^\n{}]*))?$",
     # a reference to a bibliography
-    "citation": r"\[-?@[\w:.#$%&+?~/-]+[^\[\]\n]*\](?!\()",
+    "citation": r"\[-?@[\w:.#$%&+?~/-]+[^\[\]\n]*\](?![\[(:])",
     # the name of a place in MyST, and its comments
     "target": r"^\([\w:./ -]+\)=[ \t]*$|^%[ \t][^\n]*$",
     "abbreviation": r"^[ \t]*\*\[[^\]\n]+\]:[^\n]*$|^[ \t]*--8<--[^\n]*$",

@@ -85,6 +85,17 @@ def test_an_entity_of_wikibase(tmp_path: Path) -> None:
     assert (fox.id, fox.title, fox.names) == ("Q8332", "Fox", ("Renard",))
 
 
+def test_pairs_of_names_and_values(tmp_path: Path) -> None:
+    row = {
+        "name": "Fox",
+        "sizes": [{"name": "Height", "value": 40, "unit": "cm"}, {"name": "Mass", "value": [6, 7]}],
+        "attributes": [{"trait_type": "Fur", "value": "Red"}, {"trait_type": "Eyes", "value": "Amber"}],
+    }
+    sizes, attributes = one_of(tmp_path, row).sections
+    assert sizes == Section("Sizes", "Height: 40 (unit: cm)\nMass: 6, 7", 0)
+    assert attributes == Section("Attributes", "Fur: Red\nEyes: Amber", 1)
+
+
 def test_images_in_the_html_of_any_column(tmp_path: Path) -> None:
     with (tmp_path / "cards.csv").open("w", encoding="utf-8", newline="") as file:
         rows = csv.writer(file)
