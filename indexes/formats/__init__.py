@@ -21,7 +21,7 @@ from indexes.formats.sql import hash_sql, read_sql
 from indexes.formats.table import read_table
 from indexes.formats.website import page_files, read_website
 from indexes.formats.wiki6m import read_wiki6m
-from indexes.formats.xml_rows import read_xml
+from indexes.formats.xml_rows import read_xml, xml_files
 from indexes.formats.zim import read_zim, zim_parts
 from indexes.ids import hash_id
 from indexes.sections import DROPPED, DROPPED_BY_REFERENCE, title_rule, without_lists
@@ -149,7 +149,7 @@ def hash_knowledge_base(path: Path, format: str, names: Names | None = None) -> 
     elif format == "zim":
         files = zim_parts(path)
     elif path.is_dir():
-        files = json_files(path)
+        files = xml_files(path) if format == "xml" else json_files(path)
     else:
         files = [path]
     rows = {"sql": hash_sql, "huggingface": hash_huggingface}.get(format)

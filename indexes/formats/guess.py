@@ -11,7 +11,7 @@ from indexes.formats.markdown import article_files
 from indexes.formats.source_file import HELP, format_of
 from indexes.formats.streams import inner_name, is_pointer, opened
 from indexes.formats.website import page_files
-from indexes.formats.xml_rows import root_of
+from indexes.formats.xml_rows import root_of, xml_files
 from indexes.formats.zim import is_zim
 from indexes.images import IMAGE_SUFFIXES
 from retriever.wording import counted
@@ -123,7 +123,7 @@ def _guess_folder(path: Path) -> str:
         ((suffix, count),) = unread.most_common(1)
         raise ValueError(f"{path}: holds {counted(count, 'file')} *{suffix}, {_advice(Path('FILE' + suffix))}")
     known = {*_EXTENSIONS, ".toml"} - {".json", ".jsonl", ".ndjson", ".yml", ".yaml"}
-    files = sorted(file for file in path.iterdir() if file.suffix.lower() in known)
+    files = sorted(file for file in visible if file.parent == path and file.suffix.lower() in known)
     own = [file for file in articles if file.stem.lower() != "readme"]
     if own or len(articles) > 1 > len(pages) or (articles and not (pages or rows or files)):
         return "markdown"
@@ -131,6 +131,8 @@ def _guess_folder(path: Path) -> str:
         return "website"
     if not files and rows:
         return "jsonl"
+    if len(records := xml_files(path)) > 1 and all(file in records for file in files):
+        return "xml"
     if files:  # such as a table that describes the images in its folder
         which = "the file in it:" if len(files) == 1 else f"one of its {len(files)} files, such as"
         raise ValueError(f"{path}: a folder without Markdown or pages; name {which} {files[0]}")

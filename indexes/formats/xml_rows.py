@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, iterparse
 
-from indexes.formats.fields import Names
+from indexes.formats.fields import Names, field_of
 from indexes.formats.rows import entities_of
 from indexes.formats.skipped import Entry
 from indexes.formats.streams import opened
@@ -20,17 +20,48 @@ _SHORTCODE = re.compile(r"\[/?(?:caption|gallery|embed|audio|video|playlist)\b[^
 _WORDPRESS = ("{http://wordpress.org/export/", "{https://wordpress.org/export/")
 """How the settings of an entry begin in an export of WordPress, and its comments."""
 _UNITS = ("unit", "units")
+_LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+_SETTINGS = (_LANGUAGE, "{http://www.w3.org/XML/1998/namespace}space")
+_LONGEST_NAME = 50
 
 
 def read_xml(path: Path, names: Names) -> Iterator[Entry]:
-    """Yields the things that an XML file lists: the elements that repeat closest to the root.
+    """Yields the things that an XML file lists, the elements that repeat closest to the root, or a folder's files.
 
     The elements in them are their fields, and so are their attributes.
 
     Raises:
         ValueError: The file is damaged, lists nothing, or no entry has a field that `names` names.
     """
-    yield from entities_of(_rows(path), names, str(path))
+    yield from entities_of(_in_folder(path) if path.is_dir() else _rows(path), names, str(path))
+
+
+def xml_files(path: Path) -> list[Path]:
+    """Returns the XML files under a folder in order; hidden ones are left out."""
+    files = (file for file in path.rglob("*") if file.suffix.lower() == ".xml" and file.is_file())
+    visible = (file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts))
+    return sorted(visible, key=lambda file: file.relative_to(path).as_posix())
+
+
+def _in_folder(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yields a row per file: its first element that holds several, or each of those if they are alike.
+
+    In place of a damaged file, the reason is yielded. A row without an id has the path of its file as its id.
+    """
+    for file in xml_files(path):
+        try:
+            record = next(root for event, root, depth in _events(file, whole=0) if event == "end" and depth == 0)
+        except ValueError as error:
+            yield str(file), error
+            continue
+        while len(record) == 1 and len(record[0]) and _is_plain(record):
+            record = record[0]
+        alike = len({child.tag for child in record}) == 1 < len(record) and all(map(len, record)) and _is_plain(record)
+        for number, element in enumerate(record if alike else [record], start=1):
+            row = _fields(element)
+            if not alike and field_of(row, "id", {})[1] is None:
+                row = {"id": file.relative_to(path).with_suffix("").as_posix(), **row}
+            yield f"{file}: <{_local(element.tag)}> {number}", row
 
 
 def root_of(path: Path) -> str:
@@ -60,6 +91,11 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
             number += 1
             if _is_published(element):
                 yield f"{path}: <{_local(element.tag)}> {number}", _fields(element)
+
+
+def _is_plain(element: Element) -> bool:
+    """Returns whether an element only wraps others: it has no attributes but those of XML itself."""
+    return all(name.startswith("{") for name in element.attrib)
 
 
 def _is_published(element: Element) -> bool:
@@ -97,7 +133,7 @@ def _value(element: Element) -> Any:
     An element that only holds others of one name, as `<images>` does `<image>`, is a list.
     """
     words = " ".join((element.text or "").split())
-    if len(element) == 0 and (words or not element.attrib):
+    if len(element) == 0 and (words or not element.attrib.keys() - set(_SETTINGS)):
         unit = next((element.attrib[name] for name in _UNITS if name in element.attrib), "")
         return f"{words} {unit}" if unit else _SHORTCODE.sub("", element.text or "").strip()
     if words:  # elements within a text
@@ -110,12 +146,24 @@ def _value(element: Element) -> Any:
 
 
 def _fields(element: Element) -> dict[str, Any]:
-    """Returns the attributes of an element and the elements in it by their names; several of one name are a list."""
-    found: dict[str, list[Any]] = {_local(name): [value] for name, value in element.attrib.items()}
+    """Returns the attributes of an element and the elements in it by their names; several of one name are a list.
+
+    Of names in several languages the English one comes first; of texts, it is the only one.
+    """
+    found: dict[str, list[Any]] = {
+        _local(name): [value] for name, value in element.attrib.items() if name not in _SETTINGS
+    }
+    languages: dict[str, list[str]] = {}
     for child in element:
         if not child.tag.startswith(_WORDPRESS):
             name = "content" if child.tag == _CONTENT else _local(child.tag)
             found.setdefault(name, []).append(_value(child))
+            languages.setdefault(name, []).append(child.get(_LANGUAGE, ""))
+    for name, spoken in languages.items():
+        if len(set(spoken)) == len(spoken) == len(found[name]) > 1 and all(spoken):
+            order = sorted(range(len(spoken)), key=lambda number: not spoken[number].lower().startswith("en"))
+            is_prose = any(isinstance(value, str) and len(value) > _LONGEST_NAME for value in found[name])
+            found[name] = [found[name][number] for number in (order[:1] if is_prose else order)]
     return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
 
 

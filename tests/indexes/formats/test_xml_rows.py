@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from indexes.formats import guess_format, read_knowledge_base
+from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
 from indexes.formats.skipped import SkippedEntries
 from retriever.types import ArticleImage, Entity
 
@@ -85,3 +85,27 @@ def test_xml_that_cannot_be_read(tmp_path: Path, content: str, message: str) -> 
     path.write_text(content)
     with pytest.raises(ValueError, match=message):
         read(path)
+
+
+FOX = """<wrap xmlns:a="http://a.example/"><a:record>
+<a:name xml:lang="fr">Renard</a:name><a:name xml:lang="en">Fox</a:name>
+<a:description xml:lang="fr">{fr}</a:description>
+<a:description xml:lang="en">{en}</a:description>
+<photo>fox.jpg</photo></a:record></wrap>"""
+
+
+def test_a_folder_with_a_record_per_file(tmp_path: Path) -> None:
+    (tmp_path / "animals").mkdir()
+    (tmp_path / "animals" / "fox.xml").write_text(FOX.format(fr="Il est roux. " * 9, en="It is red. " * 9))
+    (tmp_path / "birds.xml").write_text("<birds><bird><name>Owl</name></bird><bird><name>Hen</name></bird></birds>")
+    (tmp_path / ".hidden.xml").write_text("<a/>")
+    fox, owl, hen = read(tmp_path)
+    assert (fox.id, fox.title, fox.names, fox.image) == ("animals/fox", "Fox", ("Renard",), "fox.jpg")
+    assert sections(fox) == [("Fox", ("It is red. " * 9).strip())]
+    assert [one.id for one in (owl, hen)] == ["Owl", "Hen"]
+    (tmp_path / "birds.xml").write_text("<birds>")
+    before = hash_knowledge_base(tmp_path, "xml")
+    with pytest.raises(ValueError, match=r"birds\.xml: damaged or cut short"):
+        read(tmp_path)
+    (tmp_path / "animals" / "fox.xml").write_text("<record><name>Fox</name></record>")
+    assert hash_knowledge_base(tmp_path, "xml") != before
