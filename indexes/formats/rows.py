@@ -173,8 +173,9 @@ def entity_of(row: Any, where: str, names: Names) -> Entity:
 def _without(row: Row, path: Sequence[str]) -> Row:
     """Returns a row without the value that a path of names leads to, nor an object that held nothing else."""
     inner = row.get(path[0])
-    kept = _without(inner, path[1:]) if len(path) > 1 and isinstance(inner, Mapping) else None
-    kept = inner if len(path) > 1 and isinstance(inner, list) else kept
+    kept: Any = inner if len(path) > 1 and isinstance(inner, list) else None
+    if len(path) > 1 and isinstance(inner, Mapping):
+        kept = _without(inner, path[1:])
     return {name: kept if name == path[0] else value for name, value in row.items() if name != path[0] or kept}
 
 
