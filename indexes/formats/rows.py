@@ -245,7 +245,7 @@ def _paths(value: Any, path: str = "") -> Iterator[str]:
     elif isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
         for one in value:
             yield from _paths(one, path)
-    elif value not in (None, "", []):
+    elif value not in (None, "", [], [""]):
         yield path
 
 

@@ -92,4 +92,4 @@ def test_settings_without_a_fence(tmp_path: Path) -> None:
         "It is red.",
         "Mass: 6 kg or less",
     )
-    assert text_of(read(tmp_path, "Colour: red\n\nIt is red.\n")) == "Colour: red\nIt is red."
+    assert text_of(read(tmp_path, "Color: red\n\nIt is red.\n")) == "Color: red\nIt is red."
