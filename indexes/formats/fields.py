@@ -117,9 +117,11 @@ def _inside(value: Any, path: list[str]) -> Any:
 
 
 def _is_code(name: str, title: str) -> bool:
-    """Returns whether a name is for machines: `acme-rocket` of "Acme Rocket 2", `item-12`, `1984.21`."""
+    """Returns whether a name is for machines: `acme-rocket` of "Acme Rocket 2", `item-12`, `1984.21`, `ACTMCL`."""
     if re.search(r"\s", name):
         return False
+    if re.fullmatch("[A-Z]{3,8}", name):
+        return not title.isupper()
     words = re.split(r"[-_./]", name.lower())
     says_the_same = folded(name) == folded(title) or (name.islower() and all(word in title.lower() for word in words))
     return says_the_same or (name == name.lower() and re.search(r"[\d_]", name) is not None)

@@ -138,6 +138,10 @@ def _guess_folder(path: Path) -> str:
         raise ValueError(f"{path}: a folder without Markdown or pages; name {which} {files[0]}")
     images = sum(file.suffix.lower() in IMAGE_SUFFIXES for file in visible)
     reason = "is empty" if not any(path.iterdir()) else "holds no Markdown, pages, JSON or YAML"
+    suffixes = Counter(file.suffix.lower() for file in visible if file.is_file() and file.suffix)
+    if not images and suffixes:
+        ((suffix, count),) = suffixes.most_common(1)
+        reason += f", but {counted(count, 'file')} *{suffix}"
     if images:
         reason += f"; describe its {counted(images, 'image')} in a table, as in images.csv with title,image,text"
     raise ValueError(f"{path}: the folder {reason}")

@@ -66,6 +66,8 @@ def test_dates_and_decimal_numbers_of_parquet_are_facts(tmp_path: Path) -> None:
         ("ACME Rocket 2", "acme-rocket", "ACME Rocket 2"),
         ("Bowl", "1984.21", "Bowl"),
         ("Bowl", "item_12", "Bowl"),
+        ("Spotted sandpiper", "ACTMCL", "Spotted sandpiper"),
+        ("GREEK GOD", "ARES", "ARES"),
         ("Bowl", "", "Bowl"),
         ("Bowl", {"en": "A", "fr": "B"}, "Bowl"),
     ],
