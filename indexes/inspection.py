@@ -18,6 +18,7 @@ from indexes.formats.skipped import SeenHashes, SkippedEntries
 from indexes.ids import hash_id
 from indexes.images import thumbnail
 from indexes.progress import progress_bar
+from indexes.report import FETCHABLE
 from indexes.sources import ImageSource, find_main, images_beside, main_candidates, open_images, with_images_called
 from retriever.images import ImageError
 from retriever.types import Entity
@@ -149,7 +150,8 @@ def _summary_lines(result: Inspection) -> Iterator[str]:
         repeated = counted(result.repeated_titles, "title")
         yield f"{repeated} that an earlier entity has; --map title=… names another field"
     if result.missing:
-        yield f"{counted(result.named - result.found, 'image')} missing, such as {'; '.join(result.missing)}"
+        hint = f"; {FETCHABLE}" if any("://" in one.partition(" of ")[0] for one in result.missing) else ""
+        yield f"{counted(result.named - result.found, 'image')} missing, such as {'; '.join(result.missing)}{hint}"
     if result.skipped.count:
         listed = "; ".join(f"{one['place']}: {one['reason']}" for one in result.skipped.listed[:LISTED])
         yield f"{result.skipped.count} of {result.skipped.total} entries cannot be used: {listed}"

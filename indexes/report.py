@@ -25,6 +25,8 @@ Report = dict[str, Any]
 `shared_images`: main images that several entities have; `self_retrieval`: whether the encoder can tell others apart."""
 
 PROBLEMS = "missing", "unreadable"
+FETCHABLE = "omgm images fetch downloads those on the web"
+"""What to do about missing images that are named by URLs."""
 """What may be wrong with a main image."""
 _REASONS = 3
 _SKIPPED = "skipped.json"
@@ -121,7 +123,9 @@ def problem_lines(report: Report) -> list[str]:
         if entries:
             more = "; …" if len(occurrences) > _REASONS else ""
             images = counted(len(entries), "image")
-            lines.append(f"{images} {problem}, the first of {entries[0]['id']}: {named}{more}")
+            remote = problem == "missing" and any("://" in str(entry.get("image")) for entry in entries)
+            hint = f"; {FETCHABLE}" if remote else ""
+            lines.append(f"{images} {problem}, the first of {entries[0]['id']}: {named}{more}{hint}")
     shared = report.get("shared_images", {"images": 0})  # not in indexes of older versions
     if shared["images"]:
         first = shared["most_frequent"][0]

@@ -52,6 +52,7 @@ _ALIKE = {
 _ADVICE |= {other: _ADVICE[known] for known, others in _ALIKE.items() for other in others}
 _DOCUMENTS = (".rst", ".adoc", ".asciidoc", ".asc", ".org", ".tex", ".textile", ".docx", ".odt", ".ipynb")
 """Extensions of articles that are not read."""
+_TABLES = (".txt", ".tab", ".dat")
 _COLUMNS = "\t|;"
 _LONGEST = 1 << 16
 
@@ -123,7 +124,9 @@ def _guess_folder(path: Path) -> str:
         ((suffix, count),) = unread.most_common(1)
         raise ValueError(f"{path}: holds {counted(count, 'file')} *{suffix}, {_advice(Path('FILE' + suffix))}")
     known = {*_EXTENSIONS, ".toml"} - {".json", ".jsonl", ".ndjson", ".yml", ".yaml"}
-    files = sorted(file for file in visible if file.parent == path and file.suffix.lower() in known)
+    beside = [file for file in visible if file.parent == path and file.is_file()]
+    tables = [file for file in beside if file.suffix.lower() in _TABLES and _by_content(file) == "csv"]
+    files = [file for file in beside if file.suffix.lower() in known] + tables
     own = [file for file in articles if file.stem.lower() != "readme"]
     if own or len(articles) > 1 > len(pages) or (articles and not (pages or rows or files)):
         return "markdown"
@@ -135,7 +138,8 @@ def _guess_folder(path: Path) -> str:
         return "xml"
     if files:  # such as a table that describes the images in its folder
         which = "the file in it:" if len(files) == 1 else f"one of its {len(files)} files, such as"
-        raise ValueError(f"{path}: a folder without Markdown or pages; name {which} {files[0]}")
+        largest = max(files, key=lambda file: file.stat().st_size)
+        raise ValueError(f"{path}: a folder without Markdown or pages; name {which} {largest}")
     images = sum(file.suffix.lower() in IMAGE_SUFFIXES for file in visible)
     reason = "is empty" if not any(path.iterdir()) else "holds no Markdown, pages, JSON or YAML"
     suffixes = Counter(file.suffix.lower() for file in visible if file.is_file() and file.suffix)

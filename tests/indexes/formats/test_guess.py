@@ -73,3 +73,13 @@ def test_a_readme_beside_what_it_is_about(tmp_path: Path) -> None:
         guess_format(tmp_path)
     (tmp_path / "den.md").write_text("A hole.", encoding="utf-8")
     assert guess_format(tmp_path) == "markdown"
+
+
+def test_a_folder_of_tables_beside_what_describes_them(tmp_path: Path) -> None:
+    """Such as a Darwin Core archive."""
+    for name in ("meta.xml", "eml.xml"):
+        (tmp_path / name).write_text("<archive/>", encoding="utf-8")
+    (tmp_path / "media.txt").write_text("id\turl\n7\ta.jpg\n", encoding="utf-8")
+    (tmp_path / "taxon.txt").write_text("id\tscientificName\n7\tVulpes vulpes\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"name one of its 4 files, such as .*taxon\.txt$"):
+        guess_format(tmp_path)

@@ -12,7 +12,7 @@ from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_ba
 from indexes.formats.json_rows import read_rows
 from indexes.formats.skipped import SkippedEntries
 from indexes.images import find_image
-from indexes.inspection import inspect_knowledge_base
+from indexes.inspection import inspect_knowledge_base, text_lines
 from indexes.sources import find_main, open_images
 from retriever.types import ArticleImage, Entity, Section
 
@@ -202,6 +202,8 @@ def test_an_image_in_any_folder_if_no_other_has_its_name(tmp_path: Path) -> None
     assert source is not None
     found = [find_main(source, entity) for entity in read(tmp_path / "kb.json")]
     assert found == ["flags/fr.png", "flags/fr.png", None, None]
+    lines = "\n".join(text_lines(inspect_knowledge_base(tmp_path / "kb.json", tmp_path / "images", progress=False)))
+    assert "fr.png of Italy; de.png of Germany; omgm images fetch downloads those on the web" in lines
 
 
 def test_an_object_of_names_by_their_codes_or_of_explanations(tmp_path: Path) -> None:

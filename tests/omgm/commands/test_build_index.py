@@ -40,7 +40,7 @@ def test_unusable_images_are_counted_with_their_reasons(tmp_path: Path, capsys: 
         f"{out}: 7 entities, 4 with an image, 8 sections, 5 with tokens\n"
         "entity index: flat (SQfp16), recall@20 1.0000 on 7 mixtures of two stored vectors\n"
         "1 image missing, the first of https://e.example/wiki/Lost: "
-        "1 x no file in the folder at any suffix of the URL's path\n"
+        "1 x no file in the folder at any suffix of the URL's path; omgm images fetch downloads those on the web\n"
         "1 image unreadable, the first of https://e.example/wiki/Broken: "
         f"1 x not an image of a known format ({', '.join(FORMATS)})\n"
         "1 main image shared by 2 entities, which no photograph can tell apart; the most common, with 2 entities: "
