@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import chain, islice
 from pathlib import Path
 
 from indexes.formats.evqa import is_evqa
@@ -53,7 +54,8 @@ _ADVICE |= {other: _ADVICE[known] for known, others in _ALIKE.items() for other 
 _DOCUMENTS = (".rst", ".adoc", ".asciidoc", ".asc", ".org", ".tex", ".textile", ".docx", ".odt", ".ipynb")
 """Extensions of articles that are not read."""
 _TABLES = (".txt", ".tab", ".dat")
-_COLUMNS = "\t|;"
+_COLUMNS = {"|": 1, ";": 1, ",": 2}
+"""What separates columns, and how many of it the first two lines of a table have at least; prose has commas too."""
 _LONGEST = 1 << 16
 
 
@@ -106,14 +108,14 @@ def _by_content(path: Path) -> str | None:
     if not path.is_file():
         return None
     with opened(path) as file:
-        first, second = (file.readline(_LONGEST).decode("utf-8-sig", "replace") for _ in range(2))
-    start = first.lstrip()
-    if start[:1] in ("{", "["):
+        text = file.read(_LONGEST).decode("utf-8-sig", "replace").lstrip("\n\r ")
+    first, second = islice(chain(filter(None, text.splitlines()), ("", "")), 2)
+    if text[:1] in ("{", "["):
         return "evqa"
-    if start[:1] == "<" and root_of(path) not in ("", "html"):
+    if text[:1] == "<" and root_of(path) not in ("", "html"):
         return "mediawiki"
-    is_table = any(first.count(sign) == second.count(sign) > 0 for sign in _COLUMNS)
-    return "csv" if is_table and "\0" not in first else None
+    is_table = any(first.count(sign) == second.count(sign) >= least for sign, least in _COLUMNS.items())
+    return "csv" if (is_table or ("\t" in first and "\t" in second)) and "\0" not in first else None
 
 
 def _guess_folder(path: Path) -> str:

@@ -20,6 +20,7 @@ from retriever.wording import counted
 _DELIMITERS = ",;\t|"
 _DELIMITER_LINE = re.compile(r'"?sep=(.)"?\s*')
 """A line above the header by which Excel names the delimiter."""
+_CONVERT = "convert the file, as with: iconv --from-code WINDOWS-1252 --to-code UTF-8"
 _LONGEST = 1 << 27
 _LONGEST_HEADER = 1 << 16
 
@@ -62,7 +63,7 @@ def _rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
                     where = f"{path}: line {rows.line_num + before}"
                     yield where, _row(columns, row, where)
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: not UTF-8 ({error.reason}); convert the file, as with iconv") from error
+            raise ValueError(f"{path}: not UTF-8 ({error.reason}); {_CONVERT}") from error
         except csv.Error as error:
             raise ValueError(f"{path}: after line {rows.line_num}: {error}; is every quotation mark closed?") from error
 

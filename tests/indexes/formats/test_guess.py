@@ -22,6 +22,8 @@ NOTES = f"""<?xml version="1.0"?><en-export><note><title>Fox</title><content>&lt
         ("walks.kml", KML, "xml", "Tower", "It is tall."),
         ("notes.enex", NOTES, "xml", "Fox", "It is red."),
         ("taxon.txt", "taxonID\tscientificName\trank\n7\tVulpes vulpes\tspecies\n", "csv", "Vulpes vulpes", ""),
+        ("old.tab", "id|label|rank\r\r7|Fox|species\r", "csv", "Fox", ""),
+        ("foxes.txt", "id,name,rank\n7,Fox,species\n", "csv", "Fox", ""),
         ("a.geojson", '{"features": [{"properties": {"name": "Den", "text": "A hole."}}]}', "jsonl", "Den", "A hole."),
         ("a.jsonld", '[{"@type": "Thing", "name": "Den", "description": "A hole."}]', "jsonl", "Den", "A hole."),
     ],
@@ -30,7 +32,7 @@ def test_files_of_other_extensions_are_known_by_their_content(
     tmp_path: Path, name: str, content: str, format: str, title: str, text: str
 ) -> None:
     path = tmp_path / name
-    path.write_text(content, encoding="utf-8")
+    path.write_text(content, encoding="utf-8", newline="")
     assert guess_format(path) == format
     first = next(iter(read_knowledge_base(path, skipped=SkippedEntries(0))))
     assert first.title == title
