@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from indexes.formats.rows import entities_of
 from indexes.formats.skipped import Entry
 from indexes.formats.streams import opened
 from retriever.wording import counted
+
+logger = logging.getLogger(__name__)
 
 _DELIMITERS = ",;\t|"
 _DELIMITER_LINE = re.compile(r'"?sep=(.)"?\s*')
@@ -54,6 +57,8 @@ def _rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
             columns = _columns(next(csv.reader([header], delimiter=delimiter), []))
             if not any(columns):
                 raise ValueError(f"{path}: has no header; its first line must name the columns")
+            if re.fullmatch(r"\d+", columns[0]):
+                logger.warning("%s: its first column is called %s; does the table lack a header?", path, columns[0])
             for field, name in names.items():
                 if name not in columns:
                     raise ValueError(f"{path}: --map {field}={name}: no such column; columns are {', '.join(columns)}")

@@ -119,3 +119,10 @@ def test_files_that_have_to_be_converted(tmp_path: Path, name: str, advice: str)
     (tmp_path / name).touch()
     with pytest.raises(ValueError, match=advice):
         guess_format(tmp_path / name)
+
+
+def test_a_table_without_a_header_is_noticed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "foxes.csv"
+    path.write_text("3,Red fox,species\n4,Fennec,species\n", encoding="utf-8")
+    list(read_knowledge_base(path))
+    assert "foxes.csv: its first column is called 3; does the table lack a header?" in caplog.text
