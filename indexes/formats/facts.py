@@ -122,7 +122,11 @@ def texts_in(value: Any) -> Iterator[str]:
             if isinstance(one := literal_of(value[key]), str | list):
                 yield from texts_in(one)
     elif isinstance(value, list | tuple):
-        yield from (text for one in map(literal_of, value) if isinstance(one, str) for text in texts_in(one))
+        for one in map(literal_of, value):
+            if isinstance(one, str | list):
+                yield from texts_in(one)
+            elif isinstance(one, Mapping) and (title := _title(one)[1]):
+                yield title
     elif (text := scalar_of(value)) is not None:
         yield " ".join(text.split())
 

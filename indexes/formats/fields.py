@@ -26,7 +26,8 @@ GUESSES: dict[str, tuple[str, ...]] = {
         "object_number",
     ),
     "title": (
-        *("title", "name", "display_name", "label", "full_name", "common_name", "headline", "heading", "term", "word"),
+        *("title", "title_info", "name", "display_name", "label", "full_name", "common_name", "headline", "heading"),
+        *("term", "word"),
         *("titel", "titre", "título", "titulo", "titolo", "nombre", "nom", "nome", "naam", "bezeichnung"),
         *("название", "имя", "заголовок", "タイトル", "名前", "名称", "标题", "標題", "العنوان", "الاسم"),
     ),

@@ -188,14 +188,17 @@ def place_of(row: Any, where: str, names: Names) -> str:
 def lifted(row: Row) -> Row:
     """Returns a row with the members of the only object in it that has a title, if the row itself has none.
 
-    So are the features of GeoJSON ("properties") and the entries of some content systems ("attributes", "fields").
+    So are the features of GeoJSON ("properties"), the entries of some content systems ("attributes", "fields"), and
+    the records of OAI-PMH ("metadata").
     """
     if _has_title(row):
         return row
-    inner = [name for name, value in row.items() if isinstance(value, Mapping) and _has_title(value)]
-    if len(inner) != 1:
+    alone = ((name, one[0] if isinstance(one, list) and len(one) == 1 else one) for name, one in row.items())
+    titled = [(name, one) for name, one in alone if isinstance(one, Mapping) and _has_title(one)]
+    if len(titled) != 1:
         return row
-    return {**{name: value for name, value in row.items() if name not in (*inner, "geometry")}, **row[inner[0]]}
+    ((name, inner),) = titled
+    return {**{other: value for other, value in row.items() if other not in (name, "geometry")}, **inner}
 
 
 def _has_title(row: Row, names: Names | None = None) -> bool:

@@ -109,3 +109,22 @@ def test_a_folder_with_a_record_per_file(tmp_path: Path) -> None:
         read(tmp_path)
     (tmp_path / "animals" / "fox.xml").write_text("<record><name>Fox</name></record>")
     assert hash_knowledge_base(tmp_path, "xml") != before
+
+
+OAI = """<OAI-PMH xmlns="http://a.example/oai"><request verb="ListRecords">https://a.example/oai</request><ListRecords>
+<record><header><identifier>oai:a:7</identifier><datestamp>2016-03-01</datestamp></header><metadata>
+  <dc xmlns="http://a.example/dc" xmlns:xsi="http://a.example/xsi" xsi:schemaLocation="a b"><title>Bowl</title>
+    <creator>Ann</creator><creator>Bo</creator><description>It is blue.</description></dc></metadata></record>
+<record><header><identifier>oai:a:8</identifier></header><metadata><mods><titleInfo><title>Vase</title></titleInfo>
+  <titleInfo type="alternative"><title>Tall vase</title></titleInfo>
+  <name type="personal"><namePart>Ann</namePart></name>
+  <genre>vase</genre></mods></metadata></record>
+</ListRecords></OAI-PMH>"""
+
+
+def test_a_harvest_of_records(tmp_path: Path) -> None:
+    (tmp_path / "harvest.xml").write_text(OAI, encoding="utf-8")
+    bowl, vase = read(tmp_path / "harvest.xml")
+    assert bowl.title == "Bowl" and sections(bowl)[0] == ("Bowl", "It is blue.")
+    assert "Creator: Ann, Bo" in sections(bowl)[1][1]
+    assert (vase.title, vase.names) == ("Vase", ("Tall vase",)) and "Genre: vase" in sections(vase)[0][1]
