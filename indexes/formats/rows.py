@@ -217,6 +217,7 @@ def _title_field(rows: Sequence[Row]) -> str:
     text = field_of(first, "text", {})[0]
     usual = {BESIDE, *(field_of(first, field, {})[0] for field in ("id", "url", "image"))}
     texts = [name for name, value in first.items() if name not in usual and isinstance(value, str) and _is_name(value)]
+    texts = [name for name in texts if sum(bool(row.get(name)) for row in rows) >= len(rows) / 2]
     others = [name for name in texts if name != text]
     named = (name for name in others if folded(name).endswith(("title", "name", "label")))
     different = (name for name in (*others, *texts) if _differs(name, rows))

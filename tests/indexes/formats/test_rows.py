@@ -130,6 +130,11 @@ def test_a_category_is_no_title(tmp_path: Path) -> None:
     assert [one.title for one in read(written(tmp_path / "hens.json", rows))] == ["Birds", "Birds"]
 
 
+def test_the_title_is_a_field_that_most_rows_have(tmp_path: Path) -> None:
+    rows = [{"currency.AFN.name": "Afghani", "country": "Afghanistan"}, {"country": "Albania"}, {"country": "Algeria"}]
+    assert [one.title for one in read(written(tmp_path / "kb.json", rows))] == ["Afghanistan", "Albania", "Algeria"]
+
+
 def test_rows_without_ids_may_have_the_same_title(tmp_path: Path) -> None:
     path = tmp_path / "kb.csv"
     path.write_text("Title,Artist\nUntitled,Ann\nUntitled,Bob\n")
