@@ -16,6 +16,8 @@ IMAGE_SUFFIXES = (
     ".svg",
 )
 """Extensions of the names of images, in lower case."""
+FETCHABLE = "omgm images fetch downloads those on the web"
+"""What to do about missing images that are named by URLs."""
 
 
 def find_image(folder: Path, url: str) -> Path | None:

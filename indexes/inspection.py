@@ -16,9 +16,8 @@ from indexes.formats import guess_format, read_knowledge_base
 from indexes.formats.fields import Names
 from indexes.formats.skipped import SeenHashes, SkippedEntries
 from indexes.ids import hash_id
-from indexes.images import thumbnail
+from indexes.images import FETCHABLE, thumbnail
 from indexes.progress import progress_bar
-from indexes.report import FETCHABLE
 from indexes.sources import ImageSource, find_main, images_beside, main_candidates, open_images, with_images_called
 from retriever.images import ImageError
 from retriever.types import Entity

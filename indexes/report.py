@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from indexes.formats.skipped import SkippedEntries
+from indexes.images import FETCHABLE
 from indexes.self_retrieval import SelfRetrieval
 from indexes.stages import MainImage, MainImages
 from indexes.thumbnails import SharedImages
@@ -25,8 +26,6 @@ Report = dict[str, Any]
 `shared_images`: main images that several entities have; `self_retrieval`: whether the encoder can tell others apart."""
 
 PROBLEMS = "missing", "unreadable"
-FETCHABLE = "omgm images fetch downloads those on the web"
-"""What to do about missing images that are named by URLs."""
 """What may be wrong with a main image."""
 _REASONS = 3
 _SKIPPED = "skipped.json"
