@@ -13,17 +13,8 @@ from indexes.images import IMAGE_SUFFIXES
 
 GUESSES: dict[str, tuple[str, ...]] = {
     "id": (
-        "id",
-        "_id",
-        "@id",
-        "pk",
-        "object_id",
-        "uuid",
-        "guid",
-        "slug",
-        "handle",
-        "accession_number",
-        "object_number",
+        *("id", "_id", "@id", "pk", "object_id", "uuid", "guid", "slug", "handle"),
+        *("accession_number", "object_number"),
     ),
     "title": (
         *("title", "title_info", "name", "display_name", "label", "full_name", "common_name", "headline", "heading"),

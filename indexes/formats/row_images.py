@@ -13,6 +13,7 @@ _AGENTS = re.compile(r"(?:person|people|organi[sz]ation|group|agent|company)$", 
 """Types of those who made, hold or publish a thing, whose portraits and logos do not show it."""
 _IMAGE_TYPE = re.compile(r"(?:\w+:)?image(?:object|/[\w.+-]+)?", re.IGNORECASE)
 """Types and formats of objects that are an image: `image/jpeg`, `ImageObject`, `dctypes:Image`."""
+_DEEPEST = 20
 _KINDS = ("type", "@type", "format", "medium", "mimeType", "mime_type", "encodingFormat")
 _ADDRESSES = ("url", "contentUrl", "content_url", "@id", "id", "src", "href", "source")
 
@@ -33,16 +34,16 @@ def row_images(row: Mapping[str, Any], where: str, names: Names) -> tuple[str, l
     return "", [described] if described else []
 
 
-def _described(value: Any) -> str:
+def _described(value: Any, depth: int = 0) -> str:
     """Returns the address of the first object whose type or format says that it is an image, as in IIIF and feeds."""
-    if isinstance(value, list):
-        return next(filter(None, map(_described, value)), "")
-    if not isinstance(value, Mapping):
+    if isinstance(value, list) and depth < _DEEPEST:
+        return next(filter(None, (_described(one, depth + 1) for one in value)), "")
+    if not isinstance(value, Mapping) or depth >= _DEEPEST:
         return ""
     kinds = [kind for name in _KINDS for kind in texts_in(value.get(name))]
     if any(map(_IMAGE_TYPE.fullmatch, kinds)):
         return next((one for name in _ADDRESSES for one in texts_in(value.get(name)) if re.search("[./]", one)), "")
-    return "" if any(map(_AGENTS.search, kinds)) else _described(list(value.values()))
+    return "" if any(map(_AGENTS.search, kinds)) else _described(list(value.values()), depth + 1)
 
 
 def _split(value: str) -> list[str]:

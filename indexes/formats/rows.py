@@ -31,6 +31,8 @@ Row = Mapping[str, Any]
 BESIDE = "_beside"
 """The key under which a row of a file in a folder of the knowledge base's has the path of that folder."""
 _LONGEST_LIST = 30
+_DEEPEST = 10
+"""Objects in each other whose fields a message names."""
 _LONGEST_NAME = 100
 _SAMPLE = 50
 """Rows that tell which field is the title."""
@@ -242,7 +244,7 @@ def _named(row: Row) -> str:
 
 def _paths(value: Any, path: str = "") -> Iterator[str]:
     """Yields the names of fields that say something, as `--map` takes them: dots lead into objects."""
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and path.count(".") < _DEEPEST:
         for name, one in value.items():
             if str(name)[:1] != "_":
                 yield from _paths(one, f"{path}.{name}" if path else str(name))

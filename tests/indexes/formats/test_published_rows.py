@@ -125,3 +125,13 @@ def test_fields_deep_in_xml(tmp_path: Path) -> None:
     assert (bowl.id, bowl.title, bowl.image) == ("7", "Blue bowl", "https://a.example/7")
     assert (vase.id, vase.title, vase.image) == ("8", "Tall vase", "https://a.example/8")
     assert "Info, kind: bowl" in bowl.sections[0].text
+
+
+def test_an_object_that_is_nested_deeply_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "kb.jsonl"
+    path.write_text('{"name": "Fox", "a": ' + '{"a": [' * 240 + "1" + "]}" * 240 + "}\n", encoding="utf-8")
+    (fox,) = read(path)
+    assert (fox.title, fox.image) == ("Fox", None)
+    path.write_text('{"a": ' + '{"a": [' * 240 + "1" + "]}" * 240 + "}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"no title; .*; it has a"):
+        read(path)
