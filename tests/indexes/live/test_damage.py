@@ -61,11 +61,13 @@ def test_files_that_are_gone(world: World) -> None:
     (world.index / "live" / "000001" / "tokens.npy").unlink()
     with pytest.raises(ValueError, match=r"000001/tokens\.npy: missing; rebuild"):
         world.open()
-    (world.index / "live" / "current").write_text("7")
+    current = world.index / "live" / "current"
+    current.write_text("7")
     with pytest.raises(ValueError, match=r"current: names generation '7', which is not there; restore"):
         world.open()
     with pytest.raises(ValueError, match=r"current: names generation '7'"):
         Index.open(world.index)
+    current.write_text("1")  # for the thread that removes the old files later
 
 
 def test_a_flipped_byte_in_the_files_is_found_by_verify(world: World) -> None:
