@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from evaluation.datasets import Question, find_query_image
-from retriever.image_cache import CONTENT
+from retriever.image_cache import set_content
 from retriever.images import load_image
 from retriever.protocols import QueryRetriever
 from retriever.recognition import SIGNS, Recognition, Signs, signs_of
@@ -106,7 +106,7 @@ def _queries(
             if path is None:
                 raise ValueError(f"{folder}: no image {question.image_id!r}")
             image = load_image(path)
-            image.info[CONTENT] = question.image_id  # models with a cache encode it once for both
+            set_content(image, question.image_id)  # models with a cache encode it once for both
         except ValueError as error:
             logger.warning("%s: left out", error)
             continue

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from retriever.image_cache import CONTENT
+from retriever.image_cache import content_of, set_content
 from retriever.images import ALPHA, load_image
 from retriever.types import Query
 
@@ -60,8 +60,8 @@ def trim(image: Image.Image) -> Image.Image:
     if (x2 - x1) * (y2 - y1) > _LARGEST * image.width * image.height:
         return image
     trimmed = image.crop((x1, y1, x2, y2))
-    if content := image.info.get(CONTENT):
-        trimmed.info[CONTENT] = f"{content} trimmed"
+    if content := content_of(image):
+        set_content(trimmed, f"{content} trimmed")
     if (alpha := image.info.get(ALPHA)) is not None:
         trimmed.info[ALPHA] = alpha.crop((x1, y1, x2, y2))
     return trimmed

@@ -11,8 +11,19 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-CONTENT = "omgm_content"
-"""The key of an image's `info` under which the hash of its file stands. Images without it are not kept."""
+_CONTENT = "omgm_content"
+"""The attribute of an image that says what it shows. Not in its `info`, which Pillow hands on to crops and turned copies."""
+
+
+def set_content(image: Image.Image, content: str) -> None:
+    """Says what an image shows, such as the hash of its file; what is computed of images without this is not kept."""
+    vars(image)[_CONTENT] = content
+
+
+def content_of(image: Image.Image) -> str | None:
+    """Returns what `set_content` said of this very image; a crop or another copy of it has nothing."""
+    content: str | None = vars(image).get(_CONTENT)
+    return content
 
 
 class ImageCache:
@@ -70,7 +81,7 @@ class ImageCache:
             compute: Returns a row for each image, [N, ...].
         """
         keys = [
-            image.info.get(CONTENT) or number for number, image in enumerate(images)
+            content_of(image) or number for number, image in enumerate(images)
         ]  # without a hash, equal to no other
         numbers = {key: keys.index(key) for key in dict.fromkeys(keys)}
         rows, missing, elsewhere = dict[Any, Tensor](), list[Any](), list[Any]()

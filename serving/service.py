@@ -15,7 +15,7 @@ from PIL import Image
 
 from llm.chat import ChatError
 from retriever.evidence import answer_span, generation_request
-from retriever.image_cache import CONTENT, ImageCache
+from retriever.image_cache import ImageCache, set_content
 from retriever.protocols import Generator, QueryRetriever
 from retriever.types import Generation, GenerationRequest, Query, RetrievalResult
 from serving.admission import Admission
@@ -149,7 +149,7 @@ class Service:
         image: Image.Image | None = self._cache.get("decode", content)
         if image is None:
             image = decode_image(data, self.settings)
-            image.info[CONTENT] = content
+            set_content(image, content)
             self._cache.put("decode", content, image, image.width * image.height * 3)
         return image, time.perf_counter() - started
 

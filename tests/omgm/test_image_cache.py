@@ -9,7 +9,7 @@ from PIL import Image
 
 from omgm.opening import open_retriever
 from omgm.profile import load_profile
-from retriever.image_cache import CONTENT, ImageCache
+from retriever.image_cache import ImageCache, set_content
 from retriever.types import Query, RetrievalResult
 
 
@@ -25,7 +25,7 @@ def test_questions_about_one_image_share_its_encoding(example_folder: Path) -> N
 
     def photo(name: str) -> Image.Image:
         image = Image.open(example_folder / "queries" / name).convert("RGB")
-        image.info[CONTENT] = name
+        set_content(image, name)
         return image
 
     asked = [("jp_0.jpg", "What is the capital?"), ("fr_0.jpg", "Who lives here?"), ("jp_0.jpg", "How large is it?")]
@@ -39,3 +39,19 @@ def test_questions_about_one_image_share_its_encoding(example_folder: Path) -> N
     for step in ("step1", "step2"):
         assert cache.counts[step, "miss"] == 2
         assert cache.counts[step, "hit"] >= 2  # more if threads share a batch
+
+
+def test_a_part_of_an_image_is_not_taken_for_the_whole(example_folder: Path) -> None:
+    profile = load_profile("embedded")
+    plain = open_retriever(profile, example_folder / "index")
+    caching = open_retriever(profile, example_folder / "index", cache=ImageCache(2**24))
+    left, right = (Image.open(example_folder / "queries" / name).convert("RGB") for name in ("jp_0.jpg", "fr_0.jpg"))
+    whole = Image.new("RGB", (left.width + right.width, max(left.height, right.height)))
+    whole.paste(left)
+    whole.paste(right, (left.width, 0))
+    set_content(whole, "both")
+    # what agents search for: regions, and whole images that they turned
+    shown = [whole.crop((left.width, 0, left.width + right.width, right.height)), whole.rotate(180), whole]
+    for image in shown:
+        query = Query(image, "What is the capital?")
+        assert scores(caching.retrieve([query])) == scores(plain.retrieve([query]))

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from retriever.borders import trim, without_border
-from retriever.image_cache import CONTENT
+from retriever.image_cache import content_of, set_content
 from retriever.images import ALPHA, prepare_image
 from retriever.types import Query
 
@@ -63,9 +63,9 @@ def test_other_images_are_returned_themselves(image: Image.Image) -> None:
 
 def test_a_trimmed_image_is_cached_apart() -> None:
     image = card((200, 100), (100, 30, 140, 70))
-    image.info[CONTENT] = "abc"
+    set_content(image, "abc")
     query = without_border(Query(image, "What is it?", "q"))
-    assert query.image.info[CONTENT] == "abc trimmed" and image.info[CONTENT] == "abc"
+    assert content_of(query.image) == "abc trimmed" and content_of(image) == "abc"
     assert (query.question, query.id) == ("What is it?", "q")
 
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 from PIL import Image
 
-from retriever.image_cache import CONTENT, ImageCache
+from retriever.image_cache import ImageCache, set_content
 
 
 def image(width: int, content: str = "") -> Image.Image:
     made = Image.new("RGB", (width, 1))
     if content:
-        made.info[CONTENT] = content
+        set_content(made, content)
     return made
 
 
