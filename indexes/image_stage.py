@@ -22,7 +22,7 @@ from indexes.growing import GrowingLines, GrowingRows, save_array
 from indexes.images import thumbnail
 from indexes.lines import Articles, save_offsets
 from indexes.manifest import THUMBNAILS, Candidates
-from indexes.sources import ImageSource, find_main
+from indexes.sources import ImageSource, find_main, main_candidates
 from indexes.stages import MainImage, MainImages, section_texts
 from indexes.workers import ModelName, Workers, in_batches
 from retriever.codecs import encode_tokens
@@ -193,7 +193,7 @@ class ReadImages:
     def read(self, row: int) -> EntityImages:
         """Returns the images of an entity, each decoded once."""
         entity, source = self._articles[row], self._source
-        if entity.image is None or source is None:
+        if source is None or not any(main_candidates(entity)):
             return EntityImages()
         name = find_main(source, entity)
         if name is None:

@@ -23,7 +23,7 @@ from indexes.keys import candidate_text
 from indexes.live.changes import Addition, Removal
 from indexes.live.index import LiveIndex
 from indexes.sections import title_rule, without_lists
-from indexes.sources import ImageSource, find_main
+from indexes.sources import ImageSource, find_main, main_candidates
 from indexes.stages import MainImage, finite, section_texts
 from indexes.summarizers import Summarizer
 from retriever.images import ImageError
@@ -254,7 +254,7 @@ class Editor:
 
 def article_of(entity: Entity, source: ImageSource | None, use: ImageUse = MAIN_ONLY) -> Article:
     """Returns an entity with the images that are used, found and read as a build does it."""
-    if entity.image is None or source is None:
+    if source is None or not any(main_candidates(entity)):
         return Article(entity)
     name = find_main(source, entity)
     if name is None:

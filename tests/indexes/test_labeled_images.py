@@ -179,6 +179,16 @@ def test_labeled_images_stand_for_a_missing_main_image(kb: Path) -> None:
     assert best(index, "black") == "b"
 
 
+def test_labeled_images_find_an_entity_whose_article_names_no_image(kb: Path) -> None:
+    with kb.open("a") as file:
+        file.write(json.dumps({"id": "c", "title": "C", "sections": [{"title": "C", "text": "Three."}]}) + "\n")
+    index = build(kb, labeled(kb, black="c", yellow="c"))
+    row = index.row_of("c")
+    assert row is not None and index.manifest.counts.with_image == 3
+    assert [best(index, color) for color in ("black", "yellow", "white")] == ["c", "c", "b"]
+    assert len(index.token_rows(row)) == len(index.section_rows(row)) + 2
+
+
 def test_images_called_like_the_rows_are_main_images_beside_labeled_ones(kb: Path) -> None:
     kb.write_text("".join(json.dumps({"id": color, "title": color, "text": "."}) + "\n" for color in ("red", "white")))
     index = build(kb, labeled(kb, black="white"))
