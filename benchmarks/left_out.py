@@ -23,6 +23,7 @@ from omgm.indexing import build
 from omgm.opening import open_retriever
 from retriever.files import write_whole
 from retriever.images import load_image
+from retriever.recognition import is_declined
 from retriever.types import Query
 
 BATCH = 32
@@ -69,7 +70,7 @@ def main() -> None:
                 queries.append(Query(load_image(path), question.question, question.id))
                 known.append(not all(left_out(entity) for entity in question.entity_ids))
         for result, is_held in zip(retriever.retrieve(queries), known, strict=True):
-            answered = (result.recognized or 0.0) >= profile.recognition.threshold
+            answered = not is_declined(result.recognized, retriever.recognition.threshold)
             (held if is_held else absent).append(answered)
     print(f"of {len(held)} questions about what the index holds, answered {sum(held) / max(1, len(held)):.3f}")
     print(f"of {len(absent)} about what it does not, declined {1 - sum(absent) / max(1, len(absent)):.3f}")

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from retriever.protocols import Generator
+from retriever.recognition import is_declined
 from retriever.types import Generation, GenerationRequest
 
 
@@ -60,7 +61,7 @@ class GuardedGenerator:
             yield _joint(piece, request) if isinstance(piece, Generation) else piece
 
     def _declined(self, request: GenerationRequest) -> bool:
-        return request.recognized is not None and request.recognized < self.threshold
+        return is_declined(request.recognized, self.threshold)
 
 
 def _joint(generation: Generation, request: GenerationRequest) -> Generation:

@@ -116,7 +116,8 @@ def build_index(
         tokens: How step 2's tokens are stored, the name of a `TokenCodec`.
         search: The kind of entity index, see `indexes.search_kinds`.
         search_uri: Where Milvus is if `search` is "milvus", see `indexes.search_milvus.Collection`.
-        image_weight: Weight of the main image in a combined key, for which an approximate kind is tuned.
+        image_weight: Weight of the main image in a combined key, for which an approximate kind is tuned, and with which
+            the index is opened.
         image_keys: Image keys of an entity, at most: its main image and the next ones of its article. Ignored if
             `candidates` are texts alone.
         section_images: Whether a section's tokens are made with its own image if it has one.
@@ -159,7 +160,7 @@ def build_index(
         section_images=section_images and fusion is not None,
         labeled=labels.digest if labels else "none",
     )
-    index = existing_index(out, inputs, source, encoder, fusion, overwrite)
+    index = existing_index(out, inputs, source, encoder, fusion, overwrite, image_weight)
     if index is not None:
         if inputs.search in ("", index.manifest.inputs.search):
             _nothing_to_do(out)
@@ -171,7 +172,7 @@ def build_index(
         with resumable(out), locked(out, "builds it"):
             kind = choose_kind(search, index.manifest.counts.searchable)
             change_search(out, kind, image_weight, encoder, progress, search_uri)
-        return Index.open(out, encoder=encoder, fusion=fusion)
+        return Index.open(out, encoder=encoder, fusion=fusion, image_weight=image_weight)
     with resumable(out), locked(out, "builds it"):
         parts = claim(out, inputs, overwrite)
         if not (parts / MANIFEST).exists():  # else it was killed while it was published
@@ -200,7 +201,7 @@ def build_index(
             )
             write_whole(parts / MANIFEST, manifest.to_json())
         publish(out)
-    return Index.open(out, encoder=encoder, fusion=fusion)
+    return Index.open(out, encoder=encoder, fusion=fusion, image_weight=image_weight)
 
 
 def _check_settings(batch_size: int, candidates: str, search: str, search_uri: str, image_keys: int) -> None:

@@ -26,6 +26,7 @@ def existing_index(
     encoder: DualEncoder,
     fusion: FusionEncoder | None,
     overwrite: bool,
+    image_weight: float,
 ) -> Index | None:
     """Returns the index in `out`, or `None` if there is none, or one that is to be replaced.
 
@@ -42,7 +43,7 @@ def existing_index(
         if overwrite:
             inputs = inputs.model_copy(update={"search": UNKNOWN})
         check_inputs(found, inputs, f"{out} is an index")
-        index = Index.open_files(folder, encoder=encoder, fusion=fusion, verify=overwrite)
+        index = Index.open_files(folder, encoder=encoder, fusion=fusion, image_weight=image_weight, verify=overwrite)
         if not index.manifest.changes:
             articles = Articles(folder / "entities.jsonl")  # the knowledge base's, since the inputs are the same
             check_inputs(found, with_images(inputs, articles, source), f"{out} is an index")

@@ -23,6 +23,7 @@ from indexes.manifest import (
     REBUILD,
     SEARCH,
     THUMBNAILS,
+    Candidates,
     Manifest,
     check_files,
     read_manifest,
@@ -321,6 +322,20 @@ def _check_fit(folder: Path, what: str, built_with: object, given: object) -> No
         raise ValueError(
             f"{folder}: does not fit this profile: {what} {given!r} now, {built_with!r} when it was built; "
             f"{REBUILD}, or use the profile it was built with"
+        )
+
+
+def check_candidates(index: Index, candidates: Candidates) -> None:
+    """Checks that step 1 searches in an index what a profile says.
+
+    Raises:
+        ValueError: It was built to search something else.
+    """
+    built_with = index.manifest.inputs.candidates
+    if built_with != candidates:
+        raise ValueError(
+            f"{index.folder}: was built with search.candidates = {built_with!r}, but this profile has {candidates!r}; "
+            f"{REBUILD}, or pass --set search.candidates={built_with}"
         )
 
 

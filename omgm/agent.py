@@ -252,7 +252,7 @@ class Agent:
             raise ValueError(f"mode must be one of {', '.join(POLICIES)}; got {mode!r}")
         if not self._plans:
             raise ValueError(NO_MODEL)
-        if not question.strip():
+        if not (question := question.strip()):
             raise ValueError("the question is empty")
         loaded = load_image(image)
         scaled = boxes_of(boxes, loaded)

@@ -25,9 +25,9 @@ NOTE = "built_from.json"
 _EXAMPLES, _LOOKED_AT = 5, 100
 """Titles that are shown, and entities among which different ones are looked for."""
 _SETTINGS: Any = {
-    "encoder": {"model", "key_sizes"},
+    "encoder": {"model", "key_sizes", "long_texts"},
     "fusion": {"model", "tokens", "section_images"},
-    "search": {"candidates", "image_keys"},
+    "search": {"candidates", "image_keys", "kind"},
     "index": {"drop_sections"},
     "summarizer": {"kind", "model", "max_words"},
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
-from indexes.store import Index
+from indexes.store import Index, check_candidates
 from omgm import parts
 from omgm.settings import Profile
 from retriever.image_cache import ImageCache
@@ -89,12 +89,7 @@ def open_retriever(
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)
     options = _index_options(profile, encoder, fusion)
     opened = index or (LiveIndex.open if live else Index.open)(folder, **options)
-    built_with = opened.manifest.inputs.candidates
-    if built_with != profile.search.candidates:
-        raise ValueError(
-            f"{folder}: was built with search.candidates = {built_with!r}, but profile {profile.name} has "
-            f"{profile.search.candidates!r}; build it again or pass --set search.candidates={built_with}"
-        )
+    check_candidates(opened, profile.search.candidates)
     steps: list[Step] = [
         EntitySearch(encoder, opened, profile.search.k),
         FusionRerank(fusion, opened, profile.fusion.alpha, profile.fusion.score_mode),

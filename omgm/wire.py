@@ -11,7 +11,8 @@ from typing import Any, TypedDict, TypeVar
 from urllib.parse import quote
 
 import httpx
-from PIL import Image
+import numpy as np
+from PIL import Image, ImageOps
 from pydantic import BaseModel, ValidationError
 
 from llm.event_lines import EventLines
@@ -226,4 +227,8 @@ def _bytes(image: ImageInput) -> bytes:
         return Path(image).expanduser().read_bytes()
     if not isinstance(image, Image.Image) and hasattr(image, "read"):
         return image.read()
-    return encoded(load_image(image))
+    prepared = load_image(image)
+    given = Image.fromarray(image) if isinstance(image, np.ndarray) else image
+    if isinstance(given, Image.Image) and given.has_transparency_data:  # an article's image is encoded with it, too
+        prepared = ImageOps.exif_transpose(given).convert("RGBA")
+    return encoded(prepared)

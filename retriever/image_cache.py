@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 _CONTENT = "omgm_content"
-"""The attribute of an image that says what it shows. Not in its `info`, which Pillow hands on to crops and turned copies."""
+"""The attribute of an image that says what it shows; not in its `info`, which Pillow hands on to crops."""
 
 
 def set_content(image: Image.Image, content: str) -> None:
@@ -80,9 +80,7 @@ class ImageCache:
             images: At least one image.
             compute: Returns a row for each image, [N, ...].
         """
-        keys = [
-            content_of(image) or number for number, image in enumerate(images)
-        ]  # without a hash, equal to no other
+        keys = [content_of(image) or number for number, image in enumerate(images)]  # without a hash, equal to no other
         numbers = {key: keys.index(key) for key in dict.fromkeys(keys)}
         rows, missing, elsewhere = dict[Any, Tensor](), list[Any](), list[Any]()
         with self._changed:

@@ -46,6 +46,11 @@ def signs_of(candidates: Sequence[Candidate]) -> Signs | None:
     )
 
 
+def is_declined(recognized: float | None, threshold: float) -> bool:
+    """Returns whether a question is declined; never if the probability that the best candidate is right is unknown."""
+    return recognized is not None and recognized < threshold
+
+
 SIGNS = tuple(field.name for field in fields(Signs))
 
 

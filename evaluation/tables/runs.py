@@ -29,7 +29,7 @@ from indexes.build import build_index
 from indexes.design import IndexDesign
 from indexes.formats.fields import Names
 from indexes.manifest import Candidates
-from indexes.store import Index
+from indexes.store import Index, check_candidates
 from indexes.summarizers import ExtractiveSummarizer, Summarizer
 from retriever.maxsim import ScoreMode
 from retriever.pipeline import Retriever
@@ -240,10 +240,12 @@ class TableRuns:
                 progress=self._progress,
                 **design,
             )
-        self._indexes[key] = Index.open(
+        index = Index.open(
             folder, encoder=parts.encoder, fusion=fusion, device=parts.device, image_weight=parts.design["image_weight"]
         )
-        return self._indexes[key]
+        check_candidates(index, candidates)
+        self._indexes[key] = index
+        return index
 
     def _identity(self) -> str:
         """Returns a hash of everything that the runs depend on."""

@@ -39,12 +39,13 @@ def run(args: argparse.Namespace) -> None:
     questions = load_questions(args)
 
     from indexes.sources import open_images
-    from indexes.store import Index
+    from indexes.store import Index, check_candidates
     from omgm.parts import build_encoder
     from training.mine import mine_negatives
 
     encoder = build_encoder(profile)
     index = Index.open(args.index, encoder=encoder, image_weight=profile.search.image_weight)
+    check_candidates(index, profile.search.candidates)
     images = images_of(args)
     source = None if images is None else open_images(images, images, "")
     count = mine_negatives(

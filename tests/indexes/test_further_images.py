@@ -72,6 +72,7 @@ def found(index: Index, color: str, k: int) -> tuple[list[str | None], list[floa
 
 def test_an_entity_is_found_once_by_its_best_key(kb: Path, caplog: pytest.LogCaptureFixture) -> None:
     index = build(kb, "index", image_weight=0.75)
+    assert index.image_weight == build(kb, "index", image_weight=0.75).image_weight == 0.75
     counts = index.manifest.counts
     assert (counts.entities, counts.searchable, counts.further_keys, counts.with_image) == (4, 4, 3, 3)
     assert np.load(index.folder / OWNERS).tolist() == [0, 0, 2]

@@ -83,7 +83,8 @@ def test_importing_the_package_imports_no_model_library() -> None:
 
 
 def test_ask(omgm: OMGM, images: Path) -> None:
-    found = omgm.ask(images / "flag" / "France.png", QUESTION)
+    found = omgm.ask(images / "flag" / "France.png", f"  {QUESTION}\n")
+    assert found.question == QUESTION  # as the service reads it
     assert found.entity is not None and found.evidence is not None
     assert (found.entity.title, found.entity.id) == ("France", "https://e.example/wiki/France")
     assert found.evidence.entity_id == found.entity.id and found.evidence.section_title == found.sections[0].title

@@ -17,8 +17,8 @@ from llm.replies import ChatReply
 from omgm.client import AnswerOut, AsyncClient, Client, RetrieveOut, ServiceError
 from omgm.served_agents import ServedAgents
 from omgm.settings import AgentSettings
-from omgm.wire import MAX_WAIT
-from retriever.images import ImageInput
+from omgm.wire import MAX_WAIT, article_form
+from retriever.images import ALPHA, ImageInput, load_image
 from serving.agent_schemas import CallStep, RequestStep, RoundStep
 from serving.agents import Searcher
 from serving.keys import digest_of
@@ -279,3 +279,18 @@ def test_settings() -> None:
 def test_it_needs_no_models() -> None:
     code = "import sys, omgm.client; print(sorted({'torch', 'transformers', 'fastapi', 'faiss'} & set(sys.modules)))"
     assert run_python("-c", code, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_an_image_keeps_its_transparency_on_the_way(mode: str) -> None:
+    image = Image.new("RGBA", (60, 40), (200, 30, 40, 0))
+    image.paste((20, 90, 160, 255), (10, 5, 30, 30))
+    image.paste((20, 90, 160, 128), (30, 5, 40, 30))
+    given = image.quantize(8) if mode == "P" else image.convert(mode)
+    given.getexif()[0x0112] = 6  # on its side
+    sources: list[ImageInput] = [given, np.asarray(image)] if mode == "RGBA" else [given]
+    for source in sources:
+        sent = load_image(article_form({"title": "Lighthouse 7"}, source)["files"]["image"][1])
+        read = load_image(source)
+        assert (sent.size, sent.tobytes()) == (read.size, read.tobytes())
+        assert sent.info[ALPHA].tobytes() == read.info[ALPHA].tobytes()

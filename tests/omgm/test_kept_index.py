@@ -101,6 +101,9 @@ def test_a_knowledge_base_that_changed_is_built_again(tmp_path: Path, builds: li
     other = load_profile("embedded", {"fusion.tokens": "float16"})
     keep_index(other, kb, index, say=str)
     assert len(builds) == 4 and Index.open(index).manifest.inputs.tokens == "float16"
+    other = load_profile("embedded", {"fusion.tokens": "float16", "search.kind": "sq8"})
+    with pytest.raises(ValueError, match="'sq8' needs at least 1000 entities"):
+        keep_index(other, kb, index, say=str)
 
 
 def test_images_beside_a_file(tmp_path: Path) -> None:

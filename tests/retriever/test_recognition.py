@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from retriever.recognition import Recognition, Signs, signs_of
+from retriever.recognition import Recognition, Signs, is_declined, signs_of
 from retriever.types import Candidate
 
 FOUND = [
@@ -21,6 +21,10 @@ def test_signs_of_a_result() -> None:
     assert signs.lead_c == pytest.approx(-0.1)  # step 1 preferred row 1
     assert signs.lead == pytest.approx(0.4)
     assert signs.distance == pytest.approx((0.8 - 0.3) / 0.1)  # the others: mean 0.3, standard deviation 0.1
+
+
+def test_what_is_not_known_is_not_declined() -> None:
+    assert [is_declined(recognized, 0.3) for recognized in (0.29, 0.3, None)] == [True, False, False]
 
 
 def test_one_candidate_says_nothing() -> None:

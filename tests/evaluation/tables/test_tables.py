@@ -113,6 +113,19 @@ def test_its_own_index_is_designed_as_the_profile_says(world: Path) -> None:
     assert (inputs.candidates, inputs.tokens, inputs.section_images) == ("summary", "float16", True)
 
 
+def test_an_index_of_other_candidates_is_refused(world: Path, tmp_path: Path) -> None:
+    runs = runs_of(world)
+    runs.questions = replace(runs.questions, index=make_index(tmp_path).folder)
+    assert len(runs.main)
+    titles = runs_of(world)
+    titles.questions = runs.questions
+    titles.components = replace(titles.components, design={**titles.components.design, "candidates": "title"})
+    with pytest.raises(
+        ValueError, match=r"was built with search\.candidates = 'summary', but this profile has 'title'"
+    ):
+        _ = titles.main
+
+
 def rows_of(table: MeasuredTable) -> dict[str, dict[str, float | None]]:
     return {name: dict(zip(b.columns, cells, strict=True)) for b in table.blocks for name, cells in b.rows}
 
