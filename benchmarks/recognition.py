@@ -51,11 +51,12 @@ def main() -> None:
         encoder, fusion = build_encoder(profile, cache), build_fusion(profile, cache)
         retriever = open_retriever(profile, Path(index), encoder=encoder, fusion=fusion)
         retriever.steps = [step for step in retriever.steps if step.name != "step3"]
-        keys.add(recognition_key(profile, encoder, fusion, retriever.index.manifest.inputs.image_keys))
+        inputs = retriever.index.manifest.inputs
+        keys.add(recognition_key(profile, encoder, fusion, inputs.image_keys, inputs.tokens))
         trials[queries] = list(collect(retriever, list(load(dataset, queries)), Path(images)))
         print(f"{queries}: {len(trials[queries])} trials", flush=True)
     if len(keys) > 1:
-        parser.error("the indexes have different numbers of image keys")
+        parser.error("the indexes have different numbers of image keys, or different tokens")
     every = [trial for own in trials.values() for trial in own]
     recognition = fit(every, args.threshold)
     fitted = {"fitted_to": keys.pop(), "threshold": args.threshold, "bias": recognition.bias}

@@ -25,7 +25,7 @@ from retriever.step3_sections import SectionRerank
 logger = logging.getLogger(__name__)
 
 
-def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int) -> str:
+def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int, tokens: str) -> str:
     """Returns a hash of everything that decides what the scores of steps 1 and 2 are.
 
     Args:
@@ -33,27 +33,29 @@ def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncode
         encoder: Step 1's model.
         fusion: Step 2's model.
         image_keys: Image keys of an entity in the index, at most: the best of more keys scores higher.
+        tokens: The codec of the index's tokens: signs alone score lower than float16.
     """
     search = profile.search
     searched = [search.candidates, search.image_weight, image_keys, search.trim_borders]
-    settings = [*searched, profile.fusion.score_mode, profile.fusion.alpha]
+    settings = [*searched, tokens, profile.fusion.score_mode, profile.fusion.alpha]
     parts = [encoder.fingerprint, fusion.fingerprint, *settings]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def _build_recognition(
-    profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int
+    profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int, tokens: str
 ) -> Recognition | None:
     """Returns the profile's recognition, or `None` if it was not fitted to what `recognition_key` counts."""
     settings = profile.recognition
     if not settings.fitted_to:
         return None
-    if settings.fitted_to != recognition_key(profile, encoder, fusion, image_keys):
+    if settings.fitted_to != recognition_key(profile, encoder, fusion, image_keys, tokens):
         logger.warning(
-            "profile %s: recognition was fitted to other models or weights, or to another number of image keys than "
-            "the index has (%d), so nothing is declined; fit it again with omgm calibrate",
+            "profile %s: recognition was fitted to other models or weights, or to another number of image keys or "
+            "other tokens than the index has (%d, %s), so nothing is declined; fit it again with omgm calibrate",
             profile.name,
             image_keys,
+            tokens,
         )
         return None
     return Recognition(settings.bias, Signs(**{name: getattr(settings, name) for name in SIGNS}), settings.threshold)
@@ -95,7 +97,8 @@ def open_retriever(
         FusionRerank(fusion, opened, profile.fusion.alpha, profile.fusion.score_mode),
         SectionRerank(reranker or parts.build_text_reranker(profile), opened, profile.sections.beta),
     ]
-    recognition = _build_recognition(profile, encoder, fusion, opened.manifest.inputs.image_keys)
+    inputs = opened.manifest.inputs
+    recognition = _build_recognition(profile, encoder, fusion, inputs.image_keys, inputs.tokens)
     pin = opened.pinned if isinstance(opened, LiveIndex) else nullcontext
     return Retriever(steps, opened, recognition, pin, profile.search.trim_borders)
 

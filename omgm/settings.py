@@ -82,7 +82,7 @@ class RecognitionSettings(_Table):
     """When an image counts as recognized, as `omgm calibrate` found it (see `retriever.recognition`).
 
     Attributes:
-        fitted_to: Models, weights and number of image keys of the fit; with others, nothing is declined.
+        fitted_to: Models, weights, number of image keys and codec of the fit; with others, nothing is declined.
     """
 
     fitted_to: str = ""

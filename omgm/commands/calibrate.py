@@ -56,8 +56,9 @@ def run(args: argparse.Namespace) -> None:
     if not trials:
         raise ValueError(f"{args.query_images}: none of the questions' images can be read")
     recognition, quality = fit(trials, args.threshold), report(trials, args.threshold)
+    inputs = retriever.index.manifest.inputs
     found = {
-        "recognition.fitted_to": recognition_key(profile, encoder, fusion, retriever.index.manifest.inputs.image_keys),
+        "recognition.fitted_to": recognition_key(profile, encoder, fusion, inputs.image_keys, inputs.tokens),
         "recognition.threshold": recognition.threshold,
         "recognition.bias": recognition.bias,
         **{f"recognition.{name}": value for name, value in asdict(recognition.weights).items()},

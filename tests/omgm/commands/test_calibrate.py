@@ -75,19 +75,23 @@ def test_other_weights_need_another_calibration(world: Path, profile: Path, capl
     assert "omgm calibrate" in caplog.text
 
 
-def test_an_index_with_another_number_of_image_keys_needs_another_calibration(
-    world: Path, profile: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("setting", "has"), [("search.image_keys=1", "(1, bit1)"), ("fusion.tokens=float16", "(4, float16)")]
+)
+def test_an_index_of_other_keys_or_tokens_needs_another_calibration(
+    world: Path, profile: Path, setting: str, has: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     build = ["build-index", "--kb", str(world / "kb.json"), "--images", str(world / "images")]
-    assert main([*build, "--out", str(world / "one"), "--set", "search.image_keys=1"]) == 0
-    with caplog.at_level(logging.WARNING), OMGM.open(world / "one", profile=profile) as omgm:
+    assert main([*build, "--out", str(tmp_path / "other"), "--set", setting]) == 0
+    with caplog.at_level(logging.WARNING), OMGM.open(tmp_path / "other", profile=profile) as omgm:
         assert omgm.ask(world / "images" / "flag" / "France.png", QUESTION).recognized is None
-    assert "another number of image keys than the index has (1)" in caplog.text
+    assert f"another number of image keys or other tokens than the index has {has}" in caplog.text
 
 
 def test_the_shipped_calibration_is_of_the_shipped_models_and_settings() -> None:
     shipped = load_profile("embedded")
-    key = recognition_key(shipped, build_encoder(shipped), build_fusion(shipped), shipped.search.image_keys)
+    models = build_encoder(shipped), build_fusion(shipped)
+    key = recognition_key(shipped, *models, shipped.search.image_keys, shipped.fusion.tokens)
     assert shipped.recognition.fitted_to == key
 
 
