@@ -41,12 +41,17 @@ def run(args: argparse.Namespace) -> None:
     from agents.model import ChatPlanner
     from omgm.agent import Agent, access_of
     from omgm.api import OMGM
-    from omgm.parts import build_planner
+    from omgm.parts import build_encoder, build_planner, build_proposer
 
     settings = profile.serving
     chat = profile.generator.base_url and profile.generator.model
     planner = ChatPlanner(build_planner(profile)) if chat else None
-    with OMGM.open(args.index, profile) as omgm, Agent(omgm, planner, **access_of(profile.agents)) as agent:
+    encoder = build_encoder(profile)
+    propose = build_proposer(profile, encoder) if planner and profile.agents.propose_regions else None
+    with (
+        OMGM.open(args.index, profile, encoder=encoder) as omgm,
+        Agent(omgm, planner, propose=propose, **access_of(profile.agents)) as agent,
+    ):
         server = build_server(omgm, settings, paths=not args.http, agent=agent, limits=profile.agents)
         if not args.http:
             server.run("stdio")

@@ -278,3 +278,11 @@ def test_a_named_host_is_answered(omgm: OMGM) -> None:
 def test_without_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mcp", "--index", str(tmp_path / "none")]) == 2
     assert "--index" in capsys.readouterr().err
+
+
+def test_agents_get_regions_proposed_as_the_profile_says(examples: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {"generator.base_url": "http://127.0.0.1:9", "generator.model": "m", "agents.propose_regions": "true"}
+    options = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    absent = ["--set", f"regions.model={examples / 'absent'}"]
+    assert main(["mcp", "--index", str(examples / "index"), *options, *absent]) == 2
+    assert "regions.model" in capsys.readouterr().err
