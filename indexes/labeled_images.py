@@ -30,7 +30,7 @@ class LabeledImage(NamedTuple):
         image_id: The image's id.
         path: Its file.
         entity_id: The entity's id, or another name that `row_of` takes.
-        others: Entities that are as right, in order, if the knowledge base does not have this one.
+        others: Entities that are equally acceptable; the first known one counts if `entity_id` is unknown.
     """
 
     image_id: str
@@ -78,8 +78,8 @@ class LabeledSource:
 
         Args:
             entities: The entities.
-            again: Returns the same entities, which are read before if a label leaves open which of several it means;
-                without it, the first one is meant.
+            again: Returns the same entities once more. It is called only if a label accepts several, to find out which
+                of these exist before `entities` are read; without it, each label means its first entity.
         """
         images = sorted(self._images)
         if again is not None and any(image.others for image in images):

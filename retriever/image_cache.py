@@ -12,16 +12,16 @@ from PIL import Image
 from torch import Tensor
 
 _CONTENT = "omgm_content"
-"""The attribute of an image that says what it shows; not in its `info`, which Pillow hands on to crops."""
+"""The attribute that holds an image's cache key; not an entry of `info`, which Pillow copies to crops."""
 
 
 def set_content(image: Image.Image, content: str) -> None:
-    """Says what an image shows, such as the hash of its file; what is computed of images without this is not kept."""
+    """Sets the key, such as a hash of the file, under which `ImageCache` keeps what is computed from an image."""
     vars(image)[_CONTENT] = content
 
 
 def content_of(image: Image.Image) -> str | None:
-    """Returns what `set_content` said of this very image; a crop or another copy of it has nothing."""
+    """Returns the key that `set_content` set, or `None`; crops and other copies of an image have no key."""
     content: str | None = vars(image).get(_CONTENT)
     return content
 

@@ -9,7 +9,7 @@ _OPENED = re.compile(r"[ \t]*(`{3,}|~{3,}|:{3,})[ \t]*\{([A-Za-z][\w:+.-]*)([^{}
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
 _OPTION = re.compile(r"[ \t]*(?::([\w-]+):|#\|[ \t]*([\w.-]+):)[ \t]*(.*)")
 _MORE = re.compile(r"[ \t]*#\|[ \t]*(.*)")
-"""A further line of an option of a cell."""
+"""A line that continues an option of a cell."""
 _CODE = frozenset(
     {"code", "code-block", "code-cell", "sourcecode", "prompt", "doctest", "parsed-literal", "math"}
     | {"r", "python", "julia", "bash", "sh", "sql", "ojs", "rcpp", "stan", "js", "css", "mermaid", "dot"}
@@ -18,7 +18,7 @@ _CODE = frozenset(
 _HIDDEN = re.compile(
     r"toctree|contents|tableofcontents|bibliography|include|literalinclude|index|raw|eval-rst|graphviz|auto\w+|glue"
 )
-"""Directives whose content is not there, or not for readers."""
+"""Directives whose content is elsewhere, or is not shown to readers."""
 _UNSEEN = re.compile(r"\b(?:echo|include)\s*[=:]\s*false\b", re.IGNORECASE)
 _DRAWN = re.compile(r"include_graphics\(\s*[\"']([^\"'\n]+)[\"']")
 _CAPTION = re.compile(r"fig\.cap\s*=\s*\"([^\"\n]*)\"")

@@ -93,9 +93,9 @@ def field_of(row: Mapping[str, Any], field: str, names: Names) -> tuple[str, Any
 
 
 def _inside(value: Any, path: list[str]) -> Any:
-    """Returns what a path of names leads to; in a list, that of the first item that has it.
+    """Returns the value at a path of field names, or `None`; a list stands for its first item that has a value there.
 
-    Items of a list may lack the first names of the path: of XML, `<titles><title>` is read as a list called `titles`.
+    List items may skip leading names of the path, because `<titles><title>` in XML is read as a list called `titles`.
     """
     if not path:
         return value

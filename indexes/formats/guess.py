@@ -1,4 +1,4 @@
-"""Which format a knowledge base is in, by its name and content; of what is not read, the shortest way to what is."""
+"""Guesses the format of a knowledge base from its name and content, or says how to convert one that cannot be read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ADVICE = (
     | {".tar": "an archive; unpack it, and name the file or the folder in it"}
     | {".md": "one article; name the folder that it is in"}
 )
-"""What files are that are not read, and what to do."""
+"""What files that cannot be read are, and how to convert them, by extension."""
 _ALIKE = {
     ".db": (".sqlite", ".sqlite3"),
     ".xlsx": (".xls", ".ods", ".numbers"),
@@ -52,10 +52,10 @@ _ALIKE = {
 }
 _ADVICE |= {other: _ADVICE[known] for known, others in _ALIKE.items() for other in others}
 _DOCUMENTS = (".rst", ".adoc", ".asciidoc", ".asc", ".org", ".tex", ".textile", ".docx", ".odt", ".ipynb")
-"""Extensions of articles that are not read."""
+"""Extensions of articles that cannot be read; a folder with more of them than of others is refused."""
 _TABLES = (".txt", ".tab", ".dat")
 _COLUMNS = {"|": 1, ";": 1, ",": 2}
-"""What separates columns, and how many of it the first two lines of a table have at least; prose has commas too."""
+"""Column separators, each with the fewest that a line of a table must have; prose has commas too."""
 _LONGEST = 1 << 16
 
 
@@ -130,9 +130,10 @@ def _guess_folder(path: Path) -> str:
     tables = [file for file in beside if file.suffix.lower() in _TABLES and _by_content(file) == "csv"]
     files = [file for file in beside if file.suffix.lower() in known] + tables
     own = [file for file in articles if file.stem.lower() != "readme"]
-    if own or len(articles) > 1 > len(pages) or (articles and not (pages or rows or files)):
+    # A README beside pages or data describes the repository.
+    if own or (len(articles) > 1 and not pages) or (articles and not (pages or rows or files)):
         return "markdown"
-    if pages:  # beside which a README is about the repository
+    if pages:
         return "website"
     if not files and rows:
         return "jsonl"
@@ -154,5 +155,5 @@ def _guess_folder(path: Path) -> str:
 
 
 def _advice(name: Path) -> str:
-    """Returns what a file that is not read is, and what to do."""
+    """Returns what kind of file this is, and how to convert it into one that can be read."""
     return _ADVICE[name.suffix.lower()].format(name=name.name, stem=name.stem)

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omgm.commands.common import add_allow_private
+
 if TYPE_CHECKING:
     from omgm.settings import AgentSettings, Profile
 
@@ -65,13 +67,7 @@ def add_web(parser: argparse._ActionsContainer) -> None:
         "--contact", default="", metavar="MAIL", help="open web pages, under a user agent that names you"
     )
     parser.add_argument("--screenshots", action="store_true", help="show web pages as images too; needs Chromium")
-    parser.add_argument(
-        "--allow-private",
-        action="append",
-        default=[],
-        metavar="HOST",
-        help="a host (name or name:port) of web pages that may be on a private network; may be repeated",
-    )
+    add_allow_private(parser, "web pages")
 
 
 def agent_settings(args: argparse.Namespace, settings: AgentSettings) -> AgentSettings:

@@ -126,6 +126,17 @@ def add_seed(parser: argparse.ArgumentParser | argparse._ArgumentGroup, about: s
     parser.add_argument("--seed", type=seed, metavar="N", help=f"{about} (that of the profile's training, else 0)")
 
 
+def add_allow_private(parser: argparse._ActionsContainer, about: str) -> None:
+    """Adds `--allow-private`, hosts whose addresses may be private; `about` says what is fetched from them."""
+    parser.add_argument(
+        "--allow-private",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help=f"a host (name or name:port) of {about} that may be on a private network; may be repeated",
+    )
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Adds `--json`."""
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -7,7 +7,16 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from omgm.commands.common import add_json, add_knowledge_base, add_reading, existing, positive, print_json, reading_of
+from omgm.commands.common import (
+    add_allow_private,
+    add_json,
+    add_knowledge_base,
+    add_reading,
+    existing,
+    positive,
+    print_json,
+    reading_of,
+)
 from retriever.wording import counted
 
 
@@ -32,13 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--thumbnails", action="store_true", help="request scaled images from Wikimedia")
     parser.add_argument("--retry", action="store_true", help="retry all that failed in earlier runs")
     parser.add_argument("--ignore-robots", action="store_true", help="do not read robots.txt")
-    parser.add_argument(
-        "--allow-private",
-        action="append",
-        default=[],
-        metavar="HOST",
-        help="a host (name or name:port) that may be on a private network; may be repeated",
-    )
+    add_allow_private(parser, "images")
     add_json(parser)
 
 

@@ -45,10 +45,10 @@ class SampleSet:
         first_section: [E + 1].
         published: Position of each section in its article as published, [S].
         main_image: Main image of each entity, -1 without one, [E].
-        image_owners: The entity of each image that an index has tokens of besides those of sections, because its
-            article has several (`indexes.article_images.keys_with_tokens`), ascending, [F]; of what held-out samples
-            are compared with alone.
-        own_images: These images, [F].
+        image_owners: The entity of each of `own_images`, ascending, [F].
+        own_images: The images that have token rows of their own in an index, because their article has several
+            (`indexes.article_images.keys_with_tokens`), [F]. Only those of entities that held-out samples are compared
+            with.
     """
 
     question: Ints
