@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=probability,
         default=0.5,
         metavar="P",
-        help="decline what is recognized with a lower probability (%(default)s)",
+        help="decline images recognized with a lower probability (%(default)s)",
     )
 
 

@@ -25,7 +25,7 @@ def add_action(
 ) -> argparse.ArgumentParser:
     """Adds an action of a command, such as `check` of `dataset`, with `--verbose`; returns its parser."""
     action = actions.add_parser(name, help=about.rstrip("."), description=about)
-    action.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help="log what happens")
+    action.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help="print log messages")
     return action
 
 
@@ -71,7 +71,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="names",
         metavar="FIELD=NAME",
-        help="what a field (id, title, url, image, text) is called in the knowledge base; may be repeated",
+        help="the name of a field (id, title, url, image, text) in the knowledge base; may be repeated",
     )
 
 
@@ -103,13 +103,13 @@ def add_questions(
         help="evqa, evqa-all, infoseek, okvqa, dynvqa or plain (%(default)s)"
         + ("" if images else "; for agents also mmsearch or mmsearch-plus"),
     )
-    parser.add_argument("--queries", type=Path, required=required, metavar="FILE", help="the file of questions")
+    parser.add_argument("--queries", type=Path, required=required, metavar="FILE", help="the question file")
     parser.add_argument(
         "--query-images",
         type=Path,
         required=required and images,
         metavar="DIR",
-        help="the folder of their images",
+        help="the folder with their images",
     )
 
 

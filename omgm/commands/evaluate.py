@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_inputs(parser, images=False)
-    parser.add_argument("--no-answers", action="store_true", help="measure retrieval alone")
+    parser.add_argument("--no-answers", action="store_true", help="measure only retrieval")
     parser.add_argument("--bem", type=Path, metavar="DIR", help="E-VQA's learned judge of answers (docs/metrics.md)")
     parser.add_argument("--batch-size", type=positive, default=16, metavar="N", help="queries per batch (%(default)s)")
     evaluate_agent.add_arguments(parser)
@@ -39,7 +39,7 @@ def add_inputs(parser: argparse.ArgumentParser, *, images: bool = True) -> None:
     add_profile(parser)
     add_index(parser)
     add_questions(parser, images=images)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where figures and records go")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="output folder for metrics and records")
     parser.add_argument("--only-split", metavar="NAME", help="only the questions of this split of the file")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N questions")
     add_json(parser)

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"--{name}", type=grid, default=grid(GRID), metavar="GRID", help=f"0.1,0.5,0.9 or FROM:TO:STEP ({GRID})"
         )
     parser.add_argument(
-        "--report-queries", type=Path, metavar="FILE", help="another split to report on, never tuned on"
+        "--report-queries", type=Path, metavar="FILE", help="another split to report on, not used for tuning"
     )
 
 
