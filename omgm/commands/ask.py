@@ -1,4 +1,4 @@
-"""Answer one question about one image, by retrieval alone or by an agent."""
+"""Answer a question about an image, by retrieval or with a search agent."""
 
 from __future__ import annotations
 

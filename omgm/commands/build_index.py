@@ -1,4 +1,4 @@
-"""Build the index of a knowledge base; killed and restarted, it resumes."""
+"""Build the index of a knowledge base. Run it again to resume a killed build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fit when an image counts as recognized, and write a profile that declines images of anything else."""
+"""Calibrate recognition, and write a profile that declines images of unknown entities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compare runs, with intervals and the significance of their differences."""
+"""Compare runs, with confidence intervals and significance."""
 
 from __future__ import annotations
 

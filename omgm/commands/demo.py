@@ -1,4 +1,4 @@
-"""Answer questions about flags: draws a small knowledge base, builds its index, serves it and asks it."""
+"""Run the demo: draw a small knowledge base of flags, build its index, serve it and ask questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ask the questions of a data set and measure every step and the answers."""
+"""Evaluate every step and the answers on the questions of a data set."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Download the images of a knowledge base: `omgm images fetch`; killed and restarted, it resumes."""
+"""Download the images of a knowledge base: `omgm images fetch`. Run it again to resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serve an index, or a knowledge base whose index is built first, over HTTP, with a page at /."""
+"""Serve an index over HTTP, with a page at /. With --kb, build the index first."""
 
 from __future__ import annotations
 

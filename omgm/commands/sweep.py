@@ -1,4 +1,4 @@
-"""Find alpha and beta on one split: a table, a chart and a profile that has them."""
+"""Tune alpha and beta on one split, and write a table, a chart and a profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make the paper's tables again, beside the paper's own figures."""
+"""Reproduce the paper's tables and figures, next to its published numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure ways to store section tokens: bytes, error and recall of each, and the smallest that is good enough."""
+"""Compare codecs of section tokens: size, error and recall of each, and the smallest that is good enough."""
 
 from __future__ import annotations
 

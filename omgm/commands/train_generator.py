@@ -1,4 +1,4 @@
-"""Fine-tune the generator: LoRA on samples that our own retrieval makes."""
+"""Fine-tune the generator with LoRA on evidence that OMGM retrieves."""
 
 from __future__ import annotations
 

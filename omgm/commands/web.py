@@ -1,4 +1,4 @@
-"""Freeze searches and pages of the web in a folder: `omgm web record`; a replay sends no request."""
+"""Record web searches and pages in a folder: `omgm web record`. A replay sends no request."""
 
 from __future__ import annotations
 
