@@ -14,7 +14,9 @@ KINDS = ("auto", "lavis", "omgm", "echosight")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("file", type=Path, metavar="FILE.pth", help="the checkpoint")
-    parser.add_argument("--kind", choices=KINDS, default="auto", help="the project that the file comes from (%(default)s)")
+    parser.add_argument(
+        "--kind", choices=KINDS, default="auto", help="the project that the file comes from (%(default)s)"
+    )
     add_profile(parser)
     parser.set_defaults(profile="paper")
     parser.add_argument(

@@ -38,10 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bem", type=Path, metavar="DIR", help="E-VQA's learned judge of answers (docs/metrics.md)")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N questions")
     parser.add_argument("--tuned-on", type=Path, metavar="RUN", help="the run that alpha and beta were chosen on")
+    parser.add_argument("--runs", nargs="+", default=[], metavar="[LABEL=]RUN", help="finished runs to add as rows")
     parser.add_argument(
-        "--runs", nargs="+", default=[], metavar="[LABEL=]RUN", help="finished runs to add as rows"
+        "--out", type=Path, required=True, metavar="DIR", help="output folder for tables, indexes and runs"
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="output folder for tables, indexes and runs")
     add_json(parser)
 
 

@@ -20,7 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="float16, int8, int4, bit1, each optionally with a poolN+ prefix (by default a selection)",
     )
-    measure.add_argument("--loss", type=float, default=0.5, metavar="POINTS", help="largest acceptable loss (%(default)s)")
+    measure.add_argument(
+        "--loss", type=float, default=0.5, metavar="POINTS", help="largest acceptable loss (%(default)s)"
+    )
     measure.add_argument("--batch-size", type=positive, default=16, metavar="N", help="queries per batch (%(default)s)")
 
 

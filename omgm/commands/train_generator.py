@@ -45,7 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of samples and training (%(default)s)")
     samples = parser.add_argument_group("samples")
     samples.add_argument(
-        "--most", type=positive, default=100_000, metavar="N", help="maximum number of samples, selected at random (%(default)s)"
+        "--most",
+        type=positive,
+        default=100_000,
+        metavar="N",
+        help="maximum number of samples, selected at random (%(default)s)",
     )
     samples.add_argument("--samples-only", action="store_true", help="stop before the training")
     training = parser.add_argument_group("training (by default with the paper's settings)")

@@ -42,7 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--accumulate", type=positive, default=1, metavar="N", help="gradient accumulation steps (%(default)s)")
     add("--learning-rate", type=float, metavar="R", help="peak learning rate")
     add("--warmup", type=float, metavar="SHARE", help="share of the run used for warm-up, in 0..1")
-    add("--precision", choices=PRECISIONS, help="of matrix products (float32 on a CPU with a frozen tower, else bfloat16)")
+    add(
+        "--precision",
+        choices=PRECISIONS,
+        help="of matrix products (float32 on a CPU with a frozen tower, else bfloat16)",
+    )
     add = parser.add_argument_group("memory and data").add_argument
     add("--tokens-per-forward", type=positive, metavar="N", help="tokens that go through the Q-Former at once (8192)")
     add("--workers", type=int, metavar="N", help="processes that decode images; by default one per core beside a GPU")

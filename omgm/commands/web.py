@@ -21,7 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = "Ask queries, open the first pages of each, and keep results, pages and screenshots."
     record = add_action(actions, "record", about)
     record.add_argument("--queries", type=Path, required=True, metavar="FILE", help="one query per line")
-    record.add_argument("--out", type=Path, required=True, metavar="DIR", help="output folder; results already in it are not requested again")
+    record.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="output folder; results already in it are not requested again",
+    )
     record.add_argument("--pages", type=positive, default=5, metavar="N", help="pages opened per query (%(default)s)")
     add_web(record)
     add_json(record)
