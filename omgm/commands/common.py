@@ -103,13 +103,13 @@ def add_questions(
         help="evqa, evqa-all, infoseek, okvqa, dynvqa or plain (%(default)s)"
         + ("" if images else "; for agents also mmsearch or mmsearch-plus"),
     )
-    parser.add_argument("--queries", type=Path, required=required, metavar="FILE", help="the question file")
+    parser.add_argument("--queries", type=Path, required=required, metavar="FILE", help="the file of questions")
     parser.add_argument(
         "--query-images",
         type=Path,
         required=required and images,
         metavar="DIR",
-        help="the folder with their images",
+        help="the folder of their images",
     )
 
 

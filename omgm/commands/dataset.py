@@ -21,9 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = add_action(actions, "check", about)
     check.add_argument("--dataset", required=True, metavar="NAME", help="evqa, infoseek, okvqa, dynvqa or plain")
     check.add_argument("--queries", type=Path, required=True, metavar="FILE", help="its question file")
-    check.add_argument(
-        "--query-images", type=Path, metavar="DIR", help="the images of the questions; without it, they are not checked"
-    )
+    check.add_argument("--query-images", type=Path, metavar="DIR", help="the images of the questions; else not checked")
     against = check.add_mutually_exclusive_group()
     against.add_argument("--index", type=Path, metavar="INDEX", help="the index with their entities")
     against.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base with their entities")

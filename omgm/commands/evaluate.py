@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_inputs(parser, images=False)
-    parser.add_argument("--no-answers", action="store_true", help="measure only retrieval")
+    parser.add_argument("--no-answers", action="store_true", help="measure retrieval alone")
     parser.add_argument("--bem", type=Path, metavar="DIR", help="E-VQA's learned judge of answers (docs/metrics.md)")
     parser.add_argument("--batch-size", type=positive, default=16, metavar="N", help="queries per batch (%(default)s)")
     evaluate_agent.add_arguments(parser)
