@@ -257,8 +257,10 @@ def _source(images: Path, by_name: bool = False) -> ImageSource:
 
 def images_beside(kb: Path, kb_format: str) -> Path | None:
     """Returns the folder that a knowledge base is or is in, where its images may be; `None` if it holds them itself."""
+    if kb_format in OWN_IMAGES:
+        return None
     kb = kb.resolve()
-    return None if kb_format in OWN_IMAGES else kb if kb.is_dir() else kb.parent
+    return kb if kb.is_dir() else kb.parent
 
 
 def find_main(source: ImageSource, entity: Entity) -> str | None:

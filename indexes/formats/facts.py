@@ -21,7 +21,7 @@ LONGEST_FACT = 250
 """Characters above which a value is a section of its own, not a fact."""
 _BLOB = re.compile(r"(?:data:[\w/+.-]+;base64,)?(?:[A-Za-z\d+/_-]{60,}+\s*+)++[A-Za-z\d+/_-]*+={0,2}\s*")
 """A file that is written into a value, in base64."""
-_WRITTEN = (int, float, Decimal, date, time)
+_WRITTEN = (str, int, float, Decimal, date, time)
 """Types of values, those of columns in Parquet among them, that are facts as Python writes them."""
 _LITERALS = ("uri", "literal", "typed-literal", "bnode")
 """Types of values in the results of SPARQL."""
@@ -64,7 +64,11 @@ def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
         described = objects and all(": " in text.partition(" (")[0] for text in listed)
         if listed and (described or len(listed) <= _LONGEST_LIST):
             long = sum(map(len, listed)) > LONGEST_FACT  # such as the steps of a recipe
-            separator = "\n" if described or long else "; " if any("," in one or ";" in one for one in listed) else ", "
+            separator = ", "
+            if described or long:
+                separator = "\n"
+            elif any("," in one or ";" in one for one in listed):
+                separator = "; "
             yield label, separator.join(listed)
     elif (fact := scalar_of(value)) and not re.fullmatch(r"\w+://\S+", fact):
         yield label, plain(fact)
@@ -146,7 +150,7 @@ def scalar_of(value: Any) -> str | None:
         return "yes" if value else "no"
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    text = value.strip() if isinstance(value, str) else str(value) if isinstance(value, _WRITTEN) else ""
+    text = str(value).strip() if isinstance(value, _WRITTEN) else ""
     is_file = len(text) > LONGEST_FACT and _BLOB.fullmatch(text)
     return None if is_file or text.lower() in EMPTY else text
 

@@ -111,9 +111,15 @@ def _goes_on(before: Any, row: Any, names: Names) -> bool:
 
 def _both(first: Any, second: Any) -> Any:
     """Returns the values of a field in two rows: a list if there are several."""
-    listed = [[] if one is None or one == "" else one if isinstance(one, list) else [one] for one in (first, second)]
-    values = listed[0] + [one for one in listed[1] if one not in listed[0]]
+    values = _values_of(first)
+    values += [one for one in _values_of(second) if one not in values]
     return values if len(values) > 1 else next(iter(values), None)
+
+
+def _values_of(value: Any) -> list[Any]:
+    if value is None or value == "":
+        return []
+    return list(value) if isinstance(value, list) else [value]
 
 
 def entity_of(row: Any, where: str, names: Names) -> Entity:
