@@ -14,12 +14,10 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from indexes.article_images import ImageUse, keys_with_tokens
+from indexes.article_images import ImageUse, MainImage, choose_further, keys_with_tokens
 from indexes.formats import read_knowledge_base
-from indexes.further_images import choose_further
 from indexes.progress import progress_bar
 from indexes.sources import ImageSource, find_main
-from indexes.stages import MainImage
 from indexes.wanted_ids import WantedIds
 from retriever.files import write_lines
 from retriever.texts import blip_caption, section_passage
