@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from generators.reader.features import Floats, candidates
+from generators.reader.features import candidates
 from generators.reader.model import WEIGHTS_FILE, SpanModel, outcome
 from generators.reader.question import analyze
 from generators.reader.rules import adjustments
 from generators.reader.tokens import stems_of, tokenize_text
-from retriever.types import Evidence, Generation, GenerationRequest
+from retriever.types import Evidence, FloatArray, Generation, GenerationRequest
 
 
 class Choice(NamedTuple):
@@ -24,7 +24,7 @@ class Choice(NamedTuple):
 
     start: int
     end: int
-    signs: Floats
+    signs: FloatArray
 
 
 def choose(model: SpanModel, question: str, text: str, title: str) -> Choice | None:

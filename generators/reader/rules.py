@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from generators.reader.features import Candidates, Floats
+from generators.reader.features import Candidates
 from generators.reader.question import AnalyzedQuestion
 from generators.reader.tokens import UNITS, Flags, Tokens, is_color
+from retriever.types import FloatArray
 
 _JOINS = frozenset(("to", "or", "-", "\u2013", "\u2014"))
 _NUMERIC = frozenset(("how many", "how high", "how long", "how old", "how much"))
@@ -14,7 +15,7 @@ CLAUSE = 2.0
 """Score of a number whose clause has all of the question's words."""
 
 
-def adjustments(tokens: Tokens, question: AnalyzedQuestion, found: Candidates) -> Floats:
+def adjustments(tokens: Tokens, question: AnalyzedQuestion, found: Candidates) -> FloatArray:
     """Returns a bonus for each candidate's score, float32 [candidates]; -inf rules a candidate out."""
     color = np.array([is_color(low) for low in tokens.lower], np.bool_)
     number = _count(tokens.number, found) > 0
@@ -68,7 +69,7 @@ def _cuts_unit(tokens: Tokens, found: Candidates) -> Flags:
     return np.asarray(tokens.number[found.last] & unit[after], np.bool_)
 
 
-def _clause_cover(tokens: Tokens, question: AnalyzedQuestion) -> Floats:
+def _clause_cover(tokens: Tokens, question: AnalyzedQuestion) -> FloatArray:
     """Returns the share of the question's words that each clause has."""
     clauses: dict[int, set[str]] = {}
     for stem, clause in zip(tokens.stems, tokens.clause.tolist(), strict=True):

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retriever.lexical import STOP_WORDS, fold, stem
+from retriever.types import IntArray
 
-Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
@@ -71,13 +71,13 @@ class Tokens:
         number: True for figures and number words.
     """
 
-    starts: Ints
-    ends: Ints
+    starts: IntArray
+    ends: IntArray
     lower: tuple[str, ...]
     stems: tuple[str, ...]
     classes: tuple[str, ...]
-    sentence: Ints
-    clause: Ints
+    sentence: IntArray
+    clause: IntArray
     label: Flags
     capital: Flags
     number: Flags
@@ -145,7 +145,7 @@ def _ends_sentence(forms: list[str], i: int) -> bool:
     return after[0].isupper() or after[0].isdigit() or after in '"“['
 
 
-def _label_start(forms: list[str], sentence: Ints, colon: int) -> int:
+def _label_start(forms: list[str], sentence: IntArray, colon: int) -> int:
     """Returns the first word of the label that a colon ends: back to a capital, at most six words."""
     begin = colon - 1
     while (
