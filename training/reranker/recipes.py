@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from training.reranker.samples import Negatives
 from training.schedule import ONE_CYCLE, WARMUP_COSINE, Schedule
 
 
@@ -39,7 +40,7 @@ class Recipe:
     decay_vectors: bool = False
     log_temperature: bool = True
     augment: bool = True
-    negatives: Literal["spread", "pooled", "in_batch"] = "spread"
+    negatives: Negatives = "spread"
     positive_image: Literal["main", "most_similar"] = "main"
 
 

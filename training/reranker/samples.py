@@ -20,7 +20,7 @@ FROM_GOLD = 3
 """The most hard negatives that come from the gold article."""
 
 Negatives = Literal["spread", "pooled", "in_batch"]
-Ints = NDArray[np.int32]
+Int32Array = NDArray[np.int32]
 Offsets = NDArray[np.int64]
 
 
@@ -51,21 +51,21 @@ class SampleSet:
             with.
     """
 
-    question: Ints
-    query_image: Ints
-    gold: Ints
-    evidence: Ints
-    positive_image: Ints
+    question: Int32Array
+    query_image: Int32Array
+    gold: Int32Array
+    evidence: Int32Array
+    positive_image: Int32Array
     held_out: NDArray[np.bool_]
     first_found: Offsets
-    found: Ints
+    found: Int32Array
     similarity: NDArray[np.float32]
     right: NDArray[np.bool_]
     first_section: Offsets
-    published: Ints
-    main_image: Ints
-    image_owners: Ints
-    own_images: Ints
+    published: Int32Array
+    main_image: Int32Array
+    image_owners: Int32Array
+    own_images: Int32Array
 
     def __len__(self) -> int:
         """Returns the number of samples."""
@@ -106,7 +106,7 @@ class SampleSet:
         """Returns the entity of each section."""
         return np.asarray(np.searchsorted(self.first_section, sections, side="right") - 1)
 
-    def others(self, sample: int) -> Ints:
+    def others(self, sample: int) -> Int32Array:
         """Returns the entities that step 1 found and that are not gold but have an image."""
         part = self.found_by(sample)
         others = self.found[part][~self.right[part]]
