@@ -45,7 +45,7 @@ def read(question: str, text: str, title: str = "Subject") -> Generation:
 
 
 @pytest.mark.parametrize(("text", "question", "answer"), QUESTIONS)
-def test_answer(text: str, question: str, answer: str) -> None:
+def test_the_answer_is_a_span_of_the_text(text: str, question: str, answer: str) -> None:
     result = read(question, text)
     assert result.answer is not None and result.span is not None
     assert result.answer == answer == text[slice(*result.span)]
