@@ -18,8 +18,9 @@ from torch import Tensor
 from indexes.ahead import map_ahead
 from retriever.batching import by_length
 from retriever.types import IntArray
+from training.reranker.recipes import Negatives
 from training.reranker.rows import Rows
-from training.reranker.samples import CANDIDATES, Negatives, SampleSet
+from training.reranker.samples import CANDIDATES, SampleSet
 
 Batch = TypeVar("Batch")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from training.reranker.samples import Negatives
 from training.schedule import ONE_CYCLE, WARMUP_COSINE, Schedule
+
+Negatives = Literal["spread", "pooled", "in_batch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
