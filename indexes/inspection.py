@@ -21,6 +21,7 @@ from indexes.progress import progress_bar
 from indexes.sources import ImageSource, find_main, images_beside, main_candidates, open_images, with_images_called
 from retriever.images import ImageError
 from retriever.types import Entity
+from retriever.unspaced import count_words
 from retriever.wording import counted
 
 LISTED = 5
@@ -208,4 +209,4 @@ def _start(text: str, length: int) -> str:
 
 
 def _words(text: str) -> str:
-    return counted(len(text.split()), "word")
+    return counted(count_words(text), "word")
