@@ -18,7 +18,7 @@ def adjustments(tokens: Tokens, question: AnalyzedQuestion, found: Candidates) -
     """Returns a bonus for each candidate's score, float32 [candidates]; -inf rules a candidate out."""
     color = np.array([is_color(low) for low in tokens.lower], np.bool_)
     number = _count(tokens.number, found) > 0
-    allowed = ~_cuts_range(tokens, found)
+    allowed = ~_cuts_range(tokens, found) & ~_is_initial(tokens, found)
     bonus = np.zeros(len(allowed), np.float32)
     if question.focus_stem in ("color", "colour"):
         allowed = _narrowed(allowed, color[found.first] & color[found.last])
@@ -59,6 +59,14 @@ def _cuts_range(tokens: Tokens, found: Candidates) -> Flags:
     outside_left = joins[np.maximum(found.first - 1, 0)] & (found.first > 0)
     outside_right = joins[np.minimum(found.last + 1, size - 1)] & (found.last < size - 1)
     return np.asarray(outside_left | outside_right, np.bool_)
+
+
+def _is_initial(tokens: Tokens, found: Candidates) -> Flags:
+    """Says which candidates are the initial of a name alone: "J" of "the J. Paul Getty Museum"."""
+    initial = np.array([len(low) == 1 and low.isalpha() for low in tokens.lower], np.bool_) & tokens.capital
+    dot = np.array([low == "." for low in tokens.lower], np.bool_)
+    goes_on = np.append(dot[1:], False) & np.append(tokens.capital[2:], [False, False])[: len(dot)]
+    return np.asarray((found.first == found.last) & (initial & goes_on)[found.first], np.bool_)
 
 
 def _cuts_unit(tokens: Tokens, found: Candidates) -> Flags:

@@ -52,6 +52,17 @@ def test_answer(text: str, question: str, answer: str) -> None:
     assert result.confidence is not None and 0 < result.confidence < 1
 
 
+def test_a_museums_number_is_one_answer() -> None:
+    text = "accession number: 76.AO.82\nculture: Etruscan\nprovenance: Gift of the J. Paul Getty Museum"
+    assert read("What is the accession number?", text).answer == "76.AO.82"
+    assert read("Who gave it?", text).answer != "J"
+
+
+def test_length_is_not_width() -> None:
+    assert read("How long is this pendant?", "Length: 120 mm\nWidth: 35 mm").answer == "120 mm"
+    assert read("How wide is this pendant?", "Length: 120 mm\nWidth: 35 mm").answer == "35 mm"
+
+
 def test_a_reason_is_no_figure() -> None:
     answer = read("Why does the tower lean?", PAINTER).answer
     assert answer is None or not any(letter.isdigit() for letter in answer)
