@@ -10,8 +10,19 @@ UNSPACED = (
     "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff"
 )
 """Their characters, as they stand between the brackets of a regular expression."""
+_CHARACTER = re.compile(f"[{UNSPACED}]")
 _RUN = re.compile(rf"([{UNSPACED}]+)")
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
+
+
+def is_unspaced(text: str) -> bool:
+    """Returns whether more than half of a text's letters are of such a script.
+
+    Example:
+        >>> is_unspaced("樹齢は何年ですか"), is_unspaced("What is 味噌 made of?")
+        (True, False)
+    """
+    return 2 * len(_CHARACTER.findall(text)) > sum(map(str.isalpha, text))
 
 
 def count_words(text: str) -> int:

@@ -18,7 +18,7 @@ def adjustments(tokens: Tokens, question: AnalyzedQuestion, found: Candidates) -
     """Returns a bonus for each candidate's score, float32 [candidates]; -inf rules a candidate out."""
     color = np.array([is_color(low) for low in tokens.lower], np.bool_)
     number = _count(tokens.number, found) > 0
-    allowed = ~_cuts_range(tokens, found) & ~_is_initial(tokens, found)
+    allowed = ~_cuts_range(tokens, found) & ~_cuts_initial(tokens, found)
     bonus = np.zeros(len(allowed), np.float32)
     if question.focus_stem in ("color", "colour"):
         allowed = _narrowed(allowed, color[found.first] & color[found.last])
@@ -61,12 +61,13 @@ def _cuts_range(tokens: Tokens, found: Candidates) -> Flags:
     return np.asarray(outside_left | outside_right, np.bool_)
 
 
-def _is_initial(tokens: Tokens, found: Candidates) -> Flags:
-    """Says which candidates are the initial of a name alone: "J" of "the J. Paul Getty Museum"."""
+def _cuts_initial(tokens: Tokens, found: Candidates) -> Flags:
+    """Says which candidates are an initial alone, or what follows one: "J" or "Paul Getty" of "J. Paul Getty"."""
     initial = np.array([len(low) == 1 and low.isalpha() for low in tokens.lower], np.bool_) & tokens.capital
-    dot = np.array([low == "." for low in tokens.lower], np.bool_)
-    goes_on = np.append(dot[1:], False) & np.append(tokens.capital[2:], [False, False])[: len(dot)]
-    return np.asarray((found.first == found.last) & (initial & goes_on)[found.first], np.bool_)
+    named = np.zeros(len(initial), np.bool_)  # an initial, a dot and a name
+    named[:-2] = initial[:-2] & np.array([low == "." for low in tokens.lower[1:-1]], np.bool_) & tokens.capital[2:]
+    after = named[np.maximum(found.first - 2, 0)] & (found.first > 1)
+    return np.asarray(((found.first == found.last) & named[found.first]) | after, np.bool_)
 
 
 def _cuts_unit(tokens: Tokens, found: Candidates) -> Flags:

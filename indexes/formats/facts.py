@@ -134,7 +134,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def has_parts(value: Any) -> bool:
-    """Returns whether a value is an object of named parts ("cap", "stem"), not one text in several languages or forms."""
+    """Returns whether a value is an object of named parts ("cap", "stem"), not a text in several languages or forms."""
     if not isinstance(value, Mapping) or len(value) < 2:
         return False
     usual = any(folded(str(key)) in _FOLDED_LANGUAGES for key in value)

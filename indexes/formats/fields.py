@@ -125,8 +125,8 @@ def _is_code(name: str, title: str) -> bool:
 def images_of(row: Mapping[str, Any], where: str, names: Names) -> tuple[str, list[str]]:
     """Returns the field that names a row's images, and what it names; ("", []) if there is none.
 
-    Of the usual names, the first counts whose value is an image's name or URL: a `logo` may be a word. A file's name without
-    its extension has a figure, a hyphen or an underscore, as words rarely have: `poland-1935`.
+    Of the usual names, the first counts whose value is an image's name or URL: a `logo` may be a word. A file's name
+    without its extension has a figure, a hyphen or an underscore, as words rarely have: `poland-1935`.
 
     Raises:
         ValueError: The value of the field that `names` names is of another type.

@@ -55,7 +55,12 @@ def test_answer(text: str, question: str, answer: str) -> None:
 def test_a_museums_number_is_one_answer() -> None:
     text = "accession number: 76.AO.82\nculture: Etruscan\nprovenance: Gift of the J. Paul Getty Museum"
     assert read("What is the accession number?", text).answer == "76.AO.82"
-    assert read("Who gave it?", text).answer != "J"
+    assert read("Who gave it?", text).answer not in ("J", "Paul Getty")
+
+
+def test_chinese_questions_are_left_to_chat_models() -> None:
+    answer = read("花生米需要多少", "花生米需要多少: 250g\n盐: 5g")
+    assert answer == Generation(None, 0.0)
 
 
 def test_length_is_not_width() -> None:

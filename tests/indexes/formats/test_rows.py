@@ -225,7 +225,9 @@ def test_parts_of_a_description_keep_their_names(tmp_path: Path) -> None:
 
 
 def test_a_long_value_that_all_rows_share_is_left_out(tmp_path: Path) -> None:
-    colors = {name: {"usage": "background of every sign, as the regulation says " * 2} for name in ("red", "blue", "green")}
+    colors = {
+        name: {"usage": "background of every sign, as the regulation says " * 2} for name in ("red", "blue", "green")
+    }
     rows = [{"name": f"Sign {number}", "colors": colors, "license": "NLOD"} for number in range(11)]
     rows[10] = {"name": "Sign 10", "colors": {**colors, "red": {"usage": "border"}}}
     signs = read(written(tmp_path / "kb.json", rows[:10]))
