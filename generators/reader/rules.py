@@ -1,4 +1,4 @@
-"""What a training on few colors and measures does not learn: ranges and units stay whole, kinds of answers fit."""
+"""What a training on few colors and measures does not learn: ranges, units and shades stay whole, answers fit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from generators.reader.question import AnalyzedQuestion
 from generators.reader.tokens import UNITS, Flags, Tokens, is_color
 
 _JOINS = frozenset(("to", "or", "-", "\u2013", "\u2014"))
+_SHADES = frozenset(("dark", "light", "bright", "pale", "deep", "dull", "vivid"))
 _NUMERIC = frozenset(("how many", "how high", "how long", "how old", "how much"))
 CLAUSE = 2.0
 """Score of a number whose clause has all of the question's words."""
@@ -21,7 +22,10 @@ def adjustments(tokens: Tokens, question: AnalyzedQuestion, found: Candidates) -
     allowed = ~_cuts_range(tokens, found) & ~_cuts_initial(tokens, found)
     bonus = np.zeros(len(allowed), np.float32)
     if question.focus_stem in ("color", "colour"):
-        allowed = _narrowed(allowed, color[found.first] & color[found.last])
+        shade = np.array([low in _SHADES for low in tokens.lower], np.bool_)
+        shade[:-1] &= color[1:]
+        allowed = _narrowed(allowed, (color | shade)[found.first] & color[found.last])
+        allowed = _narrowed(allowed, ~shade[np.maximum(found.first - 1, 0)] | (found.first == 0))
     elif question.kind == "why":
         allowed = _narrowed(allowed, ~number)
     elif question.kind in _NUMERIC:

@@ -63,6 +63,12 @@ def test_chinese_questions_are_left_to_chat_models() -> None:
     assert answer == Generation(None, 0.0)
 
 
+def test_a_shade_belongs_to_its_color() -> None:
+    text = "In ambient light it is dark orange-red. In transmitted light the amber is bright red. Its light is red."
+    assert read("What color is it in ambient light?", text).answer == "dark orange-red"
+    assert read("What color is the amber in transmitted light?", text).answer == "bright red"
+
+
 def test_length_is_not_width() -> None:
     assert read("How long is this pendant?", "Length: 120 mm\nWidth: 35 mm").answer == "120 mm"
     assert read("How wide is this pendant?", "Length: 120 mm\nWidth: 35 mm").answer == "35 mm"
