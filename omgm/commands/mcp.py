@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     add_index(parser)
-    parser.add_argument("--http", action="store_true", help="serve streamable HTTP at /mcp, not stdio")
+    parser.add_argument("--http", action="store_true", help="serve streamable HTTP at /mcp instead of stdio")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on with --http (%(default)s)")
     parser.add_argument("--port", type=port, default=8765, help="the port to listen on with --http (%(default)s)")
 
