@@ -55,7 +55,7 @@ class FolderImages:
             has this name.
     """
 
-    missing = "no file in the folder at any suffix of the URL's path"
+    missing = "no file, or only a link out of the folder, at any suffix of the URL's path"
 
     def __init__(self, folder: Path, by_name: bool = False) -> None:
         self._folder, self._by_name = folder, by_name

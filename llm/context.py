@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from math import ceil
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -31,7 +32,7 @@ def cut_characters(text: str, max_tokens: int) -> tuple[str, bool]:
     """
     if estimated_tokens(text) <= max_tokens:
         return text, False
-    limit = bisect_right(range(1, len(text)), max_tokens, key=lambda end: estimated_tokens(text[:end]))
+    limit = bisect_right(range(1, len(text)), max_tokens, key=lambda end: ceil(estimated_tokens(text[:end])))
     prefix = text[:limit]
     inside_a_word = not (text[limit].isspace() or prefix[-1:].isspace())
     if inside_a_word and len(prefix.split()) > 1:
