@@ -48,7 +48,10 @@ _SUFFIXES = (
     "tion", "sion", "ment", "ness", "ity", "ism", "ship", "ence", "ance", "logy", "ing", "ed", "ly", "ous", "ful",
     "less", "able", "ible", "ive", "al", "ic", "ish", "ary", "ory", "er", "or", "ist", "ian", "ese", "ans", "es", "s",
 )  # fmt: skip
-_TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]\.(?:[^\W\d_]\.)+|[^\W\d_]+(?:['\u2019-][^\W\d_]+)*|\n+|[^\w\s]")
+_TOKEN = re.compile(
+    r"\d+\.[A-Z]{1,4}(?:\.\d+)+|[A-Z]{1,4}(?:\.\d+){2,}"  # codes, such as a museum's number 76.AO.82
+    r"|\d+(?:[.,]\d+)*|[^\W\d_]\.(?:[^\W\d_]\.)+|[^\W\d_]+(?:['\u2019-][^\W\d_]+)*|\n+|[^\w\s]"
+)
 _ABBREVIATIONS = word_set(
     "st mr mrs ms dr prof jr sr no vol vs etc ca approx c fig gen lt col sgt capt rev hon mt ft inc co"
 )

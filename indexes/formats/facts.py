@@ -36,6 +36,8 @@ _MARKUP = re.compile(
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#x[0-9A-Fa-f]{2,6});")
 _LANGUAGES = ("en", "english", "eng", "en-us", "en-gb", "common", "default", "value", "text", "label", "name", "title")
 """Keys of an object that holds one text in several languages or forms, the preferred ones first."""
+_FORMS = frozenset(map(folded, (*_LANGUAGES, "html", "markdown", "plain", "raw", "rendered")))
+_LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})*")
 _REFERENCES = ("id", "ids", "url", "uri", "href")
 """Last words of the names of fields that lead elsewhere."""
 
@@ -133,6 +135,14 @@ def texts_in(value: Any) -> Iterator[str]:
                 yield title
     elif (text := scalar_of(value)) is not None:
         yield " ".join(text.split())
+
+
+def has_parts(value: Any) -> bool:
+    """Returns whether a value is an object of named parts ("cap", "stem"), not a text in several languages or forms."""
+    if not isinstance(value, Mapping) or sum(isinstance(one, str) for one in value.values()) < 2:
+        return False
+    usual = any(folded(str(key)) in _FORMS for key in value)
+    return not usual and not all(_LANGUAGE_CODE.fullmatch(str(key)) for key in value)
 
 
 def text_in(value: Any) -> str:
