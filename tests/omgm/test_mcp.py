@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import re
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -228,6 +229,27 @@ def test_agents(omgm: OMGM, photo: bytes) -> None:
         assert "Paris" in found["excerpts"][0]["text"] and found["note"].startswith("Sections of France")
         assert "there is no page 'Atlantis'" in message(call(url, "open_page", page="Atlantis", question="capital"))
         assert "the search engine failed" in message(call(url, "web_search", queries=["France"]))
+
+
+def test_the_functions_for_agents_of_others(omgm: OMGM, examples: Path) -> None:
+    """Those of docs/agents.md, which need no SDK."""
+    page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    functions: dict[str, Any] = {}
+    exec(code, functions)
+    settings = ServingSettings()
+    with (
+        Agent(omgm, None) as agent,
+        listening(http_app(build_server(omgm, settings, agent=agent), settings)) as url,
+    ):
+        functions["SERVER"] = f"{url}/mcp"
+        first, second = functions["image_search"](examples / "photo.jpg", limit=2)
+        assert first["title"] == "Japan" != second["title"] and first["url"].startswith("http")
+        assert first["image"].getpixel((0, 0)) == (255, 255, 255)  # the thumbnail of the flag
+        [found] = functions["text_search"]("capital of France", limit=1)
+        assert (found["title"], "Paris" in found["text"], found["url"]) == ("France", True, found["url"])
+        with pytest.raises(RuntimeError, match="not an image"):
+            functions["image_search"](examples / "questions.csv")
 
 
 @asynccontextmanager
