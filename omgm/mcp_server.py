@@ -16,10 +16,11 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, ContentBlock, ImageContent, TextContent, ToolAnnotations
 from PIL import Image
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from starlette.applications import Starlette
 
 from agents.policies import POLICIES
+from agents.tools.index import as_list
 from indexes.manifest import Candidates
 from llm.chat import ChatError
 from omgm import __version__
@@ -49,19 +50,35 @@ from serving.settings import ServingSettings
 
 log = logging.getLogger(__name__)
 
+
+def _or(default: object) -> BeforeValidator:
+    """Returns a validator that takes null for the default: models write it for what they leave open.
+
+    The schema does not say so, because some clients can pass on only a parameter that has one type.
+    """
+    return BeforeValidator(lambda value: default if value is None else value)
+
+
 _IMAGE = "The image: base64, a data URI, a URL on a host that the server allows, or over stdio the path of a file"
 ImageText = Annotated[str, Field(description=_IMAGE)]
 Question = Annotated[str, Field(description="The question about the image")]
+WhatIsThis = Annotated[Question, _or("What is this?")]
 Mode = Annotated[
     str,
     Field(
         description=f"`retrieve`, or a search agent for questions that need several searches: {', '.join(POLICIES)} "
         "(auto is the best choice). An agent takes seconds to minutes"
     ),
+    _or("retrieve"),
 ]
-Queries = Annotated[list[str], Field(min_length=1, max_length=5, description="1 to 5 queries")]
-Limit = Annotated[int, Field(ge=1, le=50, description="The most results to return")]
-TextLimit = Annotated[int, Field(ge=1, le=10, description="The most results per query")]
+Queries = Annotated[
+    list[str], Field(min_length=1, max_length=5, description="1 to 5 queries"), BeforeValidator(as_list)
+]
+Excluded = Annotated[
+    list[str], Field(description="Titles or ids of what the image does not show"), BeforeValidator(as_list)
+]
+Limit = Annotated[int, Field(ge=1, le=50, description="The most results to return"), _or(5)]
+TextLimit = Annotated[int, Field(ge=1, le=10, description="The most results per query"), _or(5)]
 
 _SEARCHED: dict[Candidates, str] = {
     "summary": "a summary of each entity's article, by the meaning of image and text",
@@ -112,13 +129,13 @@ class Tools:
     async def image_search(
         self,
         image: ImageText,
-        question: Question = "What is this?",
-        exclude: Annotated[list[str] | None, Field(description="Titles or ids of what the image does not show")] = None,
+        question: WhatIsThis = "What is this?",
+        exclude: Excluded = [],  # noqa: B006 (read only)
     ) -> ExcerptsResult:
         """Finds sections about what an image shows, leaving out what it is known not to show."""
         with _tool_errors():
             loaded, checked = await self._read(image), self._checked(question)
-            return await self._called("image_search", {"exclude": exclude or []}, loaded, checked)
+            return await self._called("image_search", {"exclude": exclude}, loaded, checked)
 
     async def text_search(self, queries: Queries, limit: TextLimit = 5) -> ExcerptsResult:
         """Searches the encyclopedia's sections by text."""
@@ -140,7 +157,7 @@ class Tools:
             return await self._called("open_page", {"page": page, "question": question})
 
     async def find_entity(
-        self, image: ImageText, question: Question = "What is this?", limit: Limit = 5
+        self, image: ImageText, question: WhatIsThis = "What is this?", limit: Limit = 5
     ) -> EntitiesResult:
         """Finds what an image shows: the encyclopedia's entities that fit image and question best."""
         with _tool_errors():
@@ -148,7 +165,9 @@ class Tools:
             [found] = await self._omgm.retrieve_async([pair])
             return entities_result(self._omgm.index, found, limit)
 
-    async def search_sections(self, image: ImageText, question: Question, limit: Limit = 3) -> SectionsResult:
+    async def search_sections(
+        self, image: ImageText, question: Question, limit: Annotated[Limit, _or(3)] = 3
+    ) -> SectionsResult:
         """Finds the article about what an image shows, and its sections that fit the question best, with their text."""
         with _tool_errors():
             pair = (await self._read(image), self._checked(question))

@@ -61,7 +61,8 @@ INSTEAD = {
     "previous_response_id": "nothing is stored here: send the whole conversation as input",
     "response_format": "leave it out; `omgm` of the response has the answer, its source and scores as fields",
     "text": "leave out text.format; `omgm` of the response has the answer, its source and scores as fields",
-    "tools": "leave it out, or give this index as tools to a model that calls them, with omgm mcp",
+    "tool_choice": "it calls no tools; give this index as tools to a model that does, with omgm mcp",
+    "tools": "it calls no tools; give this index as tools to a model that does, with omgm mcp",
 }
 """What to do instead of sending a parameter, if it is more than to leave it out."""
 

@@ -95,6 +95,29 @@ class OutputMessageOut(ResponseModel):
     content: list[OutputTextOut]
 
 
+class InputDetailsOut(ResponseModel):
+    """Details of the input's tokens."""
+
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+class OutputDetailsOut(ResponseModel):
+    """Details of the output's tokens."""
+
+    reasoning_tokens: int = 0
+
+
+class ResponsesUsageOut(ResponseModel):
+    """Always 0, because tokens are not counted: some clients cannot read a response without `usage`."""
+
+    input_tokens: int = 0
+    input_tokens_details: InputDetailsOut = InputDetailsOut()
+    output_tokens: int = 0
+    output_tokens_details: OutputDetailsOut = OutputDetailsOut()
+    total_tokens: int = 0
+
+
 class ResponsesOut(ResponseModel):
     """A response with the evidence of its answer. What is null or empty is here because clients read it."""
 
@@ -115,7 +138,6 @@ class ResponsesOut(ResponseModel):
     tool_choice: Literal["none"] = "none"
     tools: list[Any] = Field(default=[])
     top_p: None = None
-    usage: None = None
-    """Tokens are not counted."""
+    usage: ResponsesUsageOut = ResponsesUsageOut()
     omgm: AnswerOut | None
     """What `POST /answer` returns; null while a stream is in progress."""

@@ -22,7 +22,7 @@ pytest.importorskip("mcp", reason="needs the extra mcp")
 import httpx2
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import CallToolResult, ImageContent, TextContent
+from mcp.types import CallToolResult, ImageContent, TextContent, Tool
 
 from llm.replies import ChatReply
 from omgm.__main__ import main
@@ -229,6 +229,40 @@ def test_agents(omgm: OMGM, photo: bytes) -> None:
         assert "Paris" in found["excerpts"][0]["text"] and found["note"].startswith("Sections of France")
         assert "there is no page 'Atlantis'" in message(call(url, "open_page", page="Atlantis", question="capital"))
         assert "the search engine failed" in message(call(url, "web_search", queries=["France"]))
+
+
+def test_what_models_leave_open(omgm: OMGM, photo: bytes) -> None:
+    """Each parameter has one type, which every framework can pass on; null, or one text for a list, is taken, too."""
+    settings, image = ServingSettings(), data_uri(photo)
+    with (
+        Agent(omgm, None) as agent,
+        listening(http_app(build_server(omgm, settings, agent=agent), settings)) as at,
+    ):
+        url = f"{at}/mcp"
+
+        async def tools() -> list[Tool]:
+            async with Client(url) as client:
+                return (await client.list_tools()).tools
+
+        offered = {tool.name: tool for tool in asyncio.run(tools())}
+        for tool in offered.values():
+            assert {"type"} == {key for schema in tool.input_schema["properties"].values() for key in schema} & {
+                "type",
+                "anyOf",
+                "$ref",
+            }
+        queries = offered["text_search"].input_schema["properties"]["queries"]
+        assert (queries["minItems"], queries["maxItems"]) == (1, 5)
+        found = structured(call(url, "answer", image=image, question=CAPITAL, mode=None))
+        assert found["answer"] == "Tokyo"
+        assert len(structured(call(url, "find_entity", image=image, question=None, limit=None))["entities"]) == 5
+        assert len(structured(call(url, "search_sections", image=image, question=CAPITAL, limit=None))["sections"]) == 3
+        for exclude in ("Japan", ["Japan", ""], '["Japan"]'):
+            excerpts = structured(call(url, "image_search", image=image, exclude=exclude))["excerpts"]
+            assert "Japan" not in {excerpt["title"] for excerpt in excerpts}
+        assert structured(call(url, "image_search", image=image, exclude=None))["excerpts"][0]["title"] == "Japan"
+        found = structured(call(url, "text_search", queries="capital of France", limit=None))
+        assert found["excerpts"][0]["title"] == "France"
 
 
 def test_the_functions_for_agents_of_others(omgm: OMGM, examples: Path) -> None:

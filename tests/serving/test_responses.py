@@ -51,6 +51,7 @@ def test_answer(client: OpenAI) -> None:
     assert (found.output_text, found.status, found.model, found.object) == ("1848", "completed", "omgm", "response")
     [message] = found.output
     assert (message.role, message.status, message.content[0].annotations) == ("assistant", "completed", [])
+    assert found.usage.output_tokens_details.reasoning_tokens == 0  # LlamaIndex reads it, whether it is there or not
     about = found.omgm
     assert (about["entity"]["title"], about["confidence"]) == ("Redland", 0.75)
     assert (found.id, message.id) == (f"resp_{about['request_id']}", f"msg_{about['request_id']}")
