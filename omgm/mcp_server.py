@@ -7,17 +7,15 @@ import base64
 import logging
 import mimetypes
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, ContentBlock, ImageContent, TextContent, ToolAnnotations
 from PIL import Image
 from pydantic import BeforeValidator, Field
-from starlette.applications import Starlette
 
 from agents.policies import POLICIES
 from agents.tools.index import as_list
@@ -41,8 +39,6 @@ from omgm.mcp_results import (
 )
 from omgm.settings import AgentSettings
 from retriever.wording import counted
-from serving.access import AccessMiddleware
-from serving.body import body_limit
 from serving.errors import ApiError
 from serving.images import decode_image
 from serving.requests import image_bytes
@@ -87,7 +83,6 @@ _SEARCHED: dict[Candidates, str] = {
     "image": "each entity's main image",
     "combined": "each entity's main image and a summary of its article",
 }
-_LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 _BROWSES = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=True)
 
@@ -251,33 +246,6 @@ def build_server(
         if limits.searxng_url or limits.search_engine:
             server.add_tool(tools.web_search, annotations=_BROWSES)
     return server
-
-
-def http_app(server: MCPServer, settings: ServingSettings, host: str = "127.0.0.1") -> Starlette:
-    """Returns the server as an application at `/mcp`, behind the keys and limits of the service.
-
-    Args:
-        server: The server.
-        settings: Its keys and limits.
-        host: The address it will listen on. On loopback, requests under another host name are refused, except those in
-            the setting `hosts`.
-    """
-    app = server.streamable_http_app(
-        stateless_http=True,
-        json_response=True,
-        max_request_body_size=body_limit(settings),
-        transport_security=_security(settings.hosts) if host in _LOOPBACK else None,
-        host=host,
-    )
-    app.add_middleware(AccessMiddleware, settings=settings)
-    return app
-
-
-def _security(names: Sequence[str]) -> TransportSecuritySettings:
-    """Returns which hosts and origins a server on loopback answers to, on any port."""
-    hosts = [f"{name}{port}" for name in (*_LOOPBACK, *names) for port in ("", ":*")]
-    origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
-    return TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins)
 
 
 @contextmanager

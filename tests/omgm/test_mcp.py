@@ -8,6 +8,7 @@ import io
 import json
 import re
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,13 +29,14 @@ from llm.replies import ChatReply
 from omgm.__main__ import main
 from omgm.agent import Agent, access_of
 from omgm.api import OMGM
-from omgm.mcp_server import build_server, http_app
+from omgm.mcp_http import http_app
+from omgm.mcp_server import build_server
 from omgm.settings import AgentSettings
 from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.fakes.images import data_uri
 from tests.fakes.planner import ScriptedPlanner, calling
-from tests.fakes.service import listening
+from tests.fakes.service import listening, wait_until
 from tests.paths import ROOT
 
 CAPITAL = "What is the capital of this country?"
@@ -284,6 +286,35 @@ def test_the_functions_for_agents_of_others(omgm: OMGM, examples: Path) -> None:
         assert (found["title"], "Paris" in found["text"], found["url"]) == ("France", True, found["url"])
         with pytest.raises(RuntimeError, match="not an image"):
             functions["image_search"](examples / "questions.csv")
+
+
+def test_an_agent_ends_with_its_caller(omgm: OMGM, photo: bytes) -> None:
+    """A caller who leaves, as one whose time is over, frees the place for the next."""
+    settings, limits = ServingSettings(), AgentSettings(runs=1)
+    asked = threading.Event()
+
+    class SlowPlanner(ScriptedPlanner):
+        async def reply(self, *arguments: Any, **more: Any) -> ChatReply:
+            if not asked.is_set():
+                asked.set()
+                await asyncio.sleep(60)
+            return await super().reply(*arguments, **more)
+
+    arguments = {"image": data_uri(photo), "question": CAPITAL, "mode": "mmsearch-plus"}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "answer", "arguments": arguments}}
+
+    async def leave(url: str) -> None:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            sent = asyncio.ensure_future(client.post(url, json=request, headers={"Accept": "application/json"}))
+            await asyncio.to_thread(asked.wait, 20)
+            sent.cancel()
+
+    with (
+        Agent(omgm, SlowPlanner(["<answer>Tokyo</answer>"])) as agent,
+        listening(http_app(build_server(omgm, settings, agent=agent, limits=limits), settings)) as at,
+    ):
+        asyncio.run(leave(f"{at}/mcp"))
+        wait_until(lambda: not call(f"{at}/mcp", "answer", **arguments).is_error)
 
 
 @asynccontextmanager
