@@ -55,7 +55,8 @@ def _or(default: object) -> BeforeValidator:
     return BeforeValidator(lambda value: default if value is None else value)
 
 
-_IMAGE = "The image: base64, a data URI, a URL on a host that the server allows, or over stdio the path of a file"
+# A model can write a path or a URL, but not the bytes of what it sees: they come last.
+_IMAGE = "The image: over stdio the path of its file, its URL on a host that the server allows, a data URI or base64"
 ImageText = Annotated[str, Field(description=_IMAGE)]
 Question = Annotated[str, Field(description="The question about the image")]
 WhatIsThis = Annotated[Question, _or("What is this?")]
