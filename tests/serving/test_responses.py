@@ -76,7 +76,8 @@ def test_stream(client: OpenAI) -> None:
     last = events[-1].response
     assert (last.output_text, last.omgm["entity"]["title"], last.status) == ("1848", "Greenland", "completed")
     assert {event.item_id for event in events[3:10]} == {last.output[0].id}
-    with client.responses.stream(model="omgm", input=[user(text_part(), image_part())]) as stream:  # checks the order
+    items: Any = [user(text_part(), image_part())]
+    with client.responses.stream(model="omgm", input=items) as stream:  # checks the order
         stream.until_done()
         assert stream.get_final_response().output_text == "1848"
 
