@@ -32,6 +32,7 @@ from serving.openapi import Responses, errors
 from serving.overload import Overload, OverloadMiddleware
 from serving.pages import add_pages
 from serving.requests import read_request
+from serving.responses import add_responses_route
 from serving.schemas import (
     AnswerOut,
     ExampleOut,
@@ -146,6 +147,7 @@ def create_app(
     install_error_handlers(app)
     add_pages(app)
     add_chat_routes(app, service)
+    add_responses_route(app, service)
 
     @app.post("/answer", response_model=AnswerOut, responses=_ANSWER_RESPONSES, openapi_extra=_BODY)
     async def answer(request: Request) -> AnswerOut | Response:

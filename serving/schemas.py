@@ -112,6 +112,7 @@ class CandidateOut(ResponseModel):
 
     entity_id: str
     title: str
+    url: str
     sim_c: float | None
     """Similarity of the image to the entity's summary (step 1)."""
     sim_m: float | None

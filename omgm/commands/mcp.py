@@ -32,7 +32,8 @@ def run(args: argparse.Namespace) -> None:
         check_address(args.host, args.port)
     limit_threads(profile.serving.model_threads)
     try:
-        from omgm.mcp_server import build_server, http_app
+        from omgm.mcp_http import http_app
+        from omgm.mcp_server import build_server
     except ModuleNotFoundError as error:
         if error.name != "mcp":
             raise
