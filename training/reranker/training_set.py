@@ -32,6 +32,7 @@ from training.reranker.prepare import (
 )
 from training.reranker.rows import Rows
 from training.reranker.samples import SampleSet
+from training.reranker.validated import MOST_QUESTIONS, MOST_ROWS
 
 logger = logging.getLogger(__name__)
 
@@ -134,6 +135,7 @@ def make_training_set(
         "side": side,
         "most_similar": most_similar,
         "validation_share": validation_share,
+        "validated": [MOST_QUESTIONS, MOST_ROWS],
         "seed": seed,
     }
     if processes.broadcast(reuse) and (made := TrainingSet.open(folder, inputs)) is not None:
