@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from evaluation.ask import Asker
@@ -19,6 +20,7 @@ from evaluation.datasets import Question, forget_listings
 from evaluation.datasets.coverage import unknown_entities
 from evaluation.journal import fill, warn_of_failures
 from evaluation.metrics import Outcome, latency_of, summarize
+from evaluation.recording import judge_again
 from evaluation.records import RECORDS, outcome_of, read_records, to_json
 from evaluation.report import write_report
 from evaluation.trec import write_trec
@@ -58,7 +60,7 @@ def evaluate(
     step with `qrels.txt`, and `report.html`. Records are written batch by batch: a run that is killed and restarted
     with the same arguments resumes after its last whole batch. A query fails if its image is missing or unreadable, or
     if the retriever or the generator raise for it alone. It then counts as wrong. Called again with the same arguments,
-    a run asks once more only what failed.
+    a run asks once more only what failed. With another `bem`, or without, its answers are judged again and not asked.
 
     Latency is measured on single queries: `retrieve` is the time of the steps once the image is decoded, `answer` that
     of the steps and the generator. If `batch_size` is larger than 1, up to 100 questions are asked again for it.
@@ -82,7 +84,8 @@ def evaluate(
         The content of `metrics.json`.
 
     Raises:
-        ValueError: There are no questions, two share an id, `query_images` is no folder, or `out` holds another run.
+        ValueError: There are no questions, two share an id, `query_images` is no folder, or `out` holds another run
+            (`bem` apart).
     """
     query_images, out = Path(query_images), Path(out)
     _check(questions, query_images, batch_size)
@@ -97,14 +100,15 @@ def evaluate(
         "index": index_info or {"name": index.name, "counts": {"entities": len(index)}},
     }
     header |= {} if bem is None else {"bem": bem.fingerprint}
-    claim(out, header | {"generator": generator and generator.name, "batch_size": batch_size}, questions)
+    records = out / RECORDS
+    again = {} if generator is None else {"bem": lambda: judge_again(records, questions, bem)}
+    claim(out, header | {"generator": generator and generator.name, "batch_size": batch_size}, questions, again)
 
     def generate(requests: Sequence[GenerationRequest]) -> list[Generation]:
         assert generator is not None
         return _loop().submit(generator.generate(requests)).result()
 
     asker = Asker(retriever, None if generator is None else generate, query_images)
-    records = out / RECORDS
     _ask_all(asker, questions, bem, records, batch_size, progress)
     latency = _latency(asker, questions, records, batch_size)
     outcomes = [outcome_of(record) for record in read_records(records)]
@@ -197,8 +201,16 @@ def check_ids(ids: Sequence[str]) -> None:
         raise ValueError("two questions share an id; give every question its own")
 
 
-def claim(out: Path, header: Mapping[str, Any], questions: Sequence[Question]) -> None:
-    """Writes what this run is to `run.json`, or checks that the run in the folder is the same."""
+def claim(
+    out: Path,
+    header: Mapping[str, Any],
+    questions: Sequence[Question],
+    again: Mapping[str, Callable[[], None]] = MappingProxyType({}),
+) -> None:
+    """Writes what this run is to `run.json`, or checks that the run in the folder is the same.
+
+    `again` has keys that may differ, each with what to do then before `run.json` says so.
+    """
     digest = hashlib.sha256("\n".join(map(repr, questions)).encode()).hexdigest()
     identity = json.loads(json.dumps(dict(header) | {"questions_sha256": digest}, default=str))
     path = out / "run.json"
@@ -208,12 +220,15 @@ def claim(out: Path, header: Mapping[str, Any], questions: Sequence[Question]) -
         except (ValueError, TypeError) as error:
             raise ValueError(f"{path}: damaged ({error}); choose another --out or delete {out}") from error
         different = sorted(k for k in identity.keys() | before.keys() if identity.get(k) != before.get(k))
-        if different:
+        if not different:
+            return
+        if not again.keys() >= set(different):
             raise ValueError(
                 f"{out}: holds a run with another {', '.join(different)}; choose another --out or delete it"
             )
-    else:
-        write_json(path, identity)
+        for key in different:
+            again[key]()
+    write_json(path, identity)
 
 
 def commit() -> str | None:
