@@ -122,15 +122,11 @@ def prepare(
     samples, kept, rows = without_surplus(table.samples(), seed, labeled=data.serving.use.labeled)
     for surplus in sorted({*range(len(table.ids))} - {*kept.tolist()}):
         left_out.add(table.ids[surplus], "held out, but enough others are validated on", bad=False)
-    images = ImageTable(
-        [names[row] for row in rows], data.images, data.kb, data.kb_format, data.serving.trim_borders
-    )
+    images = ImageTable([names[row] for row in rows], data.images, data.kb, data.kb_format, data.serving.trim_borders)
     return Preparation(samples, [table.ids[sample] for sample in kept], images, left_out)
 
 
-def _usable(
-    data: RerankerData, negatives: dict[str, MinedNegatives], left_out: LeftOut
-) -> Iterator[TrainingQuestion]:
+def _usable(data: RerankerData, negatives: dict[str, MinedNegatives], left_out: LeftOut) -> Iterator[TrainingQuestion]:
     """Yields the questions that may become samples, checked without the knowledge base.
 
     Negatives that are under the name of an image's file, as in EchoSight's, are added under its id.

@@ -218,7 +218,8 @@ def _readable(prepared: Preparation, store: FeatureStore) -> SampleSet:
     for reason in problems.values():
         logger.info("%s", reason)
     if problems:
-        logger.warning("%s cannot be read, the first: %s", counted(len(problems), "image"), next(iter(problems.values())))
+        first = next(iter(problems.values()))
+        logger.warning("%s cannot be read, the first: %s", counted(len(problems), "image"), first)
     bad = np.array(sorted(problems), dtype=np.int64)
     samples = prepared.samples
     samples = replace(samples, main_image=np.where(np.isin(samples.main_image, bad), -1, samples.main_image))

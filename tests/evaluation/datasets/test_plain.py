@@ -216,5 +216,7 @@ def test_only_plain_fields_may_be_called_anything(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="--query-map: is for --dataset plain; the fields of evqa have fixed names"):
         load("evqa", path, {"question": "question_original"})
     path = write_jsonl(tmp_path / "q.jsonl", {"pic": "a", "question": "Who?", "answers": ["x"]})
-    with pytest.raises(ValueError, match=r"rename one of them to image, .*, or say which it is: --query-map image=NAME"):
+    with pytest.raises(
+        ValueError, match=r"rename one of them to image, .*, or say which it is: --query-map image=NAME"
+    ):
         load("plain", path)

@@ -156,12 +156,8 @@ def test_negatives_may_be_named_by_the_file_of_an_image(world: TrainingWorld, tm
     def path_of(image_id: str) -> Path | None:  # iNaturalist's images have names of their own
         return world.query_image_of(f"q_{COLORS[int(image_id)]}")
 
-    questions = [
-        replace(one, image_id=str(COLORS.index(one.image_id.removeprefix("q_")))) for one in world.questions
-    ]
-    data = replace(
-        world.data, questions=questions, query_image_of=path_of, negatives=tmp_path / "negatives.json"
-    )
+    questions = [replace(one, image_id=str(COLORS.index(one.image_id.removeprefix("q_")))) for one in world.questions]
+    data = replace(world.data, questions=questions, query_image_of=path_of, negatives=tmp_path / "negatives.json")
     result = prepared(world, data, tmp_path)
     assert result.left_out.rows == [] and len(result.samples) == 16
 
