@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from evaluation.given import GivenCandidates, gold_candidates, read_candidates
+from evaluation.given import Found, GivenCandidates, gold_candidates, read_candidates
 from retriever.types import Query
 from tests.fakes.questions import QUESTIONS
 from tests.fakes.world import FakeIndex
@@ -61,7 +61,10 @@ def test_questions_without_candidates_are_counted(tmp_path: Path, caplog: pytest
 
 
 def test_the_step_looks_entities_up_once_in_the_given_order() -> None:
-    found = {"a": [(BLUE, 0.5), ("https://kb/nowhere", 0.4), (BLUE, 0.3), (RED, 0.2), (GREEN, 0.1)], "b": [(RED, None)]}
+    found: Found = {
+        "a": [(BLUE, 0.5), ("https://kb/nowhere", 0.4), (BLUE, 0.3), (RED, 0.2), (GREEN, 0.1)],
+        "b": [(RED, None)],
+    }
     step, image = GivenCandidates(found, FakeIndex(), k=2), Image.new("RGB", (8, 8))
     first, second, none = step.start([Query(image, "?", id) for id in ("a", "b", "c")])([[], [], []])
     assert [(one.row, one.sim_c, one.score) for one in first] == [(2, 0.5, 0.5), (0, 0.2, 0.2)]
