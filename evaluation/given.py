@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.datasets import Question
+from indexes.formats.fields import kind
 from indexes.formats.streams import opened, read_members, starts_with
 from retriever.protocols import EntityIndex, Finish
 from retriever.types import Candidate, Query
@@ -90,11 +91,13 @@ def read_candidates(path: Path, wanted: Collection[str]) -> Found:
 def _in_json(path: Path) -> Iterator[tuple[str, Sequence[tuple[str, float | None]]]]:
     for question_id, value in read_members(path):
         try:
+            if not isinstance(value, dict):
+                raise TypeError(f"found {kind(value)}")
             listed = value["retrieved_entities"] if "retrieved_entities" in value else value["retrieved_entries"]
             entities = [_id_of(one) for one in listed]
             scores = value.get("retrieval_similarities")
             yield question_id, _paired(entities, [None] * len(entities) if scores is None else map(float, scores))
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{path}: {question_id}: expected retrieved_entities or retrieved_entries, and as many "
                 f"retrieval_similarities if any ({error})"
