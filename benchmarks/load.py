@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.open_loop import arrival_times, closed_loop, figures_of, open_loop, request_bytes
 from benchmarks.processes import cores_between, cpu_seconds, peak_memory
 from benchmarks.started import Address, Answerer, answer_lines, service
-from evaluation.datasets import find_query_image, load
-from omgm.commands.common import add_index, add_profile, add_questions
+from evaluation.datasets import find_query_image
+from omgm.commands.common import add_index, add_profile, add_questions, load_questions
 from omgm.commands.serve import limit_threads
 from omgm.profile import load_profile
 from retriever.files import write_json
@@ -54,7 +54,7 @@ Pairs = list[tuple[bytes, str]]
 def read_questions(args: argparse.Namespace) -> Pairs:
     """Returns the images, as bytes, and their questions; each image once."""
     paths: dict[Path, str] = {}
-    for question in load(args.dataset, args.queries):
+    for question in load_questions(args):
         path = find_query_image(args.query_images, question.image_id)
         if path is not None:
             paths.setdefault(path, question.question)

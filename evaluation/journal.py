@@ -46,7 +46,7 @@ def fill(
     Raises:
         ValueError: The file holds more than `total` lines, or is damaged.
     """
-    newer = path.with_name(f"{path.stem}.again.jsonl")
+    newer = repeated_lines(path)
     _replace_lines(path, newer)  # of a call that was killed
     before = _append(path, items, total, batch, do, path.stem, progress)
     places = {place for place, row in enumerate(islice(read_rows(path), before)) if again(place, row)}
@@ -59,14 +59,21 @@ def fill(
         _replace_lines(path, newer)
 
 
-def read_rows(path: Path) -> Iterator[Row]:
-    """Yields the rows of a file of JSON lines.
+def repeated_lines(path: Path) -> Path:
+    """Returns where `fill` keeps lines that are written anew until all of them are there."""
+    return path.with_name(f"{path.stem}.again.jsonl")
+
+
+def read_rows(path: Path, *, unfinished: bool = False) -> Iterator[Row]:
+    """Yields the rows of a file of JSON lines; of an `unfinished` one without a last line that a kill cut short.
 
     Raises:
         ValueError: A line is not a JSON object; the message names file and line.
     """
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
+            if unfinished and not line.endswith(b"\n"):
+                return
             try:
                 yield dict(json.loads(line))
             except (ValueError, TypeError) as error:
@@ -111,9 +118,7 @@ def _append(
 def _replace_lines(path: Path, newer: Path) -> None:
     """Replaces the lines of a file by those of another one with the same ids, in the same order; deletes the other."""
     if newer.is_file():
-        with newer.open("rb") as file:
-            whole = (json.loads(line) for line in file if line.endswith(b"\n"))  # a kill cuts the last one short
-            write_lines(path, _replaced(read_rows(path), whole))
+        write_lines(path, _replaced(read_rows(path), read_rows(newer, unfinished=True)))
         newer.unlink()
 
 

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from evaluation.ask import Asker
@@ -19,6 +20,7 @@ from evaluation.datasets import Question, forget_listings
 from evaluation.datasets.coverage import unknown_entities
 from evaluation.journal import fill, warn_of_failures
 from evaluation.metrics import Outcome, latency_of, summarize
+from evaluation.recording import judge_again
 from evaluation.records import RECORDS, outcome_of, read_records, to_json
 from evaluation.report import write_report
 from evaluation.trec import write_trec
@@ -59,7 +61,7 @@ def evaluate(
     step with `qrels.txt`, and `report.html`. Records are written batch by batch: a run that is killed and restarted
     with the same arguments resumes after its last whole batch. A query fails if its image is missing or unreadable, or
     if the retriever or the generator raise for it alone. It then counts as wrong. Called again with the same arguments,
-    a run asks once more only what failed.
+    a run asks once more only what failed. With another `bem`, or without, its answers are judged again and not asked.
 
     Latency is measured on single queries: `retrieve` is the time of the steps once the image is decoded, `answer` that
     of the steps and the generator. If `batch_size` is larger than 1, up to 100 questions are asked again for it.
@@ -83,7 +85,8 @@ def evaluate(
         The content of `metrics.json`.
 
     Raises:
-        ValueError: There are no questions, two share an id, `query_images` is no folder, or `out` holds another run.
+        ValueError: There are no questions, two share an id, `query_images` is no folder, or `out` holds another run
+            (`bem` apart).
     """
     query_images, out = Path(query_images), Path(out)
     _check(questions, query_images, batch_size)
@@ -98,14 +101,15 @@ def evaluate(
         "index": index_info or {"name": index.name, "counts": {"entities": len(index)}},
     }
     header |= {} if bem is None else {"bem": bem.fingerprint}
-    claim(out, header | {"generator": generator and generator.name, "batch_size": batch_size}, questions)
+    records = out / RECORDS
+    adapt = {} if generator is None else {"bem": lambda: judge_again(records, questions, bem)}
+    claim(out, header | {"generator": generator and generator.name, "batch_size": batch_size}, questions, adapt)
 
     def generate(requests: Sequence[GenerationRequest]) -> list[Generation]:
         assert generator is not None
         return _loop().submit(generator.generate(requests)).result()
 
     asker = Asker(retriever, None if generator is None else generate, query_images)
-    records = out / RECORDS
     _ask_all(asker, questions, bem, records, batch_size, progress)
     latency = _latency(asker, questions, records, batch_size)
     outcomes = [outcome_of(record) for record in read_records(records)]
@@ -198,10 +202,18 @@ def check_ids(ids: Sequence[str]) -> None:
         raise ValueError("two questions share an id; give every question its own")
 
 
-def claim(out: Path, header: Mapping[str, Any], questions: Sequence[Question]) -> None:
-    """Writes what this run is to `run.json`, or checks that the run in the folder is the same."""
+def claim(
+    out: Path,
+    header: Mapping[str, Any],
+    questions: Sequence[Question],
+    adapt: Mapping[str, Callable[[], None]] = MappingProxyType({}),
+) -> None:
+    """Writes what this run is to `run.json`, or checks that the run in the folder is the same.
+
+    `adapt` has the keys that may differ, see `check_note`.
+    """
     digest = hashlib.sha256("\n".join(map(repr, questions)).encode()).hexdigest()
-    check_note(out / "run.json", {**header, "questions_sha256": digest})
+    check_note(out / "run.json", {**header, "questions_sha256": digest}, adapt=adapt)
 
 
 def commit() -> str | None:

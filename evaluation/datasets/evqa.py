@@ -40,6 +40,7 @@ def _question(row: Mapping[str, str], question_id: str, where: str) -> Question:
     if question_type not in EVQA_TYPES:
         raise ValueError(f"{where}: field question_type: {question_type!r} is not one of {', '.join(EVQA_TYPES)}")
     section = "" if question_type == "2_hop" else row.get("evidence_section_id", "").strip()
+    section = section.removesuffix(".0")  # as pandas writes integers of a column with gaps
     if section and not section.isdecimal():
         raise ValueError(f"{where}: field evidence_section_id must be an integer of at least 0, got {section!r}")
     image_id, *others = alternatives(row, "dataset_image_ids", where)

@@ -12,9 +12,11 @@ from itertools import cycle
 from pathlib import Path
 
 from evaluation.datasets import find_query_image, load
+from evaluation.datasets.plain import NO_NAMES
 from evaluation.datasets.question import Question
 from evaluation.datasets.rows import Row, name, optional_text, text, texts
 from evaluation.search.rows import NO_IMAGES, RowImages, images_of, rows_of
+from indexes.formats.fields import Names
 
 PLUS_IMAGES = ("img_1", "img_2", "img_3", "img_4", "img_5")
 
@@ -40,7 +42,9 @@ TaskReader = Callable[[bool], Iterator[SearchTask]]
 """Yields all tasks, with their images if the argument is true. Raises `ValueError`."""
 
 
-def read_tasks(dataset: str, path: Path, images: Path | None, *, canary: str = "") -> TaskReader:
+def read_tasks(
+    dataset: str, path: Path, images: Path | None, *, canary: str = "", names: Names = NO_NAMES
+) -> TaskReader:
     """Returns the reader of a data set.
 
     Args:
@@ -48,10 +52,13 @@ def read_tasks(dataset: str, path: Path, images: Path | None, *, canary: str = "
         path: The file of questions; of MMSearch the folder of its three files, or the first of them.
         images: The folder of images that are not embedded.
         canary: The text that decrypts MMSearch-Plus.
+        names: See `evaluation.datasets.read`.
 
     Raises:
         ValueError: A folder of images is needed.
     """
+    if names and dataset in ("mmsearch", "mmsearch-plus"):
+        raise ValueError(f"--query-map: is for --dataset plain; the fields of {dataset} have fixed names")
     if dataset == "mmsearch":
         file = subset(path, "end2end") if path.is_dir() else path
         if file is None:
@@ -61,7 +68,7 @@ def read_tasks(dataset: str, path: Path, images: Path | None, *, canary: str = "
         return partial(_mmsearch_plus, path, images, canary)
     if images is None:
         raise ValueError(f"--query-images is needed: {dataset} names its images")
-    return partial(_questions, dataset, path, images)
+    return partial(_questions, dataset, path, images, names)
 
 
 def subset(path: Path, name: str) -> Path | None:
@@ -126,8 +133,8 @@ def _decrypted(value: str, canary: str, where: str) -> str:
         raise ValueError(f"{where}: this text cannot be decrypted by --canary; is the file encrypted?") from error
 
 
-def _questions(dataset: str, path: Path, folder: Path, images: bool) -> Iterator[SearchTask]:
-    for question in load(dataset, path):
+def _questions(dataset: str, path: Path, folder: Path, names: Names, images: bool) -> Iterator[SearchTask]:
+    for question in load(dataset, path, names):
         there = NO_IMAGES
         if images:
             found = find_query_image(folder, question.image_id)

@@ -277,10 +277,28 @@ def test_bem_judges_answers_without_an_exact_match(tmp_path: Path, images: Path)
     assert lines[4]["answer_scores"] == {"evqa_bem": 0, "evqa_exact_match": 0}
     assert "BEM is missing" not in (tmp_path / "run" / "report.html").read_text()
     other_bem = Bem(bem.tokenize, bem.logits, bem.marks, fingerprint="4567")
-    refused: list[dict[str, Any]] = [{}, {"bem": other_bem}]
-    for other in refused:
-        with pytest.raises(ValueError, match="from a run with another bem; choose"):
-            run(FakeRetriever(), images, tmp_path / "run", **other)
+    assert run(FakeRetriever(), images, tmp_path / "run", bem=other_bem)["bem"] == "4567"
+    assert model.judged == 1 + 1  # answers on record are judged again
+
+
+def test_the_judge_may_change(tmp_path: Path, images: Path) -> None:
+    bem = Bem(lambda texts: [[5]] * len(texts), YesModel().logits, marks=(1, 2), fingerprint="0123")
+    fresh = {judge: run(FakeRetriever(), images, tmp_path / f"{judge}", bem=judge) for judge in (None, bem)}
+    out, generator = tmp_path / "run", FakeGenerator()
+    run(FakeRetriever(), images, out, generator=generator)
+    whole = (out / "queries.jsonl").read_bytes()
+    (out / "queries.jsonl").write_bytes(whole[: whole.rindex(b'"answer"')])  # killed in the last line
+    for judge in (bem, None, bem):
+        metrics = run(FakeRetriever(), images, out, bem=judge, generator=generator)
+        assert metrics["answer"] == fresh[judge]["answer"]
+        ours, others = lines_of(out), lines_of(tmp_path / f"{judge}")
+        assert [line | {"timings_ms": 0} for line in ours] == [line | {"timings_ms": 0} for line in others]
+    with pytest.raises(ValueError, match="from a run with another bem, settings; choose"):
+        run(FakeRetriever(), images, out, settings={"alpha": 0.5})
+    (out / "alone").mkdir()
+    run(FakeRetriever(), images, out / "alone", generator=None)
+    with pytest.raises(ValueError, match="from a run with another bem; choose"):  # it has no answers
+        run(FakeRetriever(), images, out / "alone", generator=None, bem=bem)
 
 
 def test_runs_that_cannot_begin_are_refused(tmp_path: Path, images: Path) -> None:

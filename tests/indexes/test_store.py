@@ -52,6 +52,15 @@ def test_one_query_of_a_batch_or_alone(built: Path) -> None:
     assert index.search(vectors[:0], 3)[1].shape == (0, 3)
 
 
+def test_the_fingerprint_is_that_of_what_a_search_finds(built: Path, folder: Path) -> None:
+    fingerprint = Index.open(built).fingerprint
+    assert Index.open(folder).fingerprint == fingerprint  # a copy
+    assert Index.open(built, image_weight=0.25).fingerprint != fingerprint
+    manifest = read_manifest(folder)
+    other = manifest.model_copy(update={"files": {**manifest.files, "report.json": manifest.files["tokens.npy"]}})
+    assert Index(folder, other).fingerprint != fingerprint
+
+
 def test_more_asked_than_there_are(built: Path) -> None:
     scores, rows = Index.open(built).search(FakeEncoder().encode_texts(["red"]), 9)
     assert sorted(rows[0, :7].tolist()) == list(range(7))

@@ -267,3 +267,15 @@ def test_export_of_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[
     pytest.importorskip("datasets")
     assert main(["dataset", "export", "--from", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert "not a dataset that save_to_disk wrote" in capsys.readouterr().err
+
+
+def test_the_command_on_fields_with_other_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_image(tmp_path / "tea.jpg")
+    row = {"picture": "tea.jpg", "sentence": "Where is it grown?", "gold": ["Assam"], "page": "tea"}
+    path = write_jsonl(tmp_path / "q.jsonl", row)
+    given = ["--dataset", "plain", "--queries", path, "--query-images", tmp_path, "--json"]
+    status, out = check(capsys, *given)
+    assert status == 1 and "--query-map image=NAME" in out
+    names = ["image=picture", "question=sentence", "answers=gold", "entity=page"]
+    status, out = check(capsys, *given, *(part for name in names for part in ("--query-map", name)))
+    assert (status, json.loads(out)["entities"]) == (0, 1)

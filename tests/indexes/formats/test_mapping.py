@@ -125,7 +125,7 @@ def test_json_arrays_and_json_lines_under_the_name_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pair", "message"),
     [
-        ("title", "expected FIELD=NAME, such as title=display_name, got 'title'"),
+        ("title", "expected FIELD=NAME, such as id=name, got 'title'"),
         ("title=", "expected FIELD=NAME"),
         ("heading=name", "unknown field 'heading'; fields are id, title, url, image, text"),
     ],
