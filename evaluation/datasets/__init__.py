@@ -1,4 +1,4 @@
-"""Loaders of question files: every data set becomes a list of `Question`s. docs/datasets.md says where to get them."""
+"""Loads question files: every data set becomes a list of `Question`s. docs/datasets.md says where to get them."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ LOADERS: dict[str, Loader] = {
     "dynvqa": read_dynvqa,
     "plain": read_plain,
 }
-"""The loader of each data set's question file, by the name of the data set."""
+"""The loader of each data set's question file."""
 
 
 def load(dataset: str, path: Path | str) -> list[Question]:
     """Loads the questions of a file in the format of `dataset`, a key of `LOADERS`.
 
     Raises:
-        ValueError: The data set is unknown, or a row is invalid; the message names file, line and field.
+        ValueError: The data set is unknown, or a row is invalid; the message names the file, line and field.
     """
     questions = []
     for item in read(dataset, path):
@@ -58,11 +58,11 @@ def load(dataset: str, path: Path | str) -> list[Question]:
 
 
 def read(dataset: str, path: Path | str) -> Iterator[Item]:
-    """Reads a file row by row: yields the question of each row, the reason to skip the row, or its error.
+    """Reads a file row by row: yields each row's question, the reason to skip it, or its error.
 
     Raises:
         ValueError: The data set is unknown, or the rest of the file cannot be read.
     """
     if dataset not in LOADERS:
-        raise ValueError(f"unknown data set {dataset!r}; known are {', '.join(LOADERS)}")
+        raise ValueError(f"unknown data set {dataset!r}; must be one of {', '.join(LOADERS)}")
     return LOADERS[dataset](Path(path))

@@ -28,22 +28,22 @@ _OTHERS = {
     "options": ("choices",),
     "entity": ("entity_id", "entity_ids", "wikidata_id", "wikidata_ids", "qids"),
 }
-"""Names that fields have in question files of others, without case, spaces, `_` and `-`; the first one counts."""
+"""Other names of fields in question files, ignoring case, spaces, `_` and `-`; the first match counts."""
 _ANSWERS = ("original_answer", "answer", "answers", "value", "text", "aliases")
-"""Members of an object that holds answers: those of KILT, TriviaQA, SQuAD and VQA."""
+"""Members of an object that hold answers, in KILT, TriviaQA, SQuAD and VQA."""
 _SIGNS = {
     "infoseek": ("data_id", {"answer_eval", "data_split", "entity_text", "wikipedia_url"}),
     "evqa": ("dataset_image_ids", {"encyclopedic_vqa_split", "evidence_section_id", "wikipedia_title"}),
     "dynvqa": ("question_id", {"golden_query", "gloden_query"}),
 }
-"""What rows of other data sets have: the first field and one of the others."""
+"""Fields that identify rows of other data sets: the first one and any of the others."""
 
 
 def read_plain(path: Path) -> Iterator[Item]:
-    """Yields the questions of JSON lines, of a JSON list or object, or of CSV; `plain_question` says what a row holds.
+    """Yields the questions of JSON lines, a JSON list or object, or CSV; `plain_question` describes the fields.
 
-    A row may hold several questions about its image (`_questions_in`). A row without an id has its number as its id. In
-    CSV, `|` separates several answers or entities.
+    A row may hold several questions about its image (`_questions_in`). A row without an id gets its number as its id.
+    In CSV, `|` separates several answers or entities.
 
     Raises:
         ValueError: The file cannot be read.
@@ -59,7 +59,7 @@ def _numbered(path: Path) -> Iterator[tuple[str, Row | ValueError]]:
                 raise row if isinstance(row, ValueError) else ValueError(f"{where}: not a JSON object")
             named = renamed(row)
             if number == 0 and "entity" not in named and (dataset := _dataset_of(row)):
-                why = "as plain it has no entities and is scored by other rules"
+                why = "read as plain, it has no entities and is scored by different rules"
                 logger.warning("%s: looks like a file for --dataset %s; %s", path, dataset, why)
             for place, one in _questions_in(named, where):
                 number += 1
@@ -83,7 +83,7 @@ def _dataset_of(row: Row) -> str:
 
 
 def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yields the rows in a JSON object: itself, its members by their ids or images, or those of the only list in it."""
+    """Yields the rows in a JSON object: the object, its members keyed by id or image, or the items of its only list."""
     content = json_file(path)
     own = renamed(content)
     lists = {
@@ -101,11 +101,11 @@ def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
             yield from ((f"{path}: {key}[{position}]", row) for position, row in enumerate(rows))
     else:
         fields = ", ".join(content) or "none"
-        raise ValueError(f"{path}: expected an object per question, or one list of them; it has the fields {fields}")
+        raise ValueError(f"{path}: expected an object per question or one list of them; it has the fields {fields}")
 
 
 def _split(row: dict[str, str]) -> Row:
-    """Returns a row of CSV with its values of several parts as lists, and its section as a number."""
+    """Returns a CSV row with multi-part values as lists and the section as a number."""
     named = {key: value for key, value in renamed(row).items() if value != ""}
     lists = {key: str(named[key]).split("|") for key in ("answers", "entity") if key in named}
     section = str(named.get("section", ""))
@@ -113,7 +113,7 @@ def _split(row: dict[str, str]) -> Row:
 
 
 def renamed(row: Row) -> Row:
-    """Returns a row whose fields have our names."""
+    """Returns a row with its fields renamed to this format's names."""
     given = {folded(key): key for key in reversed(row)}
     named = dict(row)
     for field, others in _OTHERS.items():
@@ -124,13 +124,13 @@ def renamed(row: Row) -> Row:
 
 
 def _questions_in(row: Row, where: str) -> Iterator[tuple[str, Row]]:
-    """Yields the questions of a row, with their places: itself, those in its list `questions`, or its members.
+    """Yields the questions of a row with their places: the row itself, its list `questions`, or its members.
 
-    Those in a list are objects, or texts beside lists of as many answers, types, categories and sections; members are
-    objects with a question. Everything else belongs to each.
+    Items of the list are objects, or texts with parallel lists of answers, types, categories and sections. Members are
+    objects with a question. All other fields apply to every question.
 
     Raises:
-        ValueError: There are more or fewer answers than questions.
+        ValueError: The numbers of answers and questions differ.
     """
     members = {key: one for key, one in row.items() if isinstance(one, dict) and "question" in renamed(one)}
     if members and "question" not in row and "questions" not in row:
@@ -151,15 +151,15 @@ def _questions_in(row: Row, where: str) -> Iterator[tuple[str, Row]]:
 
 
 def _question(row: Row, where: str) -> Question:
-    """Builds the question of a row as others write it.
+    """Builds the question of a row that may use other field names.
 
     Raises:
-        ValueError: A field is missing or invalid; the message says what a missing one may be called.
+        ValueError: A field is missing or invalid; for a missing one, the message lists accepted names.
     """
     for field in ("image", "question", "answers"):
         if field not in row:
             names = ", ".join((field, *_OTHERS[field]))
-            hint = "; VQA's files, which keep answers apart, are of --dataset okvqa" if field == "answers" else ""
+            hint = "; VQA's files, with answers in a separate file, need --dataset okvqa" if field == "answers" else ""
             if dataset := _dataset_of(row):
                 hint = f"; or is the file for --dataset {dataset}?"
             raise ValueError(
@@ -174,7 +174,7 @@ def _question(row: Row, where: str) -> Question:
 
 
 def _chosen(answer: Any, options: Any) -> Any:
-    """Returns the text of the option that an answer is the letter of, or else the answer."""
+    """Returns the text of the option if the answer is an option's letter, else the answer."""
     if isinstance(options, Mapping):
         return options.get(answer, answer) if isinstance(answer, str) else answer
     if not isinstance(options, list) or not isinstance(answer, str) or not re.fullmatch("[A-Z]", answer):
@@ -184,7 +184,7 @@ def _chosen(answer: Any, options: Any) -> Any:
 
 
 def answers_in(value: object) -> list[Any]:
-    """Returns the answers in a value: itself, those of a list, or those that objects name."""
+    """Returns the answers in a value: the value itself, the items of a list, or members of objects."""
     if isinstance(value, list):
         return [answer for one in value for answer in answers_in(one)]
     if isinstance(value, Mapping):
@@ -197,17 +197,17 @@ def plain_question(row: Row, where: str) -> Question:
     """Builds the question of a row.
 
     Required fields are `id`, `image` (a name or path in the image folder, or a URL), `question` and `answers`.
-    `entity`, one id or several, is needed for Recall@K; `section` is the number of the evidence in its article; `type`,
-    `split` and `category` break the figures down. Other fields are ignored.
+    `entity`, one id or several, is needed for Recall@K; `section` is the number of the evidence section in its article;
+    `type`, `split` and `category` break the metrics down. Other fields are ignored.
 
     Raises:
         ValueError: A field is missing or invalid.
     """
     entity, section = row.get("entity"), row.get("section")
     if section is not None and (not isinstance(section, int) or isinstance(section, bool) or section < 0):
-        raise ValueError(f"{where}: field section must be an integer of at least 0, got {section!r}")
+        raise ValueError(f"{where}: field section must be an integer, at least 0, got {section!r}")
     if section is not None and not entity:
-        raise ValueError(f"{where}: field section needs the field entity")
+        raise ValueError(f"{where}: field section requires the field entity")
     return Question(
         id=name(row, "id", where),
         question=text(row, "question", where),

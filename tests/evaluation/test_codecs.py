@@ -152,8 +152,8 @@ def test_measured(built: dict[str, Index], tmp_path: Path) -> None:
     assert json.loads(json.dumps(found)) == found
     table = as_markdown(found)
     assert "| `float16` | 512 | 0.0" in table and "| `int8` | 320 |" in table
-    assert table.splitlines()[0].startswith("4 questions, sections of 32 tokens of length 8;")
-    assert table.endswith("The smallest that loses at most 0.5 points: `int8`\n")
+    assert table.splitlines()[0].startswith("4 questions, sections of 32 tokens of dimension 8;")
+    assert table.endswith("The smallest codec that loses at most 0.5 points: `int8`\n")
 
 
 def test_questions_without_sections_have_no_section_recall(built: dict[str, Index], tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_refused(built: dict[str, Index], tmp_path: Path) -> None:
     questions = write_questions(built["float16"], tmp_path / "queries")
     with pytest.raises(ValueError, match=r"int8: stores tokens as int8, .* --set fusion\.tokens=float16"):
         measure_codecs(pipeline(built["int8"]), questions, tmp_path)
-    with pytest.raises(ValueError, match="no questions that name entities or sections"):
+    with pytest.raises(ValueError, match="no question names an entity or section"):
         measure_codecs(pipeline(built["float16"]), [], tmp_path)
     with pytest.raises(ValueError, match="token codec 'int3' is unknown"):
         measure_codecs(pipeline(built["float16"]), questions, tmp_path, codecs=["int3"])

@@ -28,7 +28,7 @@ def test_the_report_holds_everything(tmp_path: Path, images: Path) -> None:
     assert "the wave length of red is <mark>700</mark>" in " ".join(page.split()).replace("</blockquote>", "")
     assert page.count('data-verdict="right"') == 4
     assert [page.count(f'data-verdict="{verdict}"') for verdict in ("wrong", "unanswered", "failed")] == [1, 1, 0]
-    assert "BEM is missing, so this is exact match alone" in page
+    assert "Measured without BEM: this is exact match alone" in page
     assert "retrieval: RuntimeError: secret internals" in page
     assert [page.count(f"<td>{share}</td>") for share in ("75.0", "80.0")] >= [1, 1]  # the bin of confidence 0.75
 

@@ -48,7 +48,7 @@ def test_a_whole_run(tmp_path: Path, images: Path) -> None:
     pseudo = {f"pseudo_recall@{k}": share for k, share in ((1, 0.5), (5, 0.6), (10, 0.6), (20, 0.6))}
     assert metrics["step3"] == sections | pseudo
     assert (metrics["answer"]["metric"], metrics["answer"]["accuracy"]) == ("evqa_exact_match", 0.4)
-    assert "BEM is missing" in metrics["answer"]["note"]
+    assert "Measured without BEM" in metrics["answer"]["note"]
     assert metrics["by_category"]["other"] == {
         "n": 1,
         "step1_recall@1": 1.0,
@@ -248,9 +248,9 @@ def test_a_damaged_run_is_named(tmp_path: Path, images: Path, content: str) -> N
 
 def test_another_run_in_the_folder_is_refused(tmp_path: Path, images: Path) -> None:
     run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:2])
-    with pytest.raises(ValueError, match="holds a run with another settings; choose another --out"):
+    with pytest.raises(ValueError, match="holds a run with different settings; choose another --out"):
         run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:2], settings={"alpha": 0.5})
-    with pytest.raises(ValueError, match="holds a run with another questions_sha256"):
+    with pytest.raises(ValueError, match="holds a run with different questions_sha256"):
         run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:3])
 
 
@@ -275,11 +275,11 @@ def test_bem_judges_answers_without_an_exact_match(tmp_path: Path, images: Path)
     lines = lines_of(tmp_path / "run")
     assert (lines[2]["answer_scores"], lines[2]["answer_correct"]) == ({"evqa_bem": 1, "evqa_exact_match": 0}, True)
     assert lines[4]["answer_scores"] == {"evqa_bem": 0, "evqa_exact_match": 0}
-    assert "BEM is missing" not in (tmp_path / "run" / "report.html").read_text()
+    assert "Measured without BEM" not in (tmp_path / "run" / "report.html").read_text()
     other_bem = Bem(bem.tokenize, bem.logits, bem.marks, fingerprint="4567")
     refused: list[dict[str, Any]] = [{}, {"bem": other_bem}]
     for other in refused:
-        with pytest.raises(ValueError, match="holds a run with another bem; choose"):
+        with pytest.raises(ValueError, match="holds a run with different bem; choose"):
             run(FakeRetriever(), images, tmp_path / "run", **other)
 
 
@@ -306,8 +306,8 @@ def test_all_fail(tmp_path: Path, images: Path, caplog: pytest.LogCaptureFixture
     metrics = run(FakeRetriever(), images, tmp_path / "run", [QUESTIONS[3]])
     assert (metrics["n_failed"], metrics["answer"]["accuracy"], metrics["latency_ms"]["retrieve_p50"]) == (1, 0.0, None)
     assert (tmp_path / "run" / "report.html").is_file()
-    assert "1 of 1 questions failed, the first: image: " in caplog.text
-    assert f"evaluate into {tmp_path / 'run'} again to ask only these" in caplog.text
+    assert "1 of 1 questions failed; the first: image: " in caplog.text
+    assert f"evaluate into {tmp_path / 'run'} again to retry only the failed ones" in caplog.text
 
 
 def test_the_screen_shows_percent(tmp_path: Path, images: Path) -> None:
@@ -318,7 +318,7 @@ def test_the_screen_shows_percent(tmp_path: Path, images: Path) -> None:
         "step2   recall@1  60.0  recall@5  60.0  recall@10  60.0  recall@20  60.0",
         "step3   section recall@1  55.6",
         "answer  evqa_exact_match  40.0",
-        "        BEM is missing, so this is exact match alone: a lower bound of E-VQA's own figure.",
+        "        Measured without BEM: this is exact match alone, a lower bound of E-VQA's own metric.",
     ]
     assert lines[6].startswith("time    retrieve p50 ")
 

@@ -146,6 +146,6 @@ def test_ablation_of_nothing() -> None:
 
 
 def test_nothing_found_is_nothing_to_tune_on(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="val: nothing was found for any of the questions"):
+    with pytest.raises(ValueError, match="val: no question has candidates"):
         sweep([scored("a", [])], [0.5], [0.2], tune_split="val", out=tmp_path)
     assert list(tmp_path.iterdir()) == []

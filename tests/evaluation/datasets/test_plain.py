@@ -161,7 +161,7 @@ def test_a_file_without_answers_says_what_reads_it(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"questions\[0\]: field answers is missing; .* --dataset okvqa"):
         load("plain", path)
     path.write_text(json.dumps({"info": {}, "a": rows, "b": rows}))
-    with pytest.raises(ValueError, match=r"expected an object per question, or one list of them; .* info, a, b"):
+    with pytest.raises(ValueError, match=r"expected an object per question or one list of them; .* info, a, b"):
         load("plain", path)
     path.write_text(json.dumps({"image": "a", "question": "Who?", "answer": "x"}))
     assert [one.id for one in load("plain", path)] == ["1"]
@@ -173,7 +173,7 @@ def test_a_file_of_another_data_set_is_noticed(
 ) -> None:
     path = write_jsonl(tmp_path / "q.jsonl", row, row | {"data_id": "b", "question_id": "b"})
     assert len(load("plain", path)) == 2
-    why = "as plain it has no entities and is scored by other rules"
+    why = "read as plain, it has no entities and is scored by different rules"
     assert caplog.messages == [f"{path}: looks like a file for --dataset {dataset}; {why}"]
     caplog.clear()
     load("plain", write_jsonl(path, row | {"entity": "Q1"}, PLAIN))  # somebody added what is missing

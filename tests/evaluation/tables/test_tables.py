@@ -320,7 +320,7 @@ def test_what_cannot_be_measured_says_why(world: Path) -> None:
     assert nothing.blocks == () and "no questions were given" in nothing.notes[0]
     assert "**The paper: E-VQA test**" in as_markdown(nothing)
     other = make(tables()["12"], runs_of(world), {})
-    assert other.blocks == () and "infoseek, these are evqa" in other.notes[0]
+    assert other.blocks == () and "infoseek, these are of evqa" in other.notes[0]
     write(nothing, world / "nothing")  # a chart of the paper's figures alone
 
 
@@ -336,7 +336,7 @@ def test_tables_of_other_indexes_need_the_knowledge_base(world: Path) -> None:
         runs = TableRuns(with_kb.components, without, world / "no-kb", progress=False)
         made = {name: make(tables()[name], runs, {}) for name in names}
         assert {name for name, table in made.items() if not table.blocks} == lacking
-        assert all("needs other indexes" in made[name].notes[0] and "(--kb)" in made[name].notes[0] for name in lacking)
+        assert all("needs indexes other" in made[name].notes[0] and "(--kb)" in made[name].notes[0] for name in lacking)
 
 
 def test_unmerged_tokens_need_the_knowledge_base(world: Path) -> None:
@@ -347,7 +347,7 @@ def test_unmerged_tokens_need_the_knowledge_base(world: Path) -> None:
         pooled.components, replace(pooled.questions, kb=None, index=index), world / "no-kb", progress=False
     )
     table = make(tables()["11"], runs, {})
-    assert table.blocks == () and "needs other indexes" in table.notes[0]
+    assert table.blocks == () and "needs indexes other" in table.notes[0]
 
 
 def test_runs_that_are_given_make_rows(world: Path) -> None:
@@ -363,7 +363,7 @@ def test_runs_that_are_given_make_rows(world: Path) -> None:
 def test_no_figures_on_the_split_that_was_tuned_on(world: Path) -> None:
     tuned, test = runs_of(world, "validation").folder("full"), runs_of(world)
     refuse_tuned(tuned, test.questions.questions)
-    with pytest.raises(ValueError, match=r"3 of 3 questions.*tuned on"):
+    with pytest.raises(ValueError, match=r"3 of 3 questions.*tuning run"):
         refuse_tuned(test.folder("full"), test.questions.questions)
     with pytest.raises(ValueError, match="--tuned-on"):
         refuse_tuned(world, test.questions.questions)
@@ -371,7 +371,7 @@ def test_no_figures_on_the_split_that_was_tuned_on(world: Path) -> None:
         make(tables()["figure3"], test, {}, test.folder("full"))
     held_out = make(tables()["figure3"], test, {}, tuned)
     assert "(tuning split)" in held_out.blocks[0].on and "Reported on evqa, 3 questions" in held_out.notes[0]
-    assert "is a choice and not a result" in make(tables()["figure4"], test, {}).notes[0]
+    assert "is a choice, not a result" in make(tables()["figure4"], test, {}).notes[0]
 
 
 def test_the_command_without_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

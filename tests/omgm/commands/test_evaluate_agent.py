@@ -219,7 +219,7 @@ def test_what_failed_is_asked_and_judged_again(
         command = arguments(examples, "plain", queries, out, "--planner-url", server.url, *options)
         assert main(command) == 0
         assert (figures(out)["n_failed"], figures(out)["answer"]["accuracy"]) == (1, 0.5)
-        assert "1 of 2 questions failed, the first: its image late was not found; evaluate into" in caplog.text
+        assert "1 of 2 questions failed; the first: its image late was not found; evaluate into" in caplog.text
         assert len(server.bodies) == 2  # an answer and its verdict
         (tmp_path / "images/late.jpg").write_bytes(photo)
         forget_listings()  # the second command would be a process of its own
