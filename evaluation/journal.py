@@ -47,7 +47,7 @@ def fill(
         ValueError: The file has more than `total` lines or is damaged.
     """
     newer = path.with_name(f"{path.stem}.again.jsonl")
-    _replace_lines(path, newer)  # left by a call that was killed
+    _replace_lines(path, newer)  # of a call that was killed
     before = _append(path, items, total, batch, do, path.stem, progress)
     places = {place for place, row in enumerate(islice(read_rows(path), before)) if again(place, row)}
     if places:
@@ -112,7 +112,7 @@ def _replace_lines(path: Path, newer: Path) -> None:
     """Replaces lines of a file with those of another that have the same ids and order; deletes the other file."""
     if newer.is_file():
         with newer.open("rb") as file:
-            whole = (json.loads(line) for line in file if line.endswith(b"\n"))  # a kill can truncate the last line
+            whole = (json.loads(line) for line in file if line.endswith(b"\n"))  # a kill cuts the last one short
             write_lines(path, _replaced(read_rows(path), whole))
         newer.unlink()
 

@@ -56,9 +56,9 @@ def evaluate(
 
     `out` gets `metrics.json`, `queries.jsonl` (one record per query, see `records.QueryRecord`), a TREC run file per
     step with `qrels.txt`, and `report.html`. Records are written batch by batch: a run that is killed and restarted
-    with the same arguments resumes after its last complete batch. A query fails, and counts as wrong, if its image is
-    missing or unreadable, or if the retriever or generator raises for it alone. Another call with the same arguments
-    asks only the failed questions again.
+    with the same arguments resumes after its last whole batch. A query fails if its image is missing or unreadable, or
+    if the retriever or the generator raise for it alone. It then counts as wrong. Called again with the same arguments,
+    a run asks once more only what failed.
 
     Latency is measured on single queries: `retrieve` is the time of the steps once the image is decoded, `answer` that
     of the steps and the generator. If `batch_size` is larger than 1, up to 100 questions are asked again to measure it.
@@ -82,7 +82,7 @@ def evaluate(
         The content of `metrics.json`.
 
     Raises:
-        ValueError: There are no questions, two share an id, `query_images` is not a folder, or `out` holds another run.
+        ValueError: There are no questions, two share an id, `query_images` is no folder, or `out` holds another run.
     """
     query_images, out = Path(query_images), Path(out)
     _check(questions, query_images, batch_size)
@@ -194,11 +194,11 @@ def check_ids(ids: Sequence[str]) -> None:
     if not ids:
         raise ValueError("there are no questions: the question file has no usable row")
     if len(set(ids)) != len(ids):
-        raise ValueError("two questions share an id; ids must be unique")
+        raise ValueError("two questions share an id; give every question its own")
 
 
 def claim(out: Path, header: Mapping[str, Any], questions: Sequence[Question]) -> None:
-    """Writes a description of this run to `run.json`, or checks that the folder holds the same run."""
+    """Writes what this run is to `run.json`, or checks that the run in the folder is the same."""
     digest = hashlib.sha256("\n".join(map(repr, questions)).encode()).hexdigest()
     identity = json.loads(json.dumps(dict(header) | {"questions_sha256": digest}, default=str))
     path = out / "run.json"
@@ -210,7 +210,7 @@ def claim(out: Path, header: Mapping[str, Any], questions: Sequence[Question]) -
         different = sorted(k for k in identity.keys() | before.keys() if identity.get(k) != before.get(k))
         if different:
             raise ValueError(
-                f"{out}: holds a run with different {', '.join(different)}; choose another --out or delete it"
+                f"{out}: holds a run with another {', '.join(different)}; choose another --out or delete it"
             )
     else:
         write_json(path, identity)

@@ -58,7 +58,7 @@ def load(dataset: str, path: Path | str) -> list[Question]:
 
 
 def read(dataset: str, path: Path | str) -> Iterator[Item]:
-    """Reads a file row by row: yields each row's question, the reason to skip it, or its error.
+    """Reads a file row by row: yields the question of each row, the reason to skip the row, or its error.
 
     Raises:
         ValueError: The data set is unknown, or the rest of the file cannot be read.

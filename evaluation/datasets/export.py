@@ -48,7 +48,7 @@ def _open(folder: Path, split: str | None) -> Any:
     try:
         data = datasets.load_from_disk(str(folder))
     except (OSError, ValueError) as error:
-        raise ValueError(f"{folder}: not a dataset written by save_to_disk ({error})") from error
+        raise ValueError(f"{folder}: not a dataset that save_to_disk wrote ({error})") from error
     if isinstance(data, datasets.DatasetDict):
         if split not in data:
             raise ValueError(f"{folder}: has the splits {', '.join(data)}; pass one of them as --split, got {split!r}")

@@ -28,7 +28,7 @@ _OTHERS = {
     "options": ("choices",),
     "entity": ("entity_id", "entity_ids", "wikidata_id", "wikidata_ids", "qids"),
 }
-"""Other names of fields in question files, ignoring case, spaces, `_` and `-`; the first match counts."""
+"""Names that fields have in question files of others, without case, spaces, `_` and `-`; the first one counts."""
 _ANSWERS = ("original_answer", "answer", "answers", "value", "text", "aliases")
 """Members of an object that hold answers, in KILT, TriviaQA, SQuAD and VQA."""
 _SIGNS = {
@@ -40,7 +40,7 @@ _SIGNS = {
 
 
 def read_plain(path: Path) -> Iterator[Item]:
-    """Yields the questions of JSON lines, a JSON list or object, or CSV; `plain_question` describes the fields.
+    """Yields the questions of JSON lines, of a JSON list or object, or of CSV; `plain_question` says what a row holds.
 
     A row may hold several questions about its image (`_questions_in`). A row without an id gets its number as its id.
     In CSV, `|` separates several answers or entities.
@@ -59,7 +59,7 @@ def _numbered(path: Path) -> Iterator[tuple[str, Row | ValueError]]:
                 raise row if isinstance(row, ValueError) else ValueError(f"{where}: not a JSON object")
             named = renamed(row)
             if number == 0 and "entity" not in named and (dataset := _dataset_of(row)):
-                why = "read as plain, it has no entities and is scored by different rules"
+                why = "as plain it has no entities and is scored by other rules"
                 logger.warning("%s: looks like a file for --dataset %s; %s", path, dataset, why)
             for place, one in _questions_in(named, where):
                 number += 1
@@ -83,7 +83,7 @@ def _dataset_of(row: Row) -> str:
 
 
 def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yields the rows in a JSON object: the object, its members keyed by id or image, or the items of its only list."""
+    """Yields the rows in a JSON object: itself, its members by their ids or images, or those of the only list in it."""
     content = json_file(path)
     own = renamed(content)
     lists = {
@@ -105,7 +105,7 @@ def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _split(row: dict[str, str]) -> Row:
-    """Returns a CSV row with multi-part values as lists and the section as a number."""
+    """Returns a row of CSV with its values of several parts as lists, and its section as a number."""
     named = {key: value for key, value in renamed(row).items() if value != ""}
     lists = {key: str(named[key]).split("|") for key in ("answers", "entity") if key in named}
     section = str(named.get("section", ""))
@@ -113,7 +113,7 @@ def _split(row: dict[str, str]) -> Row:
 
 
 def renamed(row: Row) -> Row:
-    """Returns a row with its fields renamed to this format's names."""
+    """Returns a row whose fields have our names."""
     given = {folded(key): key for key in reversed(row)}
     named = dict(row)
     for field, others in _OTHERS.items():
@@ -124,7 +124,7 @@ def renamed(row: Row) -> Row:
 
 
 def _questions_in(row: Row, where: str) -> Iterator[tuple[str, Row]]:
-    """Yields the questions of a row with their places: the row itself, its list `questions`, or its members.
+    """Yields the questions of a row, with their places: itself, those in its list `questions`, or its members.
 
     Items of the list are objects, or texts with parallel lists of answers, types, categories and sections. Members are
     objects with a question. All other fields apply to every question.

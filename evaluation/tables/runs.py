@@ -159,15 +159,15 @@ class TableRuns:
     def _searches(self, name: str) -> tuple[Candidates, str]:
         """Returns the index of a run: its candidates, and what its tokens are made from ("none": no tokens).
 
-        The latter may end with "-" and a token codec; otherwise tokens are stored as the profile says.
+        These are stored as the profile says, or as follows after a "-".
         """
         kind, _, variant = name.partition("-")
-        if kind == "search" and variant != self.components.candidates:  # otherwise the profile's own index will do
+        if kind == "search" and variant != self.components.candidates:  # else the profile's own index serves as well
             return _CANDIDATES[variant], "none"
         if kind == "sees":
             return self.components.candidates, variant.partition("-")[2]
         if kind == "compares" and variant in _SIMILARITIES and self.main.manifest.inputs.codec.pooled is not None:
-            return self.components.candidates, "IT-float16"  # pooling would merge the first tokens with others
+            return self.components.candidates, "IT-float16"  # the first tokens are merged with others
         return self._own
 
     @property
@@ -216,7 +216,7 @@ class TableRuns:
         return fusion if what == "IT" else BlindedEncoder(fusion, image="I" in what, text="T" in what)
 
     def _index(self, key: tuple[Candidates, str]) -> Index:
-        """Returns the index that `_searches` describes, building it unless it was given."""
+        """Returns the index that `_searches` describes, which is built unless it was given."""
         if key in self._indexes:
             return self._indexes[key]
         parts, given = self.components, self.questions
@@ -225,13 +225,13 @@ class TableRuns:
         folder = given.index if key == self._own and given.index is not None else self._out / "indexes" / "-".join(key)
         if folder != given.index:
             if given.kb is None:
-                raise ValueError(f"the index {folder} must be built: pass the knowledge base (--kb)")
+                raise ValueError(f"the index {folder} has to be built: name the knowledge base (--kb)")
             design: IndexDesign = {**parts.design, "candidates": candidates, "tokens": tokens or parts.design["tokens"]}
             build_index(
                 given.kb,
                 given.images,
                 folder,
-                # Requests to a server are only worth it for summaries that are searched.
+                # Only summaries that are searched are worth asking a server for.
                 summarizer=parts.summarizer if candidates in ("summary", "combined") else ExtractiveSummarizer(),
                 encoder=parts.encoder,
                 fusion=fusion,

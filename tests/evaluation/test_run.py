@@ -248,9 +248,9 @@ def test_a_damaged_run_is_named(tmp_path: Path, images: Path, content: str) -> N
 
 def test_another_run_in_the_folder_is_refused(tmp_path: Path, images: Path) -> None:
     run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:2])
-    with pytest.raises(ValueError, match="holds a run with different settings; choose another --out"):
+    with pytest.raises(ValueError, match="holds a run with another settings; choose another --out"):
         run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:2], settings={"alpha": 0.5})
-    with pytest.raises(ValueError, match="holds a run with different questions_sha256"):
+    with pytest.raises(ValueError, match="holds a run with another questions_sha256"):
         run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:3])
 
 
@@ -279,7 +279,7 @@ def test_bem_judges_answers_without_an_exact_match(tmp_path: Path, images: Path)
     other_bem = Bem(bem.tokenize, bem.logits, bem.marks, fingerprint="4567")
     refused: list[dict[str, Any]] = [{}, {"bem": other_bem}]
     for other in refused:
-        with pytest.raises(ValueError, match="holds a run with different bem; choose"):
+        with pytest.raises(ValueError, match="holds a run with another bem; choose"):
             run(FakeRetriever(), images, tmp_path / "run", **other)
 
 

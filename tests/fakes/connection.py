@@ -44,7 +44,7 @@ class Loop:
         return self.timers[-1]
 
     def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
-        with pytest.raises(StopIteration):  # runs to completion without waiting
+        with pytest.raises(StopIteration):  # it waits for nothing
             work.send(None)
         return cast(asyncio.Future[None], Finished())
 

@@ -264,4 +264,4 @@ def test_export_names_bad_rows(
 def test_export_of_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("datasets")
     assert main(["dataset", "export", "--from", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert "not a dataset written by save_to_disk" in capsys.readouterr().err
+    assert "not a dataset that save_to_disk wrote" in capsys.readouterr().err

@@ -173,7 +173,7 @@ def test_a_file_of_another_data_set_is_noticed(
 ) -> None:
     path = write_jsonl(tmp_path / "q.jsonl", row, row | {"data_id": "b", "question_id": "b"})
     assert len(load("plain", path)) == 2
-    why = "read as plain, it has no entities and is scored by different rules"
+    why = "as plain it has no entities and is scored by other rules"
     assert caplog.messages == [f"{path}: looks like a file for --dataset {dataset}; {why}"]
     caplog.clear()
     load("plain", write_jsonl(path, row | {"entity": "Q1"}, PLAIN))  # somebody added what is missing
