@@ -122,7 +122,7 @@ def test_each_step_earns_its_place() -> None:
             evidence=("g", 2),
             step2=[("g", 2), ("h", 1)],
         ),
-        # the lead is right, step 3 spoils it
+        # the lead is right, but step 3 replaces it
         scored("c", [("g", 0.9, 0.5, [(0, 0.9, 0.1), (1, 0.1, 0.9)])], section=0, evidence=("g", 1), step2=[("g", 1)]),
         # no section is known
         scored("d", [("g", 0.9, 0.5, sections)], section=None, evidence=("g", 1), step2=[("g", 1)]),

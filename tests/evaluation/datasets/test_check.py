@@ -26,7 +26,7 @@ def save_image(path: Path) -> None:
 
 
 def evqa_with_images(folder: Path) -> Path:
-    """One question in each layout, one without an image, one with a broken one."""
+    """One question for each layout, one whose image is missing, and one whose image is broken."""
     landmark = EVQA | {"dataset_name": "landmarks", "question_type": "automatic", "wikipedia_url": X + "2|" + X}
     rows = [EVQA, landmark | {"dataset_image_ids": "01ab"}, TWO_HOPS, landmark | {"dataset_image_ids": "0000"}]
     rows += [EVQA | {"dataset_image_ids": "124"}, EVQA | {"evidence_section_id": "9"}]
@@ -77,7 +77,7 @@ def test_bad_rows_are_listed_and_the_others_counted(tmp_path: Path) -> None:
 def test_two_urls_of_one_file_are_told(tmp_path: Path) -> None:
     other = DYNVQA | {"question_id": "en2", "image_url": "https://host.example/data/Freshqa/images/image_1.jpeg"}
     path = write_jsonl(tmp_path / "d.jsonl", DYNVQA, other)
-    save_image(tmp_path / "image_1.jpeg")  # a download without folders leaves one file for both
+    save_image(tmp_path / "image_1.jpeg")  # a flat download has one file for both
     result = report(examine(read("dynvqa", path), tmp_path))
     assert (result["usable"], result["errors"]) == (False, 1)
     assert f"{tmp_path / 'image_1.jpeg'}: matches both {DYNVQA['image_url']} and" in result["first_errors"][0]
@@ -157,7 +157,7 @@ def test_the_command_against_an_index(tmp_path: Path, capsys: pytest.CaptureFixt
     status, out = check(capsys, *given, "--index", tmp_path / "index")
     found = json.loads(out)
     assert status == 0
-    assert list(found["coverage"]["all"].values()) == [3, 3, 2, 3, 1]  # section 1 of France are references
+    assert list(found["coverage"]["all"].values()) == [3, 3, 2, 3, 1]  # section 1 of France contains references
     assert json.loads(check(capsys, *given, "--kb", kb)[1]) == found
     write_jsonl(path, france | {"entity": "http://e.example/wiki/Fr%61nce"}, *rows[1:])  # as evaluation finds it
     for against in (("--index", tmp_path / "index"), ("--kb", kb)):

@@ -92,7 +92,7 @@ def test_a_bad_row_does_not_hide_the_next(tmp_path: Path) -> None:
     assert isinstance(first, Question)
     assert isinstance(third, Question)
     assert third.id == "E-VQA_1"
-    assert "line 4: field question " in str(second)  # the first row takes two lines
+    assert "line 4: field question " in str(second)  # the first row spans two lines
 
 
 def test_csv_that_is_not_whole(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_infoseek_files_beside_it(tmp_path: Path) -> None:
     path = write_infoseek(tmp_path, [INFOSEEK, NUMBER])
     there = tmp_path / "infoseek_val_withkb.jsonl"
     lines = there.read_text().splitlines(keepends=True)
-    there.write_text("".join(reversed(lines)))  # its order is its own
+    there.write_text("".join(reversed(lines)))  # its order may differ
     assert [question.entity_ids for question in load("infoseek", path)] == [("Q0",), ("Q1",)]
     there.write_text(lines[0])
     assert "line 2: field data_id: 'infoseek_val_1' has no line in infoseek_val_withkb" in refused("infoseek", path)
@@ -237,7 +237,7 @@ def test_infoseek_csv_form(tmp_path: Path) -> None:
     assert (plain.id, plain.image_id, plain.question_type) == ("infoseek_val_1", "oven_01963180", "string")
     assert (plain.answers, plain.entity_ids) == (("1",), ("https://en.wikipedia.org/wiki/X",))
     write_infoseek(tmp_path, [INFOSEEK, NUMBER], ["string", "numerical"], "test_filtered")
-    (tmp_path / "test_filtered_withkb.jsonl").unlink()  # entities are the CSV file's
+    (tmp_path / "test_filtered_withkb.jsonl").unlink()  # entities come from the CSV file
     official = load("infoseek", path)[0]
     assert official.numeric_range == (0.9, 1.1)
     assert (official.data_split, official.entity_ids) == ("val_unseen_question", plain.entity_ids)

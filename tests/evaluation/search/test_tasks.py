@@ -1,4 +1,4 @@
-"""Readers of MMSearch, MMSearch-Plus and Dyn-VQA in their published forms."""
+"""Readers of MMSearch, MMSearch-Plus and Dyn-VQA in their published formats."""
 
 from __future__ import annotations
 
