@@ -47,7 +47,7 @@ from serving.images import decode_image
 from serving.requests import image_bytes
 from serving.settings import ServingSettings
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _IMAGE = "The image: base64, a data URI, a URL on a host that the server allows, or over stdio the path of a file"
 ImageText = Annotated[str, Field(description=_IMAGE)]
@@ -269,7 +269,7 @@ def _tool_errors() -> Iterator[None]:
     except ApiError as error:
         raise ToolError(error.message) from error
     except ChatError as error:
-        log.warning("the generator failed: %s", error)
+        logger.warning("the generator failed: %s", error)
         raise ToolError("the generator failed; search_sections finds the evidence without it") from error
     except ValueError as error:
         raise ToolError(str(error)) from error

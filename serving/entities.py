@@ -14,10 +14,9 @@ from fastapi import FastAPI, Request
 from PIL import Image
 from starlette.datastructures import UploadFile
 
-from indexes.article_images import MAIN_ONLY, ImageUse
+from indexes.article_images import MAIN_ONLY, ImageUse, MainImage
 from indexes.formats.jsonl import entry_of
 from indexes.live.editor import Article, Editor
-from indexes.stages import MainImage
 from llm.chat import ChatError
 from serving import intake
 from serving.body import content_type_of, parse_json, read_json

@@ -205,10 +205,10 @@ class IndexTools:
 
     def _source(self, entity: Entity, position: int, question: str) -> Source:
         section = entity.sections[position]
-        chunks = chunks_of(section.text)
-        chunk = (
-            best_chunks(question, chunks, 1)[0] if question and len(chunks) > 1 else (chunks or [Chunk("", 0, 0)])[0]
-        )
+        chunks = chunks_of(section.text) or [Chunk("", 0, 0)]
+        chunk = chunks[0]
+        if question and len(chunks) > 1:
+            [chunk] = best_chunks(question, chunks, 1)
         return Source(entity.title, chunk.text, entity.url or entity.id, section.title, (chunk.start, chunk.end))
 
 

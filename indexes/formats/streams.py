@@ -24,8 +24,6 @@ _MARGIN = 16
 """Characters before the end of what is read in which an error may only mean that more follows ("\\u12", "fals")."""
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _SPACE = " \t\n\r"
-
-
 _OPENERS: dict[str, Callable[[Path, str], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 
 

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(_as_dict(answer))
         return
-    missing = "the image was not recognized" if answer.declined else "nothing in the evidence fits"
+    missing = "the image was not recognized" if answer.declined else "the generator found none in the evidence"
     print(answer.answer if answer.answer is not None else f"(no answer: {missing})")
     if answer.evidence is not None:
         print(f"\n{answer.evidence.entity_title}, section {answer.evidence.section_title!r}:\n{answer.evidence.text}")

@@ -65,13 +65,14 @@ def run(args: argparse.Namespace) -> None:
     images = images_of(args)
 
     from indexes.chat_summarizer import ChatSummarizer
+    from indexes.manifest import keys_are_images
     from indexes.report import counts_of, encoder_warning, problem_lines, read_report
     from omgm import indexing, parts
     from training.config import TrainingConfig
     from training.questions import is_held_out
 
     labeled = labeled_of(args)
-    if labeled and profile.search.candidates not in ("image", "combined"):
+    if labeled and not keys_are_images(profile.search.candidates):
         what = f"step 1 searches each entity's {profile.search.candidates} alone"
         logger.warning("--queries has no effect: %s; set search.candidates=combined to search labeled images", what)
     if labeled:  # without those that trainings validate on: as keys, they would find themselves

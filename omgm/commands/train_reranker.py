@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> None:
     profile = profile_of(args)
 
     from indexes.article_images import MAIN_ONLY, ImageUse
+    from indexes.manifest import keys_are_images
     from omgm.parts import build_text_reranker, model_folder, placement
     from training.reranker.config import RerankerTrainingConfig
     from training.reranker.data import RerankerData, Serving
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> None:
         accumulate=args.accumulate,
         **{name: value for name, value in given.items() if value is not None},
     )
-    keyed = profile.search.candidates in ("image", "combined")  # else an index has the tokens of sections alone
+    keyed = keys_are_images(profile.search.candidates)  # else an index has the tokens of sections alone
     data = RerankerData(
         kb=existing(args.kb, "--kb"),
         images=images_of(args),
