@@ -1,4 +1,4 @@
-"""The record of a query, made from what the retriever and the generator returned."""
+"""Builds the record of a query from the results of the retriever and the generator."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def make_record(
 
     Args:
         question: The question.
-        index: The index that candidates' rows refer to.
+        index: The index that the candidates' rows refer to.
         result: The candidates; `None` if retrieval failed.
         generation: The answer; `None` if there is none.
         with_generator: Whether the run has a generator.
         failed: Why the query failed, if it did.
         timings_ms: Milliseconds of its batch.
-        scores: The answer's scores if a model judged it (`judge.judge_all`); otherwise `judge.judge` does.
+        scores: The answer's scores if a model judged it (`judge.judge_all`); otherwise `judge.judge` computes them.
     """
     question = _as_spelled(question, index)
     candidates = [] if result is None else result.candidates
@@ -113,7 +113,7 @@ def _is_right(scores: Scores | None) -> bool | None:
 
 
 def _as_spelled(question: Question, index: EntityIndex) -> Question:
-    """Returns a question with the ids of its entities as the index spells them: `'` for `%27`."""
+    """Returns the question with entity ids as the index spells them: `'` for `%27`."""
     rows = [(id, index.row_of(id)) for id in question.entity_ids]
     return replace(question, entity_ids=tuple(id if row is None else index.entity(row).id for id, row in rows))
 

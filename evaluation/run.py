@@ -1,4 +1,4 @@
-"""One evaluation, from questions and images to figures (`omgm evaluate`)."""
+"""Runs an evaluation, from questions and images to metrics (`omgm evaluate`)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def evaluate(
     a run asks once more only what failed. With another `bem`, or without, its answers are judged again and not asked.
 
     Latency is measured on single queries: `retrieve` is the time of the steps once the image is decoded, `answer` that
-    of the steps and the generator. If `batch_size` is larger than 1, up to 100 questions are asked again for it.
+    of the steps and the generator. If `batch_size` is larger than 1, up to 100 questions are asked again to measure it.
 
     Args:
         retriever: The retriever.
@@ -74,11 +74,11 @@ def evaluate(
         out: The folder to write to, created if absent.
         dataset: Name of the data set in the report; by default the style of the questions.
         profile_name: Name of the profile in the report.
-        settings: Settings to note in the report.
+        settings: Settings to record in the report.
         index_info: Description of the index in the report; by default its name and size.
         batch_size: Queries per batch.
         progress: Whether to show a progress bar.
-        bem: E-VQA's learned judge; without it, exact match takes its place and the report says so.
+        bem: E-VQA's learned judge; without it, exact match is used and the report says so.
         entity_image: Finds the main image of an entity by its id, for the report.
 
     Returns:
@@ -91,7 +91,7 @@ def evaluate(
     query_images, out = Path(query_images), Path(out)
     _check(questions, query_images, batch_size)
     _warn_of_unknown(questions, retriever.index)
-    forget_listings()  # a run in the same process may have failed for want of images that are there now
+    forget_listings()  # images that an earlier run in this process missed may exist now
     out.mkdir(parents=True, exist_ok=True)
     index = retriever.index
     header: dict[str, Any] = {
@@ -123,9 +123,9 @@ def evaluate(
 
 @cache
 def _loop() -> BackgroundLoop:
-    """Returns the event loop of all runs, since a generator's connections belong to the loop that opened them.
+    """Returns the event loop shared by all runs, because a generator's connections belong to the loop that opened them.
 
-    It has a thread of its own: in a notebook, the caller's thread already runs a loop.
+    It runs in its own thread: in a notebook, the caller's thread already runs a loop.
     """
     loop = BackgroundLoop()
     atexit.register(loop.close)
@@ -147,7 +147,7 @@ def _ask_all(
 
 
 def _latency(asker: Asker, questions: Sequence[Question], path: Path, batch_size: int) -> dict[str, Any]:
-    """Returns percentiles in milliseconds over single queries: those of the run itself if its batch size is 1."""
+    """Returns percentiles in milliseconds over single queries, taken from the run itself if its batch size is 1."""
     if batch_size == 1:
         timings = [record.timings_ms for record in read_records(path) if record.failed is None]
     else:
@@ -184,7 +184,7 @@ def _check(questions: Sequence[Question], query_images: Path, batch_size: int) -
 
 
 def _warn_of_unknown(questions: Sequence[Question], index: EntityIndex) -> None:
-    """Logs a warning if the index has none of the entities that the questions name, before hours are spent on them."""
+    """Warns, before hours are spent, if the index has none of the entities that the questions name."""
     wanted = {entity for question in questions for entity in question.entity_ids}
     if wanted and all(index.row_of(entity) is None for entity in wanted):
         logger.warning("%s", unknown_entities(wanted))
@@ -197,7 +197,7 @@ def check_ids(ids: Sequence[str]) -> None:
         ValueError: There are none, or two are the same.
     """
     if not ids:
-        raise ValueError("there are no questions: the question file has no usable one")
+        raise ValueError("there are no questions: the question file has no usable row")
     if len(set(ids)) != len(ids):
         raise ValueError("two questions share an id; give every question its own")
 
@@ -217,7 +217,7 @@ def claim(
 
 
 def commit() -> str | None:
-    """Returns the commit of the code, with `-dirty` if it was changed since; `None` outside a repository."""
+    """Returns the commit of the code, with `-dirty` if there are uncommitted changes; `None` outside a repository."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None
@@ -225,5 +225,5 @@ def commit() -> str | None:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:
-        logger.warning("the commit is not known: %s", error)
+        logger.warning("cannot determine the commit: %s", error)
         return None

@@ -1,4 +1,4 @@
-"""Loaders of question files: every data set becomes a list of `Question`s. docs/datasets.md says where to get them."""
+"""Loads question files: every data set becomes a list of `Question`s. docs/datasets.md says where to get them."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ LOADERS: dict[str, Loader] = {
     "dynvqa": read_dynvqa,
     "plain": read_plain,
 }
-"""The loader of each data set's question file, by the name of the data set."""
+"""The loader of each data set's question file."""
 
 
 def load(dataset: str, path: Path | str, names: Names = NO_NAMES) -> list[Question]:
     """Loads the questions of a file in the format of `dataset`, a key of `LOADERS`; `names` is as in `read`.
 
     Raises:
-        ValueError: The data set is unknown, or a row is invalid; the message names file, line and field.
+        ValueError: The data set is unknown, or a row is invalid; the message names the file, line and field.
     """
     questions = []
     for item in read(dataset, path, names):
@@ -74,5 +74,5 @@ def read(dataset: str, path: Path | str, names: Names = NO_NAMES) -> Iterator[It
     if names:
         return read_plain(Path(path), names)
     if dataset not in LOADERS:
-        raise ValueError(f"unknown data set {dataset!r}; known are {', '.join(LOADERS)}")
+        raise ValueError(f"unknown data set {dataset!r}; must be one of {', '.join(LOADERS)}")
     return LOADERS[dataset](Path(path))

@@ -33,20 +33,20 @@ FIELDS = ("id", "image", "question", "answers", "options", "entity", "section", 
 """Fields of a row."""
 NO_NAMES: Names = {}
 _ANSWERS = ("original_answer", "answer", "answers", "value", "text", "aliases")
-"""Members of an object that holds answers: those of KILT, TriviaQA, SQuAD and VQA."""
+"""Members of an object that hold answers, in KILT, TriviaQA, SQuAD and VQA."""
 _SIGNS = {
     "infoseek": ("data_id", {"answer_eval", "data_split", "entity_text", "wikipedia_url"}),
     "evqa": ("dataset_image_ids", {"encyclopedic_vqa_split", "evidence_section_id", "wikipedia_title"}),
     "dynvqa": ("question_id", {"golden_query", "gloden_query"}),
 }
-"""What rows of other data sets have: the first field and one of the others."""
+"""Fields that identify rows of other data sets: the first one and any of the others."""
 
 
 def read_plain(path: Path, names: Names = NO_NAMES) -> Iterator[Item]:
     """Yields the questions of JSON lines, of a JSON list or object, or of CSV; `plain_question` says what a row holds.
 
-    A row may hold several questions about its image (`_questions_in`). A row without an id has its number as its id. In
-    CSV, `|` separates several answers or entities.
+    A row may hold several questions about its image (`_questions_in`). A row without an id gets its number as its id.
+    In CSV, `|` separates several answers or entities.
 
     Args:
         path: The file.
@@ -114,7 +114,7 @@ def _in_object(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
             yield from ((f"{path}: {key}[{position}]", renamed(row, names)) for position, row in enumerate(rows))
     else:
         fields = ", ".join(content) or "none"
-        raise ValueError(f"{path}: expected an object per question, or one list of them; it has the fields {fields}")
+        raise ValueError(f"{path}: expected an object per question or one list of them; it has the fields {fields}")
 
 
 def _split(row: Row, names: Names) -> Row:
@@ -140,11 +140,11 @@ def renamed(row: Row, names: Names = NO_NAMES) -> Row:
 def _questions_in(row: Row, where: str, names: Names) -> Iterator[tuple[str, Row]]:
     """Yields the questions of a row, with their places: itself, those in its list `questions`, or its members.
 
-    Those in a list are objects, or texts beside lists of as many answers, types, categories and sections; members are
-    objects with a question. Everything else belongs to each.
+    Items of the list are objects, or texts with parallel lists of answers, types, categories and sections. Members are
+    objects with a question. All other fields apply to every question.
 
     Raises:
-        ValueError: There are more or fewer answers than questions.
+        ValueError: The numbers of answers and questions differ.
     """
     members = {key: one for key, one in row.items() if isinstance(one, dict) and "question" in renamed(one, names)}
     if members and "question" not in row and "questions" not in row:
@@ -165,15 +165,15 @@ def _questions_in(row: Row, where: str, names: Names) -> Iterator[tuple[str, Row
 
 
 def _question(row: Row, where: str) -> Question:
-    """Builds the question of a row as others write it.
+    """Builds the question of a row that may use other field names.
 
     Raises:
-        ValueError: A field is missing or invalid; the message says what a missing one may be called.
+        ValueError: A field is missing or invalid; for a missing one, the message lists accepted names.
     """
     for field in ("image", "question", "answers"):
         if field not in row:
             names = ", ".join((field, *_OTHERS[field]))
-            hint = "; VQA's files, which keep answers apart, are of --dataset okvqa" if field == "answers" else ""
+            hint = "; VQA's files, with answers in a separate file, need --dataset okvqa" if field == "answers" else ""
             if dataset := _dataset_of(row):
                 hint = f"; or is the file for --dataset {dataset}?"
             raise ValueError(
@@ -188,7 +188,7 @@ def _question(row: Row, where: str) -> Question:
 
 
 def _chosen(answer: Any, options: Any) -> Any:
-    """Returns the text of the option that an answer is the letter of, or else the answer."""
+    """Returns the text of the option if the answer is an option's letter, else the answer."""
     if isinstance(options, Mapping):
         return options.get(answer, answer) if isinstance(answer, str) else answer
     if not isinstance(options, list) or not isinstance(answer, str) or not re.fullmatch("[A-Z]", answer):
@@ -198,7 +198,7 @@ def _chosen(answer: Any, options: Any) -> Any:
 
 
 def answers_in(value: object) -> list[Any]:
-    """Returns the answers in a value: itself, those of a list, or those that objects name."""
+    """Returns the answers in a value: the value itself, the items of a list, or members of objects."""
     if isinstance(value, list):
         return [answer for one in value for answer in answers_in(one)]
     if isinstance(value, Mapping):
@@ -211,17 +211,17 @@ def plain_question(row: Row, where: str) -> Question:
     """Builds the question of a row.
 
     Required fields are `id`, `image` (a name or path in the image folder, or a URL), `question` and `answers`.
-    `entity`, one id or several, is needed for Recall@K; `section` is the number of the evidence in its article; `type`,
-    `split` and `category` break the figures down. Other fields are ignored.
+    `entity`, one id or several, is needed for Recall@K; `section` is the number of the evidence section in its article;
+    `type`, `split` and `category` break the metrics down. Other fields are ignored.
 
     Raises:
         ValueError: A field is missing or invalid.
     """
     entity, section = row.get("entity"), row.get("section")
     if section is not None and (not isinstance(section, int) or isinstance(section, bool) or section < 0):
-        raise ValueError(f"{where}: field section must be an integer of at least 0, got {section!r}")
+        raise ValueError(f"{where}: field section must be an integer, at least 0, got {section!r}")
     if section is not None and not entity:
-        raise ValueError(f"{where}: field section needs the field entity")
+        raise ValueError(f"{where}: field section requires the field entity")
     return Question(
         id=name(row, "id", where),
         question=text(row, "question", where),

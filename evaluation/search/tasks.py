@@ -1,4 +1,4 @@
-"""The tasks that search agents are evaluated on: a question of any data set with its images."""
+"""The tasks that search agents are evaluated on: questions of any data set with their images."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class SearchTask:
 
     Attributes:
         question: The question with its answers.
-        images: Its images, the main one first; none for a question in words alone, or if images were not to be read.
-        requery: The search query that a person wrote for it; empty if unknown.
+        images: Its images, the main one first; none for a text-only question, or if images were not requested.
+        requery: The search query that a human wrote for it; empty if unknown.
         groups: The group of the question in each breakdown.
     """
 
@@ -49,13 +49,13 @@ def read_tasks(
 
     Args:
         dataset: `mmsearch`, `mmsearch-plus`, or a key of `evaluation.datasets.LOADERS`.
-        path: The file of questions; of MMSearch the folder of its three files, or the first of them.
+        path: The question file; for MMSearch the folder of its three files, or the first of them.
         images: The folder of images that are not embedded.
         canary: The text that decrypts MMSearch-Plus.
         names: See `evaluation.datasets.read`.
 
     Raises:
-        ValueError: A folder of images is needed.
+        ValueError: The data set needs a folder of images.
     """
     if names and dataset in ("mmsearch", "mmsearch-plus"):
         raise ValueError(f"--query-map: is for --dataset plain; the fields of {dataset} have fixed names")
@@ -72,7 +72,7 @@ def read_tasks(
 
 
 def subset(path: Path, name: str) -> Path | None:
-    """Returns one of MMSearch's three files (`end2end`, `rerank`, `summarization`), given their folder or the first."""
+    """Returns one of MMSearch's files (`end2end`, `rerank`, `summarization`), given their folder or the first one."""
     folder = path if path.is_dir() else path.parent
     files = [folder / f"{name}{ending}" for ending in (".parquet", ".jsonl")]
     return next((file for file in files if file.is_file()), None)
@@ -105,7 +105,7 @@ def mmsearch_answers(row: Row, where: str) -> tuple[str, ...]:
 
 
 def _mmsearch_plus(path: Path, folder: Path | None, canary: str, images: bool) -> Iterator[SearchTask]:
-    """Yields the questions of MMSearch-Plus; ids are numbers of rows, since the data set has none."""
+    """Yields the questions of MMSearch-Plus; ids are row numbers, since the data set has none."""
     for number, (where, row) in enumerate(rows_of(path, images=images), start=1):
         plain = partial(_decrypted, canary=canary, where=where)
         question = Question(
@@ -122,7 +122,7 @@ def _mmsearch_plus(path: Path, folder: Path | None, canary: str, images: bool) -
 
 
 def _decrypted(value: str, canary: str, where: str) -> str:
-    """Decrypts a text of MMSearch-Plus: Base64 of the text combined (XOR) with the SHA-256 of the canary, repeated."""
+    """Decrypts a text of MMSearch-Plus: Base64 of the text XORed with the repeated SHA-256 of the canary."""
     if not canary:
         return value
     try:
@@ -130,7 +130,7 @@ def _decrypted(value: str, canary: str, where: str) -> str:
         key = hashlib.sha256(canary.encode()).digest()
         return bytes(byte ^ mask for byte, mask in zip(data, cycle(key), strict=False)).decode()
     except (binascii.Error, UnicodeDecodeError) as error:
-        raise ValueError(f"{where}: this text cannot be decrypted by --canary; is the file encrypted?") from error
+        raise ValueError(f"{where}: cannot decrypt this text with --canary; is the file encrypted?") from error
 
 
 def _questions(dataset: str, path: Path, folder: Path, names: Names, images: bool) -> Iterator[SearchTask]:

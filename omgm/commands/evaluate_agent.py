@@ -219,9 +219,7 @@ def _as_text(metrics: dict[str, Any]) -> str:
         )
     if "judge" in metrics:
         judge = metrics["judge"]
-        lines.append(
-            f"judge     agrees with matching of strings on {percent(judge['agreement'])} of {judge['n']} answers"
-        )
+        lines.append(f"judge     agrees with string matching on {percent(judge['agreement'])} of {judge['n']} answers")
     calls = ", ".join(f"{tool} {n}" for tool, n in paths["calls"].items()) or "none"
     lines.append(f"calls     {calls}; P(image | zoom) {percent(paths['p_image_given_zoom'])}")
     lines.append(f"malformed {paths['malformed']} in {paths['malformed_trajectories']} of {paths['n']} trajectories")

@@ -191,7 +191,7 @@ def test_manifests_that_cannot_be_used(folder: Path, tmp_path: Path) -> None:
 
 
 def test_an_index_of_format_version_2_keeps_opening(folder: Path) -> None:
-    """What an earlier release wrote: no `vectors.npy`, nothing about the search in the manifest, float32 vectors."""
+    """As written by an earlier release: no `vectors.npy`, no search settings in the manifest, float32 vectors."""
     expected = Index.open(folder).search(FakeEncoder().encode_texts(["green white", "yellow"]), 3)
     flat = faiss.IndexIDMap2(faiss.IndexFlatIP(7))
     stored = StoredVectors(folder, read_manifest(folder).search)

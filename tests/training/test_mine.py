@@ -1,4 +1,4 @@
-"""Mining of hard negatives: the format of the file, and resuming."""
+"""Mining hard negatives: the file format, and resuming."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from training.negatives import read_negatives
 
 
 class Lands:
-    """An index of three entities; a search gives them in order, and -1 when asked for more."""
+    """An index of three entities; a search returns them in order, padded with -1."""
 
     name = "lands"
     fingerprint = "3 lands"
@@ -59,7 +59,7 @@ class OtherLands(Lands):
 
 
 class CountingLands(Lands):
-    """Counts the articles that are read."""
+    """Counts the articles read."""
 
     read = 0
 

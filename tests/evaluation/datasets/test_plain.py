@@ -71,7 +71,7 @@ def test_rows_of_viquae_name_their_answers_in_an_object(tmp_path: Path) -> None:
     [
         ({"value": "Ann", "aliases": ["Anna", "Ann"]}, ("Ann", "Anna")),  # TriviaQA
         ({"text": ["Ann", "Anna"], "answer_start": [3, 9]}, ("Ann", "Anna")),  # SQuAD
-        ([{"answer": "yes"}, {"answer": "no"}, {"answer": "yes"}], ("yes", "no", "yes")),  # VQA: each of ten people
+        ([{"answer": "yes"}, {"answer": "no"}, {"answer": "yes"}], ("yes", "no", "yes")),  # VQA: one per annotator
     ],
 )
 def test_answers_in_objects(tmp_path: Path, given: object, expected: tuple[str, ...]) -> None:
@@ -161,7 +161,7 @@ def test_a_file_without_answers_says_what_reads_it(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"questions\[0\]: field answers is missing; .* --dataset okvqa"):
         load("plain", path)
     path.write_text(json.dumps({"info": {}, "a": rows, "b": rows}))
-    with pytest.raises(ValueError, match=r"expected an object per question, or one list of them; .* info, a, b"):
+    with pytest.raises(ValueError, match=r"expected an object per question or one list of them; .* info, a, b"):
         load("plain", path)
     path.write_text(json.dumps({"image": "a", "question": "Who?", "answer": "x"}))
     assert [one.id for one in load("plain", path)] == ["1"]
@@ -176,7 +176,7 @@ def test_a_file_of_another_data_set_is_noticed(
     why = "as plain it has no entities and is scored by other rules"
     assert caplog.messages == [f"{path}: looks like a file for --dataset {dataset}; {why}"]
     caplog.clear()
-    load("plain", write_jsonl(path, row | {"entity": "Q1"}, PLAIN))  # somebody added what is missing
+    load("plain", write_jsonl(path, row | {"entity": "Q1"}, PLAIN))  # the entity has been added
     assert caplog.messages == []
 
 

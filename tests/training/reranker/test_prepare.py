@@ -1,4 +1,4 @@
-"""Preparing step 2's training: token ids, samples and names of images, from one pass over the knowledge base."""
+"""Preparing step 2's training: token ids, samples and image names, in one pass over the knowledge base."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_positive_image_is_the_one_that_mining_names(
         for sample, question in enumerate(world.questions)
     }
     assert images["q_red"] == expected
-    assert images["q_blue"] == "blue.png"  # the main image in place of one that is missing
+    assert images["q_blue"] == "blue.png"  # the main image instead of a missing one
     assert result.samples.main_image[0] != result.samples.positive_image[0] or not most_similar
 
 
