@@ -16,9 +16,9 @@ SHARD_BYTES = 4 << 30
 
 
 def convert_checkpoint(checkpoint: Path, target: Path) -> None:
-    """Writes a PyTorch checkpoint (`.pt`, `.bin`) as safetensors; nothing but tensors is unpickled.
+    """Writes a PyTorch checkpoint (`.pt`, `.bin`) as safetensors; only tensors are unpickled.
 
-    Names stay as they are, except that a wrapper (`module.`, `model`, `state_dict`) is removed.
+    Names are kept, except that wrappers (`module.`, `model`, `state_dict`) are removed.
 
     Args:
         checkpoint: The file to read; it is memory-mapped.
@@ -32,7 +32,7 @@ def convert_checkpoint(checkpoint: Path, target: Path) -> None:
     for key in ("model", "module", "state_dict"):
         state = state[key] if isinstance(state, dict) and isinstance(state.get(key), dict) else state
     if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()) or not state:
-        raise ValueError(f"{checkpoint}: expected a state dict, that is tensors by name")
+        raise ValueError(f"{checkpoint}: expected a state dict (tensors by name)")
     state = {name.removeprefix("module."): tensor for name, tensor in state.items()}
     if target.suffix == ".safetensors":
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -160,7 +160,7 @@ def test_a_whole_checkpoint_needs_no_base(tmp_path: Path, base: Path, capsys: Ca
     [
         (
             {"language_model.weight": torch.zeros(1)},
-            "unexpected: language_model.weight; if it is a BLIP-2 with ViT-g and a Q-Former that does not need them, "
+            "unexpected: language_model.weight; if this is a BLIP-2 with ViT-g and a Q-Former that does not need them, "
             "pass --ignore with each name or a pattern, such as --ignore 'language_model*'",
         ),
         ({"query_tokens": torch.zeros(1, 31, 24)}, "query_tokens: expected [1, 32, 24], got [1, 31, 24]"),
@@ -245,7 +245,7 @@ def test_files_of_other_kinds_are_refused(base: Path, tmp_path: Path, capsys: Ca
     assert "optimizer's checkpoint" in refused(capsys, optimizer, *rest)
     pickled = checkpoint(tmp_path, {"model": {"path": tmp_path}})
     told = refused(capsys, pickled, *rest)
-    assert "not readable as a checkpoint of tensors alone: it holds other objects, or is damaged" in told
+    assert "not readable as a checkpoint of tensors only: it contains other objects, or is damaged" in told
     assert "weights_only" not in told  # PyTorch advises to load any object
     (tmp_path / "text.pth").write_text("no checkpoint")
     assert "not readable" in refused(capsys, tmp_path / "text.pth", *rest)
