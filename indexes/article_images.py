@@ -1,4 +1,4 @@
-"""Which images of an article are used besides its main image: more keys for step 1, sections' own images for step 2."""
+"""Images of an article that are used besides its main image: more keys for step 1, images of sections for step 2."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from indexes.lines import Lines
 from retriever.types import IntArray
 
 LABELED = "labeled:"
-"""How the URLs of labeled images begin (`indexes.labeled_images`)."""
+"""Prefix of the URLs of labeled images (`indexes.labeled_images`)."""
 
 GROUNDS = "grounds:"
-"""How the name of a key begins that is the main image on several grounds; the image's own name follows."""
+"""Prefix of the name of a key that is the main image on several backgrounds; the image's own name follows."""
 
 IMAGES = "images.jsonl"
-"""What `indexes.image_stage` writes to an unfinished build about the images of each entity."""
+"""The file in an unfinished build in which `indexes.image_stage` records the images of each entity."""
 
 
 class ImageUse(NamedTuple):
     """Which images of an entity are used.
 
     Attributes:
-        keys: Image keys of an entity, at most, labeled ones apart; 1 is the main image alone.
-        sections: Whether a section's tokens are made with its own image if it has one, else with the main image.
-        labeled: Whether labeled images are used, all of them: as keys and, with a fusion encoder, by their tokens.
+        keys: Most image keys per entity, not counting labeled images; 1 means the main image only.
+        sections: Whether a section's tokens use its own image, if it has one, instead of the main image.
+        labeled: Whether all labeled images are used: as keys and, with a fusion encoder, by their tokens.
     """
 
     keys: int = 1
@@ -43,15 +43,15 @@ class FurtherImages(NamedTuple):
     """The images of an entity that are used besides its main image, by their names in the image source.
 
     Attributes:
-        keys: Those that are keys.
-        sections: For each section its own image, `None` for the main image; empty if no section has one.
+        keys: The images that are keys.
+        sections: The image of each section, `None` for the main image; empty if no section has its own image.
     """
 
     keys: tuple[str, ...] = ()
     sections: tuple[str | None, ...] = ()
 
     def of_sections(self, main: str, count: int) -> dict[str, list[int]]:
-        """Returns the image of each of `count` sections: the positions of the sections by the names of the images."""
+        """Returns the images of `count` sections, as a mapping of image names to the positions of their sections."""
         found: dict[str, list[int]] = {}
         for position, name in enumerate(self.sections or [None] * count):
             found.setdefault(name or main, []).append(position)
@@ -59,19 +59,19 @@ class FurtherImages(NamedTuple):
 
 
 def is_labeled(name: str) -> bool:
-    """Returns whether a key is a labeled image, by its name."""
+    """Returns whether the key with this name is a labeled image."""
     return name.removeprefix(GROUNDS).startswith(LABELED)
 
 
 def keys_with_tokens(main: str | None, further: Sequence[str]) -> list[str]:
-    """Returns the names of an entity's keys that have tokens of their own, labeled images last.
+    """Returns the names of an entity's keys that have their own tokens, labeled images last.
 
-    These are its labeled images and, if its article has more images than the main one that are keys, all of these. With
-    the main image alone, the tokens of its sections say as much.
+    These are its labeled images and, if its article has other image keys besides the main image, all of the article's
+    image keys. A lone main image needs no tokens of its own: those of the sections already contain it.
 
     Args:
-        main: The name of its main image, `None` if that is missing or unreadable.
-        further: The names of its further keys.
+        main: The name of the main image, or `None` if it is missing or unreadable.
+        further: The names of the further keys.
     """
     if main is None:
         return []
@@ -90,20 +90,20 @@ class FurtherTable:
         self._lines = Lines(folder / IMAGES)
 
     def owners(self) -> IntArray:
-        """Returns the row of the entity of each further image that is a key, ascending, int64."""
+        """Returns the entity's row for each further image that is a key, ascending, int64."""
         count = len(self._lines)
         keys = np.fromiter((len(self._lines.read(row)[3]) for row in range(count)), np.int64, count)
         return np.repeat(np.arange(count, dtype=np.int64), keys)
 
     def image_owners(self) -> IntArray:
-        """Returns the row of the entity of each image of an article that has tokens of its own, ascending, int64."""
+        """Returns the entity's row for each article image that has its own tokens, ascending, int64."""
         count = len(self._lines)
-        # A build that an older version began has lines without this number, and no such tokens.
+        # In a build that an older version started, the lines lack this number and there are no such tokens.
         images = np.fromiter((sum(self._lines.read(row)[7:]) for row in range(count)), np.int64, count)
         return np.repeat(np.arange(count, dtype=np.int64), images)
 
     def labeled(self) -> IntArray:
-        """Returns the numbers of the keys that are labeled images, main images among them, ascending, int64."""
+        """Returns the numbers of the keys that are labeled images, including main images, ascending, int64."""
         main, further, number = array("q"), array("q"), len(self._lines)
         for row in range(len(self._lines)):
             path, problem, _, names, *_ = self._lines.read(row)

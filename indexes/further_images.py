@@ -1,4 +1,4 @@
-"""Which images of an article are used besides its main image."""
+"""Chooses the images of an article that are used besides its main image."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def choose_further(
 ) -> FurtherImages:
     """Returns the further images of an entity, in the order of its article; none without a readable main image.
 
-    The first key after it is a main image without a ground on several grounds (`indexes.grounds`).
+    If the main image has no background, the first further key is that image on several backgrounds (`indexes.grounds`).
 
     Args:
         entity: The entity.
         main: Its main image.
         use: Which images are used.
-        usable: Returns the name of an image by its URL, `None` if it is missing or unreadable.
-        groundless: Whether the main image has no ground.
+        usable: Returns the name of an image by its URL, or `None` if it is missing or unreadable.
+        groundless: Whether the main image has no background.
     """
     if not main.readable:
         return FurtherImages()

@@ -1,4 +1,4 @@
-"""The articles of an unfinished build, and what its other stages read of them."""
+"""The articles of an unfinished build, and what its other stages read from them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from retriever.texts import blip_caption, section_passage
 from retriever.types import Entity, IntArray
 
 ARTICLE_FILES = ("entities.jsonl", "entities.offsets.npy", "entity_ids.npy", "skipped.json")
-"""What reading the knowledge base writes."""
+"""The files written while reading the knowledge base."""
 
 
 class MainImage(NamedTuple):
-    """An entity's main image: its name in the image source and, if it cannot be used, what is wrong with it and why."""
+    """An entity's main image: its name in the image source and, if it cannot be used, the problem and its reason."""
 
     path: str | None = None
     problem: Literal["missing", "unreadable"] | None = None
@@ -53,12 +53,12 @@ class MainImages:
         return MainImage(*self._lines.read(row)[:3])
 
     def __iter__(self) -> Iterator[MainImage]:
-        """Yields them in order."""
+        """Yields the main images in order."""
         return (self[row] for row in range(len(self)))
 
 
 def write_articles(entities: Iterable[Entity], folder: Path) -> Articles:
-    """Returns the entities as stored in `entities.jsonl`, which it writes unless an earlier build did."""
+    """Writes `entities.jsonl`, unless an earlier run has done so, and returns its entities."""
     path = folder / "entities.jsonl"
     if not offsets_path(path).exists():
         hashes, others = array("q"), array("q")
