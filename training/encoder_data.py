@@ -1,4 +1,4 @@
-"""The data that step 1 is adapted to, and what its training needs of a knowledge base."""
+"""The data for adapting step 1, and what its training reads from a knowledge base."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from training.images import ImageLoader, image_source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderData:
-    """The data that step 1 is adapted to.
+    """The data for adapting step 1.
 
     Attributes:
         kb: The knowledge base.
-        images: A folder or a ZIM file with its images; `None` if the knowledge base holds its own.
+        images: A folder or a ZIM file with its images; `None` if the knowledge base contains them.
         summarizer: Writes the summaries that step 1 will search.
-        labeled: Images beyond the main images, such as those of questions.
-        trim_borders: Whether uniform borders are cut off labeled images, as off query images.
-        kb_format: See `indexes.formats`; guessed when `None`.
-        names: The names that the fields of an entity have in the knowledge base, where they are not the usual ones.
+        labeled: Images besides the main images, such as those of questions.
+        trim_borders: Whether to cut uniform borders off labeled images, as off query images.
+        kb_format: See `indexes.formats`; guessed if `None`.
+        names: The names of an entity's fields in the knowledge base, if they differ from the usual ones.
         drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
     """
 
@@ -42,11 +42,11 @@ class EncoderData:
 
 
 def read_entities(data: EncoderData) -> tuple[list[str], dict[int, ImageLoader], dict[str, int]]:
-    """Reads the knowledge base, with an article in memory only until it is summarized.
+    """Reads the knowledge base, holding each article in memory only until it is summarized.
 
     Returns:
-        The summaries of all entities, the main images that exist by entity, and the entities of the labeled images'
-        ids.
+        The summaries of all entities, the existing main images by entity, and the rows of the entities that labeled
+        images name.
 
     Raises:
         ValueError: No entity has an image.
@@ -65,5 +65,5 @@ def read_entities(data: EncoderData) -> tuple[list[str], dict[int, ImageLoader],
     entities = read_knowledge_base(data.kb, data.kb_format, data.drop_sections, names=data.names)
     summaries = list(data.summarizer.stream(noted(entities)))
     if not main:
-        raise ValueError(f"{data.images or data.kb}: holds none of the main images that {data.kb} names")
+        raise ValueError(f"{data.images or data.kb}: contains none of the main images that {data.kb} names")
     return summaries, main, wanted.rows()

@@ -1,4 +1,4 @@
-"""The data that step 2 is trained on, and how the trained encoder will be used."""
+"""The data for training step 2, and how the trained encoder will be used."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from training.questions import TrainingQuestion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """How the service will use a trained encoder, which training and validation follow.
+    """How the service will use a trained encoder; training and validation do the same.
 
     Attributes:
-        trim_borders: Whether uniform borders are cut off query images.
+        trim_borders: Whether to cut uniform borders off query images.
         use: Which images of an entity will be keys of the index; with `labeled`, those of the questions, too.
-        tokens: How the index will store them, the name of a `TokenCodec`.
-        mode: How step 2 will compare them.
+        tokens: How the index will store tokens: the name of a `TokenCodec`.
+        mode: How step 2 will compare tokens.
     """
 
     trim_borders: bool = False
@@ -29,22 +29,22 @@ class Serving:
     mode: ScoreMode = "cosine"
 
     def recorded(self) -> dict[str, object]:
-        """Returns the attributes as JSON has them."""
+        """Returns the attributes as plain JSON."""
         return {**asdict(self), "use": list(self.use)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerankerData:
-    """The data that step 2 is trained on.
+    """The data for training step 2.
 
     Attributes:
         kb: The knowledge base.
-        images: A folder or a ZIM file with its images; `None` if the knowledge base holds its own.
-        questions: Questions with their evidence sections, and an error for each row that is none.
+        images: A folder or a ZIM file with its images; `None` if the knowledge base contains them.
+        questions: Questions with their evidence sections, or an error for each malformed row.
         query_image_of: Finds the file of a question's image by its id; returns `None` if there is none.
         negatives: The file that `mine_negatives` wrote.
-        kb_format: See `indexes.formats`; guessed when `None`.
-        names: The names that the fields of an entity have in the knowledge base, where they are not the usual ones.
+        kb_format: See `indexes.formats`; guessed if `None`.
+        names: The names of an entity's fields in the knowledge base, if they differ from the usual ones.
         drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
         serving: How the trained encoder will be used.
     """
