@@ -30,7 +30,7 @@ help:  ## list the targets
 	@echo "Variables, with their defaults: PROFILE=$(PROFILE) KB=$(KB) IMAGES=$(IMAGES) INDEX=$(INDEX)"
 	@echo "  DATASET=$(DATASET) QUERIES=$(QUERIES) QUERY_IMAGES=$(QUERY_IMAGES) OUT=artifacts/TARGET ARGS="
 
-setup: .venv/dev.stamp  ## make .venv with everything that development needs
+setup: .venv/dev.stamp  ## create .venv with everything for development
 
 demo: .venv/base.stamp  ## answer questions about flags, then serve the page (ARGS=--once stops after the answers)
 	$(OMGM) demo --port $(PORT) $(ARGS)
@@ -38,17 +38,17 @@ demo: .venv/base.stamp  ## answer questions about flags, then serve the page (AR
 test: .venv/dev.stamp  ## run the tests in two processes; others: make test ARGS="-n 8"
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
-test-wheel:  ## build the wheel, install it into a clean environment and ask it outside the repository
+test-wheel:  ## build the wheel, install it into a clean environment and use it outside the repository
 	./tests/wheel.sh "$(PYTHON)"
 
-test-gpu: .venv/dev.stamp  ## run the tests that need a CUDA device; without one each says that it is skipped
+test-gpu: .venv/dev.stamp  ## run the tests that need a CUDA device; without one, they are skipped
 	$(BIN)/python -m pytest -m gpu $(ARGS)
 
-test-archives: .venv/dev.stamp  ## fetch ZIM archives by others (12 MB) and run the tests that read them
+test-archives: .venv/dev.stamp  ## download public ZIM archives (12 MB) and run the tests that read them
 	./tests/fetch_archives.sh
 	$(BIN)/python -m pytest tests/indexes/formats/test_real_archives.py $(ARGS)
 
-test-lavis: .venv/dev.stamp .venv-lavis/stamp  ## compare step 2's model with LAVIS, in an environment of its own (1.4 GB)
+test-lavis: .venv/dev.stamp .venv-lavis/stamp  ## compare step 2's model with LAVIS, in a separate environment (1.4 GB)
 	$(BIN)/python -m tests.lavis.ours artifacts/lavis
 	.venv-lavis/bin/python -W ignore -m tests.lavis.oracle artifacts/lavis
 	LAVIS_RUN=artifacts/lavis $(BIN)/python -m pytest tests/lavis $(ARGS)
@@ -81,7 +81,7 @@ train-reranker: mine-negatives  ## mine negatives, then train step 2 on TRAIN_QU
 	$(OMGM) train-reranker --profile $(PROFILE) --kb $(KB) --images $(IMAGES) --dataset $(DATASET) \
 		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --negatives $(NEGATIVES) --out $(OUT) $(ARGS)
 
-train-generator: index .venv/peft.stamp  ## fine-tune the chat model BASE on TRAIN_QUERIES with the evidence of our retrieval
+train-generator: index .venv/peft.stamp  ## fine-tune the chat model BASE on TRAIN_QUERIES with retrieved evidence
 	$(OMGM) train-generator --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
 		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --base $(BASE) --out $(OUT) $(ARGS)
 
@@ -89,11 +89,11 @@ eval: index  ## evaluate QUERIES on INDEX
 	$(OMGM) evaluate --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
 		--queries $(QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
 
-sweep: index  ## find alpha and beta on QUERIES
+sweep: index  ## tune alpha and beta on QUERIES
 	$(OMGM) sweep --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
 		--queries $(QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
 
-calibrate: index  ## find out on QUERIES when an image shows what INDEX holds
+calibrate: index  ## calibrate recognition on QUERIES
 	$(OMGM) calibrate --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
 		--queries $(QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
 
@@ -105,7 +105,7 @@ $(TABLES): index
 	$(OMGM) tables $(patsubst table%,%,$(patsubst tables,all,$@)) --profile $(PROFILE) --kb $(KB) --images $(IMAGES) \
 		--index $(INDEX) --dataset $(DATASET) --queries $(QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
 
-tables:  ## make the paper's tables on QUERIES, one alone by table2 ... table14, figure3 ... figure5
+tables:  ## reproduce the paper's tables on QUERIES; a single one with table2 ... table14, figure3 ... figure5
 
 serve: index  ## serve INDEX at HOST and PORT
 	$(OMGM) serve --profile $(PROFILE) --index $(INDEX) --host $(HOST) --port $(PORT) $(ARGS)
@@ -128,7 +128,7 @@ bench-gpu: .venv/base.stamp  ## measure the paper's models at full size on one G
 bench-train: .venv/base.stamp  ## time step 2's training against the published loop (ARGS="--size full --device cuda" on a GPU)
 	$(BIN)/python benchmarks/train.py --out artifacts/$@.json $(ARGS)
 
-bench-scale: .venv/base.stamp  ## build and search generated indexes, a stand-in for the models (ARGS="--entities 10000 100000")
+bench-scale: .venv/base.stamp  ## build and search generated indexes with stand-in models (ARGS="--entities 10000 100000")
 	$(BIN)/python benchmarks/scale.py --folder artifacts/$@ --out artifacts/scale.json $(ARGS)
 
 bench-maxsim: .venv/base.stamp  ## time MaxSim against padded products, and on a CPU against maxsim-cpu if it is installed
@@ -139,7 +139,7 @@ weights: export OMP_NUM_THREADS = 1
 weights: export MALLOC_MMAP_MAX_ = 0
 weights: export MALLOC_TRIM_THRESHOLD_ = 100000000000
 weights: export GLIBC_TUNABLES = glibc.malloc.hugetlb=1
-weights: .venv/base.stamp  ## train the embedded weights anew, in about four hours on two cores
+weights: .venv/base.stamp  ## retrain the embedded weights, in about four hours on two cores
 	$(BIN)/python -m demo.pretraining.train_weights encoder
 	$(BIN)/python -m demo.pretraining.train_weights fusion
 	$(BIN)/python -m demo.pretraining.train_weights publish

@@ -6,7 +6,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from llm.context import CHARACTERS_PER_TOKEN
+from llm.context import estimated_tokens
 from llm.messages import Message
 
 IMAGE_TOKENS = 1000
@@ -83,6 +83,5 @@ def _part_tokens(part: Message) -> int:
 
 
 def text_tokens(text: str) -> int:
-    """Estimates the tokens of a text: one for four ASCII characters, and one for any other, such as a Chinese one."""
-    ascii_ = len(text.encode("ascii", "ignore"))
-    return len(text) - ascii_ + ascii_ // CHARACTERS_PER_TOKEN + 1
+    """Estimates the tokens of a text, at least 1."""
+    return int(estimated_tokens(text)) + 1

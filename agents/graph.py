@@ -98,10 +98,9 @@ def as_svg(answer: AgentAnswer) -> str:
     spine.append(end)
     boxes = [part for node in (*spine, *calls) for part in node.svg()]
     downs = [_down(above.x + _LEFT // 2, above.top + above.height, below.top) for above, below in pairwise(spine)]
-    edges += [
-        _proof(call.x + call.width, place, end.cited[number], _WIDTH - 12 - 7 * (at % 6))
-        for at, (number, call, place) in enumerate((n, call, y) for call in calls for n, y in call.cited.items())
-    ]
+    cited_by = [(call, number, y) for call in calls for number, y in call.cited.items()]
+    for at, (call, number, y) in enumerate(cited_by):
+        edges.append(_proof(call.x + call.width, y, end.cited[number], _WIDTH - 12 - 7 * (at % 6)))
     height = end.top + end.height + _PAD
     body = "\n".join([*edges, *downs, *boxes])
     return (
@@ -173,7 +172,10 @@ def _items(arguments: str) -> Iterator[tuple[str, object]]:
         values = json.loads(arguments)
     except (ValueError, RecursionError):
         values = None
-    yield from values.items() if isinstance(values, dict) else [("arguments", arguments)] if arguments.strip() else []
+    if isinstance(values, dict):
+        yield from values.items()
+    elif arguments.strip():
+        yield "arguments", arguments
 
 
 def _curve(x: int, y: int, to_x: int, to_y: int) -> str:

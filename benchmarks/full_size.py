@@ -26,7 +26,6 @@ from transformers import (
 )
 
 from indexes.search import DeviceSearch
-from retriever.models.blip2 import vision_tower
 from retriever.models.cross_encoder import CrossEncoderReranker
 from retriever.models.encoder import ClipEncoder
 from retriever.models.eva_clip import EVA_CLIP_8B, EvaCLIP, EvaCLIPConfig
@@ -176,14 +175,15 @@ def build_encoder(sizes: Sizes, device: str, dtype: torch.dtype) -> ClipEncoder:
 
 def build_fusion(sizes: Sizes, device: str, dtype: torch.dtype) -> QFormerFusion:
     """Builds step 2's model with random weights."""
-    vision = Blip2VisionConfig(**sizes.vision).to_diff_dict()
     qformer = Blip2QFormerConfig(use_qformer_text_input=True, **sizes.qformer)
-    pixels = PixelPreparation(sizes.vision.get("image_size", 224))
-    longest = qformer.max_position_embeddings
+    settings = {
+        "qformer": qformer.to_diff_dict(),
+        "vision": {"kind": "blip2", "config": Blip2VisionConfig(**sizes.vision).to_diff_dict()},
+        "queries": 32,
+        "max_text_tokens": qformer.max_position_embeddings,
+    }
     with _placed(device, dtype):
-        return QFormerFusion(
-            vision_tower(vision), {"kind": "blip2", "config": vision}, qformer, 32, tokenizer(), pixels, longest
-        )
+        return QFormerFusion(settings, tokenizer(), PixelPreparation(sizes.vision.get("image_size", 224)))
 
 
 def build_reranker(sizes: Sizes, device: str, dtype: torch.dtype) -> CrossEncoderReranker:

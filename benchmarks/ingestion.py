@@ -35,7 +35,7 @@ from indexes.build import build_index
 from indexes.formats import read_knowledge_base
 from indexes.image_stage import store_images
 from indexes.sources import open_images
-from indexes.stages import write_articles
+from indexes.stages import BuildRun, write_articles
 from indexes.workers import LocalWorkers
 from retriever.files import replace_with
 from retriever.token_codec import TokenCodec
@@ -134,9 +134,16 @@ def read(kb: Path, images: Path, out: Path) -> int:
 def ingest(kb: Path, images: Path, out: Path) -> int:
     out.mkdir()
     articles = write_articles(read_knowledge_base(kb), out)
-    workers = LocalWorkers(FreeModels(), None)
-    source, codec = open_images(images, kb, "evqa"), TokenCodec.parse("float16")
-    return len(store_images(articles, source, workers, "summary", MAIN_ONLY, codec, out, 32, progress=False)[0])
+    run = BuildRun(
+        folder=out,
+        workers=LocalWorkers(FreeModels(), None),
+        candidates="summary",
+        use=MAIN_ONLY,
+        codec=TokenCodec.parse("float16"),
+        batch=32,
+        progress=False,
+    )
+    return len(store_images(run, articles, open_images(images, kb, "evqa"))[0])
 
 
 def build(kb: Path, images: Path, out: Path) -> int:

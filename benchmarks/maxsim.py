@@ -109,11 +109,11 @@ def kernel(batch: PairBatch, store: RandomStore, tile: int | None = None) -> Ker
     """Returns this project's kernel; `tile` is for Triton only."""
     given = (batch.queries, store.values, store.scales, batch.query_of, batch.first, batch.counts)
     if tile is None:
-        return lambda: max_sim_pairs(*given, total=batch.total, most=batch.most)[0]
+        return lambda: max_sim_pairs(*given, total=batch.total, most=batch.most)
 
     from retriever.kernels import maxsim_triton
 
-    return lambda: maxsim_triton.max_sim_pairs(*given, total=batch.total, most=batch.most, tile=tile)[0]
+    return lambda: maxsim_triton.max_sim_pairs(*given, total=batch.total, most=batch.most, tile=tile)
 
 
 def padded(batch: PairBatch, store: RandomStore) -> Kernel:

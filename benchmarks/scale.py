@@ -49,6 +49,7 @@ from benchmarks.ingestion import FreeModels, write_knowledge_base
 from benchmarks.meter import Meter
 from evaluation.run import commit
 from indexes import build as building
+from indexes.article_images import MainImage
 from indexes.entity_index import open_search
 from indexes.growing import release
 from indexes.keys import Keys
@@ -57,7 +58,6 @@ from indexes.live.index import LiveIndex
 from indexes.manifest import SEARCH, SearchKind
 from indexes.recall import ExactSearch, HeldOutQueries, mixed_queries
 from indexes.search_kinds import write_search
-from indexes.stages import MainImage
 from indexes.store import Index
 from retriever.files import write_json
 from retriever.types import Entity, FloatArray, IntArray, Section

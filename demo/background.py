@@ -9,7 +9,8 @@ from functools import cache
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-RGB = tuple[int, int, int]
+from demo.colors import RGB
+
 Size = tuple[int, int]
 
 FRUIT: tuple[tuple[RGB, float], ...] = (  # color, length over breadth

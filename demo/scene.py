@@ -56,16 +56,22 @@ def size_of(layer: Layer, ratio: float) -> str:
         x0, y0, x1, y1 = box_of(layer)
         if x1 - x0 > 0.95 or y1 - y0 > 0.95:
             thickness = min(y1 - y0, (x1 - x0) * ratio)
-            return "narrow" if thickness < 0.13 else "wide" if thickness > 0.4 else ""
-        return "small" if (x1 - x0) * (y1 - y0) < 0.08 else "big" if (x1 - x0) * (y1 - y0) > 0.3 else ""
+            return _by_value(thickness, (0.13, 0.4), ("narrow", "", "wide"))
+        return _by_value((x1 - x0) * (y1 - y0), (0.08, 0.3), ("small", "", "big"))
     if layer.operation == "diamond":
         x0, _, x1, _ = box_of(layer)
-        return "big" if x1 - x0 > 0.5 else "small" if x1 - x0 < 0.25 else ""
+        return _by_value(x1 - x0, (0.25, 0.5), ("small", "", "big"))
     if layer.operation not in SIZES:
         return ""
     key, default, low, high, below, above = SIZES[layer.operation]
-    value = layer.number(key, default)
-    return below if value < low else above if value > high else ""
+    return _by_value(layer.number(key, default), (low, high), (below, "", above))
+
+
+def _by_value(value: float, limits: tuple[float, float], names: tuple[str, str, str]) -> str:
+    """Returns the first name below both limits, the last above both, else the one in between."""
+    if value < limits[0]:
+        return names[0]
+    return names[2] if value > limits[1] else names[1]
 
 
 def locate(layers: Sequence[Layer], index: int, ratio: float, bands: tuple[bool, list[Band]]) -> Region:
@@ -81,7 +87,7 @@ def locate(layers: Sequence[Layer], index: int, ratio: float, bands: tuple[bool,
     if operation in ("border", "saltire", "pall", "serrated"):
         return Region({"border": "around", "saltire": "corners", "serrated": "hoist"}.get(operation, operation))
     if operation in ("split", "wedge", "bands", "field"):
-        return Region("center", shape={"split": "rect", "wedge": "rect", "bands": "rect", "field": "rect"}[operation])
+        return Region("center", shape="rect")
     if operation == "rect":
         return _rectangle(layer)
     shape = ""
@@ -116,13 +122,13 @@ def locate(layers: Sequence[Layer], index: int, ratio: float, bands: tuple[bool,
 
 
 def _grid(x: float, y: float) -> str:
-    row = "top" if y < 0.36 else "bottom" if y > 0.64 else ""
-    column = "left" if x < 0.36 else "right" if x > 0.64 else ""
+    row = _by_value(y, (0.36, 0.64), ("top", "", "bottom"))
+    column = _by_value(x, (0.36, 0.64), ("left", "", "right"))
     if row and column:
         return f"{row}-{column}"
     if row or column:
         return row or column
-    return "near-left" if x < 0.465 else "near-right" if x > 0.535 else "center"
+    return _by_value(x, (0.465, 0.535), ("near-left", "center", "near-right"))
 
 
 def _rectangle(layer: Layer) -> Region:
@@ -135,7 +141,12 @@ def _rectangle(layer: Layer) -> Region:
             place = "edges-h" if min(p[1] for p in centers(layer)) < 0.25 else "between-h"
         return Region(place, shape="stripe-h")
     if y1 - y0 > 0.98:
-        place = "hoist" if x0 < 0.02 else "fly" if x1 > 0.98 else "middle-v" if abs(x - 0.5) < 0.06 else _grid(x, 0.5)
+        if x0 < 0.02:
+            place = "hoist"
+        elif x1 > 0.98:
+            place = "fly"
+        else:
+            place = "middle-v" if abs(x - 0.5) < 0.06 else _grid(x, 0.5)
         if several:
             place = "edges-v" if min(p[0] for p in centers(layer)) < 0.25 else "between-v"
         return Region(place, shape="stripe-v")

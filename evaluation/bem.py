@@ -180,8 +180,9 @@ def _onnx(path: Path) -> tuple[Logits, int | None]:
     unknown = sorted(set(inputs) - set(named))
     if ids is None or segment_ids is None or unknown:
         raise ValueError(f"{path}: its inputs are {', '.join(inputs)}; BEM needs input_ids and segment_ids")
-    fixed = inputs[ids].shape[1]
-    width = fixed if isinstance(fixed, int) else None if mask is not None else LONGEST
+    width = inputs[ids].shape[1]
+    if not isinstance(width, int):  # any width will do if there is a mask
+        width = LONGEST if mask is None else None
 
     def logits(*arrays: Ids) -> NDArray[np.float32]:
         feed = {

@@ -76,7 +76,9 @@ def verdict(outcome: Outcome) -> str:
     """Returns `failed`, `unanswered`, `right` or `wrong`; the first two count as wrong."""
     if outcome.failed is not None:
         return "failed"
-    return "unanswered" if outcome.unanswered else "right" if is_right(outcome) else "wrong"
+    if outcome.unanswered:
+        return "unanswered"
+    return "right" if is_right(outcome) else "wrong"
 
 
 def _choose(outcomes: Sequence[Outcome]) -> set[str]:
@@ -184,7 +186,9 @@ def _stages(latency: Mapping[str, Any]) -> list[tuple[str, float, float, float]]
 
 
 def _milliseconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
+    if value is None:
+        return "-"
+    return f"{value:,.0f} ms" if value >= 10 else f"{value:.1f} ms"
 
 
 def _pretty(value: Any) -> str:

@@ -23,8 +23,9 @@ from evaluation.records import RECORDS, outcome_of, read_records, to_json
 from evaluation.report import write_report
 from evaluation.trec import write_trec
 from llm.background import BackgroundLoop
-from retriever.files import write_json, write_whole
+from retriever.files import write_whole
 from retriever.protocols import EntityIndex, Generator, QueryRetriever
+from retriever.run_note import check_note
 from retriever.types import Generation, GenerationRequest
 
 if TYPE_CHECKING:
@@ -200,20 +201,7 @@ def check_ids(ids: Sequence[str]) -> None:
 def claim(out: Path, header: Mapping[str, Any], questions: Sequence[Question]) -> None:
     """Writes what this run is to `run.json`, or checks that the run in the folder is the same."""
     digest = hashlib.sha256("\n".join(map(repr, questions)).encode()).hexdigest()
-    identity = json.loads(json.dumps(dict(header) | {"questions_sha256": digest}, default=str))
-    path = out / "run.json"
-    if path.is_file():
-        try:
-            before = dict(json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{path}: damaged ({error}); choose another --out or delete {out}") from error
-        different = sorted(k for k in identity.keys() | before.keys() if identity.get(k) != before.get(k))
-        if different:
-            raise ValueError(
-                f"{out}: holds a run with another {', '.join(different)}; choose another --out or delete it"
-            )
-    else:
-        write_json(path, identity)
+    check_note(out / "run.json", {**header, "questions_sha256": digest})
 
 
 def commit() -> str | None:

@@ -1,16 +1,12 @@
-"""Images of an article that are used besides its main image: more keys for step 1, images of sections for step 2."""
+"""Which images of an article are used: the main one, more keys for step 1, and sections' own images for step 2."""
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Literal, NamedTuple
 
-import numpy as np
-
-from indexes.lines import Lines
-from retriever.types import IntArray
+from retriever.types import Entity
 
 LABELED = "labeled:"
 """Prefix of the URLs of labeled images (`indexes.labeled_images`)."""
@@ -18,8 +14,7 @@ LABELED = "labeled:"
 GROUNDS = "grounds:"
 """Prefix of the name of a key that is the main image on several backgrounds; the image's own name follows."""
 
-IMAGES = "images.jsonl"
-"""The file in an unfinished build in which `indexes.image_stage` records the images of each entity."""
+ImageProblem = Literal["missing", "unreadable"]
 
 
 class ImageUse(NamedTuple):
@@ -37,6 +32,19 @@ class ImageUse(NamedTuple):
 
 
 MAIN_ONLY = ImageUse()
+
+
+class MainImage(NamedTuple):
+    """An entity's main image: its name in the image source and, if it cannot be used, what is wrong with it and why."""
+
+    path: str | None = None
+    problem: ImageProblem | None = None
+    reason: str | None = None
+
+    @property
+    def readable(self) -> bool:
+        """Whether there is an image to encode."""
+        return self.path is not None and self.problem is None
 
 
 class FurtherImages(NamedTuple):
@@ -79,41 +87,37 @@ def keys_with_tokens(main: str | None, further: Sequence[str]) -> list[str]:
     return [name for name in (main, *further) if is_labeled(name) or (several and not name.startswith(GROUNDS))]
 
 
-class FurtherTable:
-    """The further images of all entities by row, read from disk on demand.
+def choose_further(
+    entity: Entity, main: MainImage, use: ImageUse, usable: Callable[[str], str | None], groundless: bool = False
+) -> FurtherImages:
+    """Returns the further images of an entity, in the order of its article; none without a readable main image.
+
+    The first key after it is a main image without a ground on several grounds (`indexes.grounds`).
 
     Args:
-        folder: The unfinished build, with `images.jsonl`.
+        entity: The entity.
+        main: Its main image.
+        use: Which images are used.
+        usable: Returns the name of an image by its URL, `None` if it is missing or unreadable.
+        groundless: Whether the main image has no ground.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self._lines = Lines(folder / IMAGES)
-
-    def owners(self) -> IntArray:
-        """Returns the entity's row for each further image that is a key, ascending, int64."""
-        count = len(self._lines)
-        keys = np.fromiter((len(self._lines.read(row)[3]) for row in range(count)), np.int64, count)
-        return np.repeat(np.arange(count, dtype=np.int64), keys)
-
-    def image_owners(self) -> IntArray:
-        """Returns the entity's row for each article image that has its own tokens, ascending, int64."""
-        count = len(self._lines)
-        # In a build that an older version started, the lines lack this number and there are no such tokens.
-        images = np.fromiter((sum(self._lines.read(row)[7:]) for row in range(count)), np.int64, count)
-        return np.repeat(np.arange(count, dtype=np.int64), images)
-
-    def labeled(self) -> IntArray:
-        """Returns the numbers of the keys that are labeled images, including main images, ascending, int64."""
-        main, further, number = array("q"), array("q"), len(self._lines)
-        for row in range(len(self._lines)):
-            path, problem, _, names, *_ = self._lines.read(row)
-            if problem is None and path is not None and is_labeled(path):
-                main.append(row)
-            further.extend(n for n, name in enumerate(names, number) if is_labeled(name))
-            number += len(names)
-        return np.array(main + further, np.int64)
-
-    def unreadable(self) -> Iterator[str]:
-        """Yields the images that could not be read, each with the reason."""
-        for row in range(len(self._lines)):
-            yield from self._lines.read(row)[5]
+    if not main.readable:
+        return FurtherImages()
+    usable, keys, left = cache(usable), list[str](), use.keys - 1
+    if groundless and left:
+        keys.append(f"{GROUNDS}{main.path}")
+        left -= 1
+    for image in entity.images:
+        labeled = image.url.startswith(LABELED)
+        if not (use.labeled if labeled else left):
+            continue
+        name = usable(image.url)
+        if name is not None and name != main.path and name not in keys:
+            keys.append(name)
+            left -= not labeled
+    sections = list[str | None]()
+    for section in entity.sections if use.sections else ():
+        own = (usable(image.url) for image in entity.images if image.section == section.index)
+        name = next((one for one in own if one is not None), None)
+        sections.append(None if name == main.path else name)
+    return FurtherImages(tuple(keys), tuple(sections) if any(sections) else ())

@@ -13,7 +13,6 @@ from typing import get_args
 
 import numpy as np
 
-from indexes.article_images import FurtherTable
 from indexes.claim import PARTS, UNKNOWN, claim, publish, resumable
 from indexes.entity_index import write_entity_index
 from indexes.existing import existing_index, with_images
@@ -45,13 +44,14 @@ from indexes.manifest import (
     Manifest,
     SearchRecord,
     describe_files,
+    keys_are_images,
 )
 from indexes.reindex import change_search
 from indexes.report import log_problems, read_skipped, write_report, write_skipped
 from indexes.search_kinds import SearchChoice, choose_kind
 from indexes.self_retrieval import measure_self_retrieval
 from indexes.sources import ImageSource, open_images, with_images_called
-from indexes.stages import ARTICLE_FILES, MainImages, readable_rows, write_articles
+from indexes.stages import ARTICLE_FILES, BuildRun, write_articles
 from indexes.store import Index
 from indexes.summarizers import Summarizer
 from indexes.summary_file import summarize_all
@@ -141,7 +141,7 @@ def build_index(
     kb_format = kb_format or guess_format(kb)
     if kb_format not in FORMATS:
         raise ValueError(f"knowledge base format {kb_format!r} is unknown: use one of {', '.join(FORMATS)}")
-    labeled = labeled if candidates in ("image", "combined") else ()
+    labeled = labeled if keys_are_images(candidates) else ()
     own_images = open_images(images, kb, kb_format)
     labels = LabeledSource(labeled, own_images, trim_borders) if labeled else None
     source = labels or own_images
@@ -156,7 +156,7 @@ def build_index(
         fusion=None if fusion is None else fusion.fingerprint,
         tokens=codec.name,
         search="" if search == "auto" else search,  # the number of entities decides
-        image_keys=image_keys if candidates in ("image", "combined") else 1,
+        image_keys=image_keys if keys_are_images(candidates) else 1,
         section_images=section_images and fusion is not None,
         labeled=labels.digest if labels else "none",
     )
@@ -185,19 +185,25 @@ def build_index(
             inputs = with_images(inputs, articles, source)
             inputs = inputs.model_copy(update={"search": choose_kind(search, len(articles))})
             claim(out, inputs, overwrite, keep=ARTICLE_FILES)
+            run = BuildRun(
+                folder=parts,
+                workers=workers(encoder, fusion),
+                candidates=candidates,
+                use=inputs.image_use,
+                codec=codec,
+                batch=batch_size,
+                progress=progress,
+            )
             manifest = _run_stages(
-                parts,
+                run,
                 articles,
                 inputs,
                 kb=kb,
                 name=name or name_of(kb),
                 source=source,
                 summarizer=summarizer,
-                workers=workers(encoder, fusion),
                 search_uri=search_uri,
                 image_weight=image_weight,
-                batch=batch_size,
-                progress=progress,
             )
             write_whole(parts / MANIFEST, manifest.to_json())
         publish(out)
@@ -226,7 +232,7 @@ def _nothing_to_do(out: Path) -> None:
 
 
 def _run_stages(
-    parts: Path,
+    run: BuildRun,
     articles: Articles,
     inputs: Inputs,
     *,
@@ -234,42 +240,39 @@ def _run_stages(
     name: str,
     source: ImageSource | None,
     summarizer: Summarizer,
-    workers: Workers,
     search_uri: str,
     image_weight: float,
-    batch: int,
-    progress: bool,
 ) -> Manifest:
-    """Writes all files of an index except the articles to `parts`; returns the manifest, to be written last."""
-    candidates, encoder, fusion = inputs.candidates, workers.encoder, workers.fusion
-    main_images, offsets = store_images(
-        articles, source, workers, candidates, inputs.image_use, inputs.codec, parts, batch, progress
-    )
-    log_problems(main_images)
-    summarize_all(articles, summarizer, parts / "summaries.jsonl", batch, progress=progress)
+    """Writes all files of an index but the articles, and returns the manifest that is to come last."""
+    parts, encoder, fusion = run.folder, run.workers.encoder, run.workers.fusion
+    images, offsets = store_images(run, articles, source)
+    log_problems(images)
+    summarize_all(articles, summarizer, parts / "summaries.jsonl", run.batch, progress=run.progress)
     save_offsets(parts / "summaries.jsonl")
-    if candidates == "image" and not any(image.readable for image in main_images):
+    readable = images.readable_rows()
+    if run.candidates == "image" and not len(readable):
         raise ValueError(f"{kb}: no entity has a readable main image, which candidates = 'image' needs")
-    keys = write_keys(candidates, articles, main_images, workers, parts, batch, progress)
+    keys = write_keys(run, images)
     if len(keys.owners):
         save_array(parts / OWNERS, keys.owners)
-    labeled = FurtherTable(parts).labeled() if inputs.labeled != "none" else np.empty(0, np.int64)
-    if inputs.labeled != "none":
+    labeled = shown = np.empty(0, np.int64)
+    if run.use.labeled:
+        labeled = images.labeled_keys()
         save_array(parts / LABELED_KEYS, labeled)
-    several = fusion is not None and inputs.image_keys > 1
-    shown = FurtherTable(parts).image_owners() if several else np.empty(0, np.int64)
+    if fusion is not None and run.use.keys > 1:
+        shown = images.image_owners()
     if len(shown):
         save_array(parts / IMAGE_OWNERS, shown)
-    record = _entity_index(parts, keys, inputs, search_uri, image_weight, encoder, progress)
-    fit = measure_self_retrieval(parts, readable_rows(main_images), encoder)
+    record = _entity_index(run, keys, inputs, search_uri, image_weight)
+    fit = measure_self_retrieval(parts, readable, encoder)
     hashes = hash_thumbnails(parts, len(articles))
     shared = shared_images(hashes, articles)
-    write_report(parts / "report.json", articles, main_images, read_skipped(parts), shared, fit)
+    write_report(parts / "report.json", articles, images, read_skipped(parts), shared, fit)
     return Manifest(
         name=name,
         created_with=_created_with(),
         inputs=inputs,
-        counts=_count(articles, main_images, keys, offsets, 0 if fusion is None else len(labeled), len(shown)),
+        counts=_count(articles, len(readable), keys, offsets, 0 if fusion is None else len(labeled), len(shown)),
         dimension=encoder.dimension,
         token_shape=(0, 0) if fusion is None else fusion.token_shape,
         thumbnails=checksum(hashes),
@@ -278,15 +281,20 @@ def _run_stages(
     )
 
 
-def _entity_index(
-    parts: Path, keys: Keys, inputs: Inputs, uri: str, image_weight: float, encoder: DualEncoder, progress: bool
-) -> SearchRecord:
+def _entity_index(run: BuildRun, keys: Keys, inputs: Inputs, uri: str, image_weight: float) -> SearchRecord:
     """Writes the entity index, unless a killed build already finished it, and returns its record."""
-    note = parts / "search.json"
+    note = run.folder / "search.json"
     if note.exists():
         return SearchRecord.model_validate_json(note.read_bytes())
     record = write_entity_index(
-        parts, keys, inputs, index=parts, uri=uri, image_weight=image_weight, encoder=encoder, progress=progress
+        run.folder,
+        keys,
+        inputs,
+        index=run.folder,
+        uri=uri,
+        image_weight=image_weight,
+        encoder=run.workers.encoder,
+        progress=run.progress,
     )
     write_whole(note, record.model_dump_json().encode())
     return record
@@ -318,12 +326,12 @@ def _with_report(entities: Iterator[Entity], skipped: SkippedEntries, parts: Pat
 
 
 def _count(
-    articles: Articles, main_images: MainImages, keys: Keys, offsets: IntArray, labeled_tokens: int, image_tokens: int
+    articles: Articles, with_image: int, keys: Keys, offsets: IntArray, labeled_tokens: int, image_tokens: int
 ) -> Counts:
     return Counts(
         entities=len(articles),
         sections=sum(len(entity.sections) for entity in articles),
-        with_image=sum(image.readable for image in main_images),
+        with_image=with_image,
         searchable=keys.searchable,
         further_keys=len(keys.owners),
         token_sections=int(offsets[-1]) - labeled_tokens - image_tokens,

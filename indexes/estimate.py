@@ -12,17 +12,17 @@ from typing import TypeVar
 
 from PIL import Image
 
-from indexes.article_images import MAIN_ONLY, FurtherTable, ImageUse
+from indexes.article_images import MAIN_ONLY, ImageUse
 from indexes.chat_summarizer import ChatSummarizer
 from indexes.image_stage import store_images
 from indexes.keys import write_keys
 from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.lines import Lines, save_offsets
-from indexes.manifest import THUMBNAILS, Candidates, SearchKind
+from indexes.manifest import THUMBNAILS, Candidates, SearchKind, keys_are_images
 from indexes.progress import progress_bar
 from indexes.search_kinds import SearchChoice, bytes_per_key, choose_kind
 from indexes.sources import ImageSource, with_images_called
-from indexes.stages import write_articles
+from indexes.stages import BuildRun, write_articles
 from indexes.summarizers import Summarizer
 from indexes.summary_file import summarize_all
 from indexes.workers import LocalWorkers
@@ -94,7 +94,7 @@ def estimate_build(
     """
     started = time.perf_counter()
     entities = with_images_called(entities, source)
-    if candidates not in ("image", "combined"):
+    if not keys_are_images(candidates):
         use = use._replace(keys=1)
     elif labeled:
         source, use = LabeledSource(labeled, source), use._replace(labeled=True)
@@ -105,7 +105,6 @@ def estimate_build(
         raise ValueError("the knowledge base contains no entities; check the file and --kb-format")
     kind, codec, scale = choose_kind(search, count), TokenCodec.parse(tokens), count / len(drawn)
     _warm_up(encoder, fusion)
-    workers = LocalWorkers(encoder, fusion)
     seconds: dict[str, float] = {"read": reading}
 
     def timed(stage: str, function: Callable[[], T]) -> T:
@@ -117,11 +116,16 @@ def estimate_build(
     with TemporaryDirectory(prefix="omgm-estimate-") as name:
         folder = Path(name)
         articles = write_articles(drawn, folder)
-
-        images, offsets = timed(
-            "images",
-            lambda: store_images(articles, source, workers, candidates, use, codec, folder, batch_size, False),
+        run = BuildRun(
+            folder=folder,
+            workers=LocalWorkers(encoder, fusion),
+            candidates=candidates,
+            use=use,
+            codec=codec,
+            batch=batch_size,
+            progress=False,
         )
+        images, offsets = timed("images", lambda: store_images(run, articles, source))
         path, asked = folder / "summaries.jsonl", dict[int, int]()
         if isinstance(summarizer, ChatSummarizer):
             asked = {
@@ -134,14 +138,10 @@ def estimate_build(
         timed("summaries", lambda: summarize_all(articles, summarizer, path, batch_size))
         save_offsets(path)
         summaries = Lines(path)
-        keys = timed(
-            "keys",
-            lambda: write_keys(candidates, articles, images, workers, folder, batch_size, False),
-        )
-        shown = sum(image.readable for image in images)
+        keys = timed("keys", lambda: write_keys(run, images))
+        shown = len(images.readable_rows())
         thumbnails = sum(file.stat().st_size for file in (folder / THUMBNAILS).iterdir())
-        table = FurtherTable(folder)
-        image_rows = len(table.labeled()) + len(table.image_owners()) if fusion is not None else 0
+        image_rows = len(images.labeled_keys()) + len(images.image_owners()) if fusion is not None else 0
         sampled_sections = sum(len(entity.sections) for entity in drawn)
         with_tokens = round(sections * (int(offsets[-1]) - image_rows) / max(1, sampled_sections))
         with_tokens += round(scale * image_rows)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,16 +15,24 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from indexes.article_images import GROUNDS, IMAGES, FurtherImages, FurtherTable, ImageUse, is_labeled, keys_with_tokens
-from indexes.further_images import choose_further
+from indexes.article_images import (
+    GROUNDS,
+    FurtherImages,
+    ImageUse,
+    MainImage,
+    choose_further,
+    is_labeled,
+    keys_with_tokens,
+)
 from indexes.grounds import has_no_ground, key_vectors, on_grounds, section_tokens
 from indexes.growing import GrowingLines, GrowingRows, save_array
+from indexes.image_records import IMAGES, ImageRecord, ImageRecords, read_records
 from indexes.images import thumbnail
 from indexes.lines import Articles, save_offsets
-from indexes.manifest import THUMBNAILS, Candidates
+from indexes.manifest import THUMBNAILS, keys_are_images
 from indexes.sources import ImageSource, find_main, main_candidates
-from indexes.stages import MainImage, MainImages, section_texts
-from indexes.workers import ModelName, Workers, in_batches
+from indexes.stages import BuildRun, section_texts
+from indexes.workers import ModelName, in_batches
 from retriever.codecs import encode_tokens
 from retriever.files import naming
 from retriever.images import ImageError
@@ -62,18 +70,8 @@ class EntityImages(NamedTuple):
     images: Mapping[str, Image.Image] = {}
 
 
-def store_images(
-    articles: Articles,
-    source: ImageSource | None,
-    workers: Workers,
-    candidates: Candidates,
-    use: ImageUse,
-    codec: TokenCodec,
-    folder: Path,
-    batch: int,
-    progress: bool,
-) -> tuple[MainImages, IntArray]:
-    """Writes everything that is computed from images; returns the main images and token offsets, int64 [N + 1].
+def store_images(run: BuildRun, articles: Articles, source: ImageSource | None) -> tuple[ImageRecords, IntArray]:
+    """Returns what is known of the images, and where the tokens of each entity start, int64 [N + 1].
 
     Each readable main image gets a thumbnail, `images/<row>.jpg`; `images.jsonl` records which images are used and what
     is wrong with the others. `image_keys.npy` has a row per entity (zeros without a readable main image) and
@@ -81,49 +79,50 @@ def store_images(
     the tokens of its sections and then of its keys with their own tokens, stored with `codec`. Sections have tokens if
     there is a readable main image and a fusion encoder.
     """
-    path, shapes = folder / IMAGES, _shapes(workers, candidates, codec)
+    folder, codec, path, shapes = run.folder, run.codec, run.folder / IMAGES, _shapes(run)
     (folder / THUMBNAILS).mkdir(exist_ok=True)
     of_models: dict[ModelName, str] = {"encoder": MAIN_KEYS, "fusion": TOKENS}
     models = [name for name, file in of_models.items() if file in shapes]
-    make = partial(ReadImages, folder, source, use, codec)
-    batch = max(1, batch // use.keys)  # to keep no more images in memory than with one per entity
+    make = partial(ReadImages, folder, source, run.use, codec)
+    run = replace(run, batch=max(1, run.batch // run.use.keys))  # as many images in memory as with one per entity
     with ExitStack() as stack:
-        lines = stack.enter_context(GrowingLines(path, batch, len(articles)))
+        lines = stack.enter_context(GrowingLines(path, run.batch, len(articles)))
         files = {name: stack.enter_context(GrowingRows(folder / name, *row)) for name, row in shapes.items()}
         _resume(path, lines, files)
         left = range(lines.done, len(articles))
-        results = stack.enter_context(closing(in_batches("images", workers, make, models, left, batch, progress)))
+        results = stack.enter_context(
+            closing(in_batches("images", run.workers, make, models, left, run.batch, run.progress))
+        )
         for rows, (read, parts) in results:
             _write_thumbnails(folder / THUMBNAILS, rows, read)
             for name, file in files.items():
                 file.append(parts[name])
-            lines.append(_line(one) for one in read)  # last, when everything that it counts is on disk
+            lines.append(_record(one) for one in read)  # last, when everything that it counts is on disk
         for file in files.values():
             file.finish()
     for name in {TOKENS, SCALES} - files.keys():
         shape = codec.stored_shape((0, 0)) if name == TOKENS else (0,)
         save_array(folder / name, np.empty((0, *shape), codec.dtype if name == TOKENS else np.float16))
     save_offsets(path)
-    problems = list(FurtherTable(folder).unreadable())
+    records = ImageRecords(folder)
+    problems = list(records.unreadable())
     if problems:
         logger.warning("left out %d unreadable further images (first: %s)", len(problems), problems[0])
-    tokens = np.fromiter((tokens for _, _, tokens in _counts(path)), np.int64, len(articles))
+    tokens = np.fromiter((record.tokens for record in records), np.int64, len(articles))
     offsets: IntArray = np.concatenate([np.zeros(1, np.int64), np.cumsum(tokens)])
     save_array(folder / "token_offsets.npy", offsets)
-    return MainImages(path), offsets
+    return records, offsets
 
 
-def _shapes(
-    workers: Workers, candidates: Candidates, codec: TokenCodec
-) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+def _shapes(run: BuildRun) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     """Returns the shape and dtype of a row of each file that the stage fills."""
     shapes: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
-    if candidates in ("image", "combined"):
-        shapes = dict.fromkeys((MAIN_KEYS, FURTHER_KEYS), ((workers.encoder.dimension,), np.dtype(np.float16)))
-    if workers.fusion is not None:
-        stored = codec.stored_shape(workers.fusion.token_shape)
-        shapes[TOKENS] = stored, np.dtype(codec.dtype)
-        if codec.scaled:
+    if keys_are_images(run.candidates):
+        shapes = dict.fromkeys((MAIN_KEYS, FURTHER_KEYS), ((run.workers.encoder.dimension,), np.dtype(np.float16)))
+    if run.workers.fusion is not None:
+        stored = run.codec.stored_shape(run.workers.fusion.token_shape)
+        shapes[TOKENS] = stored, np.dtype(run.codec.dtype)
+        if run.codec.scaled:
             shapes[SCALES] = stored[:1], np.dtype(np.float16)
     return shapes
 
@@ -136,23 +135,18 @@ def _write_thumbnails(folder: Path, rows: Sequence[int], read: Sequence[EntityIm
                 path.write_bytes(one.small)
 
 
-def _line(one: EntityImages) -> list[Any]:
+def _record(one: EntityImages) -> ImageRecord:
     rows, own = len(one.texts) + len(one.shown), sum(not is_labeled(name) for name in one.shown)
-    return [*one.main, one.further.keys, one.further.sections, one.problems, rows, own]
-
-
-def _counts(path: Path) -> Iterator[tuple[int, int, int]]:
-    """Yields the rows in the files of main keys, further keys and tokens for each entity, from the lines of `_line`."""
-    with path.open("rb") as file:
-        for line in file:
-            keys, tokens = json.loads(line)[3::3]
-            yield 1, len(keys), tokens
+    return ImageRecord(*one.main, one.further.keys, one.further.sections, one.problems, rows, own)
 
 
 def _resume(path: Path, lines: GrowingLines, files: Mapping[str, GrowingRows]) -> None:
     """Truncates all files to the batches that every one of them contains."""
-    main, further, tokens = np.fromiter(_counts(path), np.dtype((np.int64, 3)), lines.done).sum(axis=0).tolist()
-    counts = {MAIN_KEYS: main, FURTHER_KEYS: further, TOKENS: tokens, SCALES: tokens}
+    keys = tokens = 0
+    for record in read_records(path):
+        keys += len(record.keys)
+        tokens += record.tokens
+    counts = {MAIN_KEYS: lines.done, FURTHER_KEYS: keys, TOKENS: tokens, SCALES: tokens}
     if any(file.count < counts[name] for name, file in files.items()):  # a file is missing
         lines.restart()
         counts = dict.fromkeys(counts, 0)

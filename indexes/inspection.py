@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from base64 import b64encode
 from collections.abc import Iterator
@@ -21,11 +22,14 @@ from indexes.progress import progress_bar
 from indexes.sources import ImageSource, find_main, images_beside, main_candidates, open_images, with_images_called
 from retriever.images import ImageError
 from retriever.types import Entity
+from retriever.unspaced import count_words
 from retriever.wording import counted
 
 LISTED = 5
 """Number of examples shown for each problem."""
 _START, _PAGE_START = 160, 1200
+_SECTIONS = 5
+_LATIN = re.compile("[A-Za-z\u00aa-\u024f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ class Inspection:
     named: int = 0
     found: int = 0
     repeated_titles: int = 0
+    not_latin: int = 0
     seconds: float = 0.0
     skipped: SkippedEntries = field(default_factory=lambda: SkippedEntries(1))
     missing: list[str] = field(default_factory=list)
@@ -64,6 +69,7 @@ class Inspection:
             "sections": self.sections,
             "without_text": self.without_text,
             "repeated_titles": self.repeated_titles,
+            "not_latin": self.not_latin,
             "images_named": self.named,
             "images_found": self.found,
             "images_missing": self.missing,
@@ -109,6 +115,7 @@ def inspect_knowledge_base(
         result.sections += len(entity.sections)
         result.without_text += not entity.sections
         result.repeated_titles += not titles.add(hash_id(entity.title))
+        result.not_latin += _is_not_latin(entity)
         _look_up(entity, source, result)
         if len(chosen) < count:
             chosen.append((result.entities, entity))
@@ -148,6 +155,9 @@ def _summary_lines(result: Inspection) -> Iterator[str]:
     if result.repeated_titles:
         repeated = counted(result.repeated_titles, "title")
         yield f"{repeated} already used by an earlier entity; choose another field with --map title=…"
+    if result.not_latin:
+        few = counted(result.not_latin, "entity")
+        yield f"{few} mostly in letters that the embedded models do not read (docs/models.md#languages)"
     if result.missing:
         hint = f"; {FETCHABLE}" if any("://" in one.partition(" of ")[0] for one in result.missing) else ""
         yield f"{counted(result.named - result.found, 'image')} missing, such as {'; '.join(result.missing)}{hint}"
@@ -170,6 +180,12 @@ def html_page(result: Inspection) -> bytes:
     ]
     template = environment.get_template("inspection.html")
     return template.render(name=result.path.name, summary=list(_summary_lines(result)), cards=cards).encode()
+
+
+def _is_not_latin(entity: Entity) -> bool:
+    """Returns whether most letters at the beginning of an article's sections are not Latin."""
+    text = "".join(section.text[:_START] for section in entity.sections[:_SECTIONS])
+    return 2 * len(_LATIN.findall(text)) < sum(map(str.isalpha, text))
 
 
 def _look_up(entity: Entity, source: ImageSource | None, result: Inspection) -> None:
@@ -208,4 +224,4 @@ def _start(text: str, length: int) -> str:
 
 
 def _words(text: str) -> str:
-    return counted(len(text.split()), "word")
+    return counted(count_words(text), "word")

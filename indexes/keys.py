@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from indexes.article_images import FurtherTable
 from indexes.growing import GrowingArray, GrowingRows, release
+from indexes.image_records import ImageRecords
 from indexes.image_stage import FURTHER_KEYS, MAIN_KEYS
 from indexes.lines import Articles, Lines
-from indexes.manifest import OWNERS, Candidates, Manifest
-from indexes.stages import MainImages, finite, readable_rows
-from indexes.workers import Workers, in_batches
+from indexes.manifest import OWNERS, Candidates, Manifest, keys_are_images
+from indexes.stages import BuildRun, finite
+from indexes.workers import in_batches
 from retriever.protocols import DualEncoder
 from retriever.types import Entity, FloatArray, IntArray
 
@@ -80,37 +80,28 @@ def as_query(vectors: torch.Tensor, candidates: Candidates, image_weight: float)
     return torch.cat([image_weight * vectors, (1 - image_weight) * vectors], dim=1)
 
 
-def write_keys(
-    candidates: Candidates,
-    articles: Articles,
-    main_images: MainImages,
-    workers: Workers,
-    folder: Path,
-    batch: int,
-    progress: bool,
-) -> Keys:
-    """Returns the keys of all entities, rounded to float16, memory-mapped from files in `folder`.
+def write_keys(run: BuildRun, images: ImageRecords) -> Keys:
+    """Returns the keys of all entities, rounded to float16, memory-mapped from files of the unfinished build.
 
     Encodes texts; images have been encoded by `indexes.image_stage`.
 
     With "image", an entity without a readable main image has no key; with "combined", its summary takes the place of
     the image. Each further image is one more key, combined with the same summary for "combined".
     """
-    shown, count = readable_rows(main_images), len(articles)
-    owners = FurtherTable(folder).owners() if candidates in ("image", "combined") else _NONE
+    shown, count = images.readable_rows(), len(images)
+    owners = images.key_owners() if keys_are_images(run.candidates) else _NONE
     more = np.arange(count, count + len(owners), dtype=np.int64)
-    if candidates == "image":
-        images = _image_vectors(folder, count)
-        return Keys((images,), np.concatenate([shown, more]), owners)
+    if run.candidates == "image":
+        return Keys((_image_vectors(run.folder, count),), np.concatenate([shown, more]), owners)
     everything = np.arange(count, dtype=np.int64)
-    texts = _embed_texts(count, len(owners), candidates, workers, folder, batch, progress)
-    if candidates != "combined":
-        return Keys((texts,), everything)
-    images = _image_vectors(folder, count)
+    of_texts = _embed_texts(run, count, len(owners))
+    if run.candidates != "combined":
+        return Keys((of_texts,), everything)
+    of_images = _image_vectors(run.folder, count)
     hidden = np.setdiff1d(everything, shown)
-    _copy(texts, hidden, images, hidden)
-    _copy(texts, owners, texts, more)
-    return Keys((images, texts), np.concatenate([everything, more]), owners)
+    _copy(of_texts, hidden, of_images, hidden)
+    _copy(of_texts, owners, of_texts, more)
+    return Keys((of_images, of_texts), np.concatenate([everything, more]), owners)
 
 
 def _copy(source: NDArray[Any], rows: IntArray, target: NDArray[Any], places: IntArray) -> None:
@@ -119,13 +110,11 @@ def _copy(source: NDArray[Any], rows: IntArray, target: NDArray[Any], places: In
         target[places[part]] = source[rows[part]]
 
 
-def _embed_texts(
-    entities: int, spare: int, candidates: Candidates, workers: Workers, folder: Path, batch: int, progress: bool
-) -> NDArray[np.float16]:
+def _embed_texts(run: BuildRun, entities: int, spare: int) -> NDArray[np.float16]:
     """Returns the vectors of all texts, followed by space for `spare` more."""
-    array = GrowingArray(folder / "text_keys.npy", (entities + spare, workers.encoder.dimension), np.float16)
-    make, left = partial(EncodeTexts, folder, candidates), range(array.done, entities)
-    with closing(in_batches("embed texts", workers, make, ["encoder"], left, batch, progress)) as done:
+    array = GrowingArray(run.folder / "text_keys.npy", (entities + spare, run.workers.encoder.dimension), np.float16)
+    make, left = partial(EncodeTexts, run.folder, run.candidates), range(array.done, entities)
+    with closing(in_batches("embed texts", run.workers, make, ["encoder"], left, run.batch, run.progress)) as done:
         for rows, vectors in done:
             array.values[rows.start : rows.stop] = vectors
             array.commit(rows.stop)

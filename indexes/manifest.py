@@ -52,6 +52,12 @@ Candidates = Literal["summary", "title", "article", "image", "combined"]
 """What step 1 compares the query image with: summaries (the paper's method); titles, whole articles or main images, for
 comparison; or main image and summary together."""
 
+
+def keys_are_images(candidates: Candidates) -> bool:
+    """Returns whether step 1 compares the query image with images, alone or together with texts."""
+    return candidates in ("image", "combined")
+
+
 SearchKind = Literal["flat", "sq8", "hnsw", "ivf-pq", "milvus"]
 """How step 1 searches: exactly ("flat"), or approximately with FAISS or Milvus, followed by exact rescoring of the best
 candidates."""

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from indexes.growing import release
 from indexes.keys import Keys, as_query
-from indexes.manifest import THUMBNAILS, Candidates, SearchKind
+from indexes.manifest import THUMBNAILS, Candidates, SearchKind, keys_are_images
 from indexes.search import Search
 from retriever.images import load_image
 from retriever.protocols import DualEncoder
@@ -64,7 +64,7 @@ def held_out_queries(
         folder: The index or its unfinished build, for the thumbnails.
         encoder: Step 1's model; without one, mixtures are used.
     """
-    if encoder is not None and kind != "flat" and candidates not in ("image", "combined"):
+    if encoder is not None and kind != "flat" and not keys_are_images(candidates):
         vectors = [encoder.encode_images(images).cpu() for images in _drawn_images(folder / THUMBNAILS, keys.rows)]
         count = sum(map(len, vectors))
         if count >= _FEW:

@@ -8,12 +8,13 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from indexes.article_images import ImageProblem, MainImage
 from indexes.formats.skipped import SkippedEntries
+from indexes.image_records import ImageRecords
 from indexes.images import FETCHABLE
 from indexes.self_retrieval import SelfRetrieval
-from indexes.stages import MainImage, MainImages
 from indexes.thumbnails import SharedImages
 from retriever.files import replacing, write_whole
 from retriever.types import Entity
@@ -25,7 +26,7 @@ Report = dict[str, Any]
 """`skipped`: entries of the knowledge base, counted and listed; `missing` and `unreadable`: lists of images;
 `shared_images`: main images shared by several entities; `self_retrieval`: whether the encoder can tell images apart."""
 
-PROBLEMS = "missing", "unreadable"
+PROBLEMS = get_args(ImageProblem)
 """Possible problems with a main image."""
 _REASONS = 3
 _SKIPPED = "skipped.json"
@@ -34,17 +35,17 @@ _SKIPPED = "skipped.json"
 def write_report(
     path: Path,
     articles: Sequence[Entity],
-    main_images: MainImages,
+    images: ImageRecords,
     skipped: dict[str, Any],
     shared: SharedImages,
     fit: SelfRetrieval | None = None,
 ) -> None:
     """Writes `report.json`: skipped entries, problems with main images, and how well the encoder tells them apart."""
     rows = {problem: array("q") for problem in PROBLEMS}
-    for row, image in enumerate(main_images):
-        if image.problem is not None:
-            rows[image.problem].append(row)
-    listed = {problem: _Entries(found, articles, main_images) for problem, found in rows.items()}
+    for row, record in enumerate(images):
+        if record.problem is not None:
+            rows[record.problem].append(row)
+    listed = {problem: _Entries(found, articles, images) for problem, found in rows.items()}
     report: Report = {"skipped": skipped, **listed, "shared_images": shared.to_json()}
     if fit is not None:
         report["self_retrieval"] = fit.to_json()
@@ -56,15 +57,15 @@ def write_report(
 class _Entries(list[Any]):
     """The entries of a report about main images, created lazily as they are written, since there may be millions."""
 
-    def __init__(self, rows: Sequence[int], articles: Sequence[Entity], main_images: MainImages) -> None:
+    def __init__(self, rows: Sequence[int], articles: Sequence[Entity], images: ImageRecords) -> None:
         super().__init__()
-        self._rows, self._articles, self._main_images = rows, articles, main_images
+        self._rows, self._articles, self._images = rows, articles, images
 
     def __bool__(self) -> bool:
         return bool(self._rows)
 
     def __iter__(self) -> Iterator[Any]:
-        return (image_problem(row, self._articles[row], self._main_images[row]) for row in self._rows)
+        return (image_problem(row, self._articles[row], self._images[row].main) for row in self._rows)
 
 
 def image_problem(row: int, entity: Entity, image: MainImage) -> dict[str, Any]:
@@ -96,11 +97,11 @@ def counts_of(report: Report) -> dict[str, int]:
     return {"entries_skipped": skipped, **{f"images_{name}": len(report[name]) for name in PROBLEMS}}
 
 
-def log_problems(main_images: MainImages) -> None:
-    """Logs how many images are missing or unreadable, if any."""
-    problems = Counter(image.problem for image in main_images)
+def log_problems(images: ImageRecords) -> None:
+    """Logs how many main images are missing or unreadable, if any."""
+    problems = Counter(record.problem for record in images)
     if problems["missing"] or problems["unreadable"]:
-        first = next((image for image in main_images if image.problem == "unreadable"), None)
+        first = next((record for record in images if record.problem == "unreadable"), None)
         example = "" if first is None else f" ({first.path}: {first.reason})"
         missing = counted(problems["missing"], "image")
         logger.warning("%s missing, %d unreadable%s", missing, problems["unreadable"], example)
@@ -115,7 +116,7 @@ def problem_lines(report: Report) -> list[str]:
         share = 100 * skipped["count"] / skipped["of"]
         reasons = f"the first: {first['place']}: {first['reason']}"
         lines.append(f"{skipped['count']} of {skipped['of']} entries skipped ({share:.3g} %), {reasons}")
-    for problem in ("missing", "unreadable"):
+    for problem in PROBLEMS:
         entries = report[problem]
         occurrences = Counter(entry.get("reason", "no reason recorded") for entry in entries)
         named = "; ".join(f"{count} x {reason}" for reason, count in occurrences.most_common(_REASONS))

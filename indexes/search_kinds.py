@@ -113,10 +113,10 @@ def write_search(
     choose_kind(kind, len(keys.rows))
     description = describe(kind, len(keys.rows), keys.length)
     index = _filled(description, keys, progress)
-    exact = ((keys.rows[start : start + len(block)], block) for start, block in blocks(keys))
-    write_vectors(
-        folder / VECTORS, (0 if kind == "flat" else len(keys.parts[0]), keys.length), () if kind == "flat" else exact
-    )
+    if kind == "flat":
+        write_vectors(folder / VECTORS, (0, keys.length), ())
+    else:
+        write_key_vectors(folder, keys)
     (parameters, factor), recall = _tune(kind, index, folder, ExactSearch(keys, queries.vectors, DEPTH))
     replace_with(folder / SEARCH, lambda partial: _write_faiss(index, partial))
     record = SearchRecord(
@@ -221,6 +221,12 @@ def _write_faiss(index: Any, path: Path) -> None:
         faiss.write_index(index, str(path))
     except RuntimeError as error:  # FAISS raises nothing else
         raise OSError(f"{path}: cannot be written: {error}") from error
+
+
+def write_key_vectors(folder: Path, keys: Keys) -> None:
+    """Writes `vectors.npy` with the keys of all entities."""
+    exact = ((keys.rows[start : start + len(block)], block) for start, block in blocks(keys))
+    write_vectors(folder / VECTORS, (len(keys.parts[0]), keys.length), exact)
 
 
 def write_vectors(path: Path, shape: tuple[int, int], blocks: Iterable[tuple[IntArray, NDArray[Any]]]) -> None:

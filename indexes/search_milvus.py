@@ -22,11 +22,11 @@ from indexes.formats.fields import optional
 from indexes.growing import save_array
 from indexes.ids import hash_id
 from indexes.keys import Keys
-from indexes.manifest import KEY_IDS, REBUILD, VECTORS, SearchRecord
+from indexes.manifest import KEY_IDS, REBUILD, SearchRecord
 from indexes.progress import progress_bar
 from indexes.recall import ExactSearch, HeldOutQueries
 from indexes.search import DEPTH, load_vectors, rescored
-from indexes.search_kinds import TARGET, blocks, write_vectors
+from indexes.search_kinds import TARGET, blocks, write_key_vectors
 from retriever.files import write_whole
 from retriever.types import FloatArray, IntArray
 
@@ -237,8 +237,7 @@ def write_milvus(
             write_whole(note, json.dumps({"uri": there.uri, "done": start + len(block)}).encode())
             bar.update(len(block))
     _write_ids(folder, keys, ids)
-    exact = ((keys.rows[start : start + len(block)], block) for start, block in blocks(keys))
-    write_vectors(folder / VECTORS, (len(keys.parts[0]), keys.length), exact)
+    write_key_vectors(folder, keys)
     return _measured(folder, keys, queries, there)
 
 
@@ -263,8 +262,7 @@ def update_milvus(
     there.upsert(ids[changed], keys.read(changed))
     there.flush()
     _write_ids(folder, keys, ids)
-    exact = ((keys.rows[start : start + len(block)], block) for start, block in blocks(keys))
-    write_vectors(folder / VECTORS, (len(keys.parts[0]), keys.length), exact)
+    write_key_vectors(folder, keys)
     return record
 
 

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from retriever.types import Entity, Section
+from retriever.unspaced import count_words
 
 WORDS = 250
-"""Most words in a section of a text without headings, unless one paragraph has more: about what step 2 can read."""
+"""Most words in a section of a text without headings, unless one paragraph has more: what step 2 can read. A Chinese
+character or a kana counts as a word."""
 
 DROPPED = (
     *("references", "notes", "notes and references", "references and notes", "general references", "footnotes"),
@@ -83,7 +85,7 @@ def split_text(title: str, text: str) -> Iterator[tuple[str, str]]:
         return
     section: list[str] = []
     for paragraph in filter(str.strip, text.splitlines()):
-        if section and sum(len(one.split()) for one in [*section, paragraph]) > WORDS:
+        if section and sum(map(count_words, [*section, paragraph])) > WORDS:
             yield title, "\n".join(section)
             section = []
         section.append(paragraph.strip())

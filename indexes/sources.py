@@ -50,11 +50,12 @@ class FolderImages:
 
     Args:
         folder: The folder.
-        by_name: Whether an entity without an image gets the file that is named after its id or title, and a file name
-            is also looked up in all subfolders, if it is unique there.
+        by_name: Whether an entity that names no image gets the one whose file is named after its id or title, and one
+            that names a file, with or without its extension, gets it from any folder inside this one, if no other file
+            has this name.
     """
 
-    missing = "no file in the folder at any suffix of the URL's path"
+    missing = "no file, or only a link out of the folder, at any suffix of the URL's path"
 
     def __init__(self, folder: Path, by_name: bool = False) -> None:
         self._folder, self._by_name = folder, by_name
@@ -89,7 +90,10 @@ class FolderImages:
         found = find_image(self._folder, url)
         if found is not None:
             return found.relative_to(self._folder).as_posix()
-        return self._unique.get(url.rpartition("/")[2]) if self._by_name and "//" not in url else None
+        if not self._by_name or "//" in url:
+            return None
+        last = url.rpartition("/")[2]
+        return self._unique.get(last) or (None if "." in last else self._stems.get(_stem(last)))
 
     def size(self, name: str) -> int:
         """Returns the file's size."""
@@ -257,8 +261,10 @@ def _source(images: Path, by_name: bool = False) -> ImageSource:
 
 def images_beside(kb: Path, kb_format: str) -> Path | None:
     """Returns the knowledge base's folder, where its images may be, or `None` if its format contains the images."""
+    if kb_format in OWN_IMAGES:
+        return None
     kb = kb.resolve()
-    return None if kb_format in OWN_IMAGES else kb if kb.is_dir() else kb.parent
+    return kb if kb.is_dir() else kb.parent
 
 
 def find_main(source: ImageSource, entity: Entity) -> str | None:

@@ -1,60 +1,52 @@
-"""The articles of an unfinished build, and what its other stages read from them."""
+"""What the stages of a build share: the articles, how to run, and how models read and write."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from indexes.article_images import ImageUse
 from indexes.ids import hash_id, other_ids, save_ids
-from indexes.lines import Articles, Lines, offsets_path, save_offsets, to_row
+from indexes.lines import Articles, offsets_path, save_offsets, to_row
+from indexes.manifest import Candidates
+from indexes.workers import Workers
 from retriever.files import write_lines
 from retriever.texts import blip_caption, section_passage
-from retriever.types import Entity, IntArray
+from retriever.token_codec import TokenCodec
+from retriever.types import Entity
 
 ARTICLE_FILES = ("entities.jsonl", "entities.offsets.npy", "entity_ids.npy", "skipped.json")
 """The files written while reading the knowledge base."""
 
 
-class MainImage(NamedTuple):
-    """An entity's main image: its name in the image source and, if it cannot be used, the problem and its reason."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRun:
+    """What the stages that run models share.
 
-    path: str | None = None
-    problem: Literal["missing", "unreadable"] | None = None
-    reason: str | None = None
-
-    @property
-    def readable(self) -> bool:
-        """Whether there is an image to encode."""
-        return self.path is not None and self.problem is None
-
-
-class MainImages:
-    """The main images of all entities by row, read from disk on demand.
-
-    Args:
-        path: `images.jsonl`, see `indexes.image_stage`.
+    Attributes:
+        folder: The unfinished build.
+        workers: Run the models.
+        candidates: What step 1 searches.
+        use: Which images of an entity are used.
+        codec: How tokens are stored.
+        batch: Entities per batch.
+        progress: Whether to show progress bars.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._lines = Lines(path)
-
-    def __len__(self) -> int:
-        """Number of entities."""
-        return len(self._lines)
-
-    def __getitem__(self, row: int) -> MainImage:
-        """Returns the main image of the entity at `row`."""
-        return MainImage(*self._lines.read(row)[:3])
-
-    def __iter__(self) -> Iterator[MainImage]:
-        """Yields the main images in order."""
-        return (self[row] for row in range(len(self)))
+    folder: Path
+    workers: Workers
+    candidates: Candidates
+    use: ImageUse
+    codec: TokenCodec
+    batch: int
+    progress: bool
 
 
 def write_articles(entities: Iterable[Entity], folder: Path) -> Articles:
@@ -74,11 +66,6 @@ def write_articles(entities: Iterable[Entity], folder: Path) -> Articles:
         save_ids(folder / "entity_ids.npy", np.array(hashes, np.int64), np.array(others, np.int64).reshape(-1, 2))
         save_offsets(path)
     return Articles(path)
-
-
-def readable_rows(main_images: MainImages) -> IntArray:
-    """Returns the rows of entities with a readable main image, int64."""
-    return np.flatnonzero(np.fromiter((image.readable for image in main_images), dtype=bool)).astype(np.int64)
 
 
 def section_texts(entity: Entity) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
+from math import ceil
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -12,17 +14,30 @@ Cut = Callable[[str, int], tuple[str, bool]]
 
 CHARACTERS_PER_TOKEN = 4
 """Assumed length of a token of English text when the tokenizer is unknown."""
+_LONGEST_WORD = 40
+"""Characters of a word that is not cut in two; what is longer is a text without spaces, such as a Chinese one."""
+
+
+def estimated_tokens(text: str) -> float:
+    """Estimates the tokens of a text: one for four ASCII characters, and one for any other, such as a Chinese one."""
+    ascii_ = len(text.encode("ascii", "ignore"))
+    return len(text) - ascii_ + ascii_ / CHARACTERS_PER_TOKEN
 
 
 def cut_characters(text: str, max_tokens: int) -> tuple[str, bool]:
-    """Cuts `text` at the end of a word, counting four characters per token; returns it and whether it was cut."""
-    limit = CHARACTERS_PER_TOKEN * max_tokens
-    if len(text) <= limit:
+    """Cuts `text` at the end of a word if it has more than `max_tokens` estimated tokens.
+
+    Returns:
+        The beginning that is left, and whether anything was cut.
+    """
+    if estimated_tokens(text) <= max_tokens:
         return text, False
+    limit = bisect_right(range(1, len(text)), max_tokens, key=lambda end: ceil(estimated_tokens(text[:end])))
     prefix = text[:limit]
-    inside_a_word = not (text[limit].isspace() or prefix[-1].isspace())
+    inside_a_word = not (text[limit].isspace() or prefix[-1:].isspace())
     if inside_a_word and len(prefix.split()) > 1:
-        prefix = prefix.rsplit(None, 1)[0]
+        kept, word = prefix.rsplit(None, 1)
+        prefix = kept if len(word) <= _LONGEST_WORD else prefix
     return prefix.rstrip(), True
 
 

@@ -100,7 +100,7 @@ def parser() -> argparse.ArgumentParser:
         summary = (module.__doc__ or "").strip()
         command = commands.add_parser(name, help=summary.rstrip("."), description=summary)
         module.add_arguments(command)
-        command.add_argument("--verbose", action="store_true", help="log what happens")
+        command.add_argument("--verbose", action="store_true", help="print log messages")
         command.set_defaults(run=module.run)
     return top
 

@@ -1,15 +1,16 @@
-"""Clients of a running service: `Client`, and `AsyncClient` for asyncio."""
+"""Clients of a running service: `Client`, and `AsyncClient` for asyncio and Trio."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 import httpx
+from anyio import sleep, to_thread
 
 from omgm.wire import (
     MAX_CONNECT,
@@ -169,7 +170,7 @@ class Client:
 
 
 class AsyncClient:
-    """Asks a running service without blocking the event loop; otherwise the same as `Client`.
+    """Asks a running service without blocking the event loop, of asyncio or Trio; otherwise the same as `Client`.
 
     Args:
         url: As for `Client`.
@@ -193,17 +194,17 @@ class AsyncClient:
         """Answers a question about an image; see `Client.answer`. Canceling it ends an agent's run."""
         if "mode" in options:
             return _whole([event async for event in self.stream(image, question, **options)][-1])
-        return await self._asked(AnswerOut, "/answer", await asyncio.to_thread(form, image, question, options))
+        return await self._asked(AnswerOut, "/answer", await to_thread.run_sync(form, image, question, options))
 
     async def retrieve(self, image: ImageInput, question: str, **options: Unpack[RetrieveParams]) -> RetrieveOut:
         """Retrieves evidence and candidates, without an answer; raises as `Client.answer`."""
-        return await self._asked(RetrieveOut, "/retrieve", await asyncio.to_thread(form, image, question, options))
+        return await self._asked(RetrieveOut, "/retrieve", await to_thread.run_sync(form, image, question, options))
 
     async def stream(
         self, image: ImageInput, question: str, **options: Unpack[AnswerParams]
     ) -> AsyncIterator[RetrieveOut | str | AgentStep | AnswerOut]:
         """Yields what was retrieved or an agent's steps, pieces of text, then the whole answer; see `Client.stream`."""
-        content = await asyncio.to_thread(form, image, question, options, stream=True)
+        content = await to_thread.run_sync(partial(form, image, question, options, stream=True))
         async with self._sent("/answer", content) as response:
             events = EventReader(response)
             async for data in response.aiter_bytes():
@@ -215,7 +216,7 @@ class AsyncClient:
         self, entity_id: str, article: Mapping[str, Any], image: ImageInput | None = None
     ) -> ChangeOut:
         """Adds or replaces an article; see `Client.put_entity`."""
-        content = await asyncio.to_thread(article_form, article, image)
+        content = await to_thread.run_sync(article_form, article, image)
         return await self._asked(ChangeOut, entity_path(entity_id), content, "PUT")
 
     async def delete_entity(self, entity_id: str) -> ChangeOut:
@@ -256,7 +257,7 @@ class AsyncClient:
             wait = seconds_to_wait(response, attempt)
             if wait is None or attempt == self._retries:
                 raise failure(response)
-            await asyncio.sleep(wait)
+            await sleep(wait)
 
 
 def _whole(last: RetrieveOut | str | AgentStep | AnswerOut) -> AnswerOut:

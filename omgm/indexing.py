@@ -69,8 +69,11 @@ def build(
     if cluster is not None:  # machines have working folders of their own
         kb, images, out = kb.resolve(), None if images is None else images.resolve(), out.resolve()
         labeled = [image._replace(path=image.path.resolve()) for image in labeled]
-    read = [kb] if images is None else [kb, images] if kb_format in OWN_IMAGES else [images]
-    shared = [*read, out, *sorted({image.path.parent for image in labeled})]
+    shared = [out, *sorted({image.path.parent for image in labeled})]
+    if images is not None:
+        shared.append(images)
+    if kb_format in OWN_IMAGES:
+        shared.append(kb)
     made = nullcontext(summarizer) if summarizer is not None else parts.opened_summarizer(profile)
     with made as summarizer, _workers(profile, cluster, shared) as workers:
         return build_index(

@@ -106,7 +106,11 @@ def _found_lines(index: Index) -> Iterator[str]:
 
 def _state(kb: Path, format: str) -> list[int]:
     """Returns how many files a knowledge base has, their size in bytes, and when the latest was changed, in ns."""
-    files = list(kb.rglob("*")) if kb.is_dir() else zim_parts(kb) if format == "zim" else [kb]
+    files = [kb]
+    if kb.is_dir():
+        files = list(kb.rglob("*"))
+    elif format == "zim":
+        files = zim_parts(kb)
     states = [file.stat() for file in files if not file.is_symlink() or file.exists()]
     rows = [int(hash_sql(kb)[:15], 16)] if format == "sql" else []  # a database says nothing else of its changes
     return [len(states), sum(one.st_size for one in states), max((one.st_mtime_ns for one in states), default=0), *rows]

@@ -7,19 +7,18 @@ import base64
 import logging
 import mimetypes
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import CallToolResult, ContentBlock, ImageContent, TextContent, ToolAnnotations
 from PIL import Image
-from pydantic import Field
-from starlette.applications import Starlette
+from pydantic import BeforeValidator, Field
 
 from agents.policies import POLICIES
+from agents.tools.index import as_list
 from indexes.manifest import Candidates
 from llm.chat import ChatError
 from omgm import __version__
@@ -40,28 +39,43 @@ from omgm.mcp_results import (
 )
 from omgm.settings import AgentSettings
 from retriever.wording import counted
-from serving.access import AccessMiddleware
-from serving.body import body_limit
 from serving.errors import ApiError
 from serving.images import decode_image
 from serving.requests import image_bytes
 from serving.settings import ServingSettings
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
-_IMAGE = "The image: base64, a data URI, a URL on a host that the server allows, or over stdio the path of a file"
+
+def _or(default: object) -> BeforeValidator:
+    """Returns a validator that takes null for the default: models write it for what they leave open.
+
+    The schema does not say so, because some clients can pass on only a parameter that has one type.
+    """
+    return BeforeValidator(lambda value: default if value is None else value)
+
+
+# A model can write a path or a URL, but not the bytes of what it sees: they come last.
+_IMAGE = "The image: over stdio the path of its file, its URL on a host that the server allows, a data URI or base64"
 ImageText = Annotated[str, Field(description=_IMAGE)]
 Question = Annotated[str, Field(description="The question about the image")]
+WhatIsThis = Annotated[Question, _or("What is this?")]
 Mode = Annotated[
     str,
     Field(
         description=f"`retrieve`, or a search agent for questions that need several searches: {', '.join(POLICIES)} "
         "(auto is the best choice). An agent takes seconds to minutes"
     ),
+    _or("retrieve"),
 ]
-Queries = Annotated[list[str], Field(min_length=1, max_length=5, description="1 to 5 queries")]
-Limit = Annotated[int, Field(ge=1, le=50, description="The most results to return")]
-TextLimit = Annotated[int, Field(ge=1, le=10, description="The most results per query")]
+Queries = Annotated[
+    list[str], Field(min_length=1, max_length=5, description="1 to 5 queries"), BeforeValidator(as_list)
+]
+Excluded = Annotated[
+    list[str], Field(description="Titles or ids of what the image does not show"), BeforeValidator(as_list)
+]
+Limit = Annotated[int, Field(ge=1, le=50, description="The most results to return"), _or(5)]
+TextLimit = Annotated[int, Field(ge=1, le=10, description="The most results per query"), _or(5)]
 
 _SEARCHED: dict[Candidates, str] = {
     "summary": "a summary of each entity's article, by the meaning of image and text",
@@ -70,7 +84,6 @@ _SEARCHED: dict[Candidates, str] = {
     "image": "each entity's main image",
     "combined": "each entity's main image and a summary of its article",
 }
-_LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 _READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
 _BROWSES = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=True)
 
@@ -112,13 +125,13 @@ class Tools:
     async def image_search(
         self,
         image: ImageText,
-        question: Question = "What is this?",
-        exclude: Annotated[list[str] | None, Field(description="Titles or ids of what the image does not show")] = None,
+        question: WhatIsThis = "What is this?",
+        exclude: Excluded = [],  # noqa: B006 (read only)
     ) -> ExcerptsResult:
         """Finds sections about what an image shows, leaving out what it is known not to show."""
         with _tool_errors():
             loaded, checked = await self._read(image), self._checked(question)
-            return await self._called("image_search", {"exclude": exclude or []}, loaded, checked)
+            return await self._called("image_search", {"exclude": exclude}, loaded, checked)
 
     async def text_search(self, queries: Queries, limit: TextLimit = 5) -> ExcerptsResult:
         """Searches the encyclopedia's sections by text."""
@@ -140,7 +153,7 @@ class Tools:
             return await self._called("open_page", {"page": page, "question": question})
 
     async def find_entity(
-        self, image: ImageText, question: Question = "What is this?", limit: Limit = 5
+        self, image: ImageText, question: WhatIsThis = "What is this?", limit: Limit = 5
     ) -> EntitiesResult:
         """Finds what an image shows: the encyclopedia's entities that fit image and question best."""
         with _tool_errors():
@@ -148,7 +161,9 @@ class Tools:
             [found] = await self._omgm.retrieve_async([pair])
             return entities_result(self._omgm.index, found, limit)
 
-    async def search_sections(self, image: ImageText, question: Question, limit: Limit = 3) -> SectionsResult:
+    async def search_sections(
+        self, image: ImageText, question: Question, limit: Annotated[Limit, _or(3)] = 3
+    ) -> SectionsResult:
         """Finds the article about what an image shows, and its sections that fit the question best, with their text."""
         with _tool_errors():
             pair = (await self._read(image), self._checked(question))
@@ -234,33 +249,6 @@ def build_server(
     return server
 
 
-def http_app(server: MCPServer, settings: ServingSettings, host: str = "127.0.0.1") -> Starlette:
-    """Returns the server as an application at `/mcp`, behind the keys and limits of the service.
-
-    Args:
-        server: The server.
-        settings: Its keys and limits.
-        host: The address it will listen on. On loopback, requests under another host name are refused, except those in
-            the setting `hosts`.
-    """
-    app = server.streamable_http_app(
-        stateless_http=True,
-        json_response=True,
-        max_request_body_size=body_limit(settings),
-        transport_security=_security(settings.hosts) if host in _LOOPBACK else None,
-        host=host,
-    )
-    app.add_middleware(AccessMiddleware, settings=settings)
-    return app
-
-
-def _security(names: Sequence[str]) -> TransportSecuritySettings:
-    """Returns which hosts and origins a server on loopback answers to, on any port."""
-    hosts = [f"{name}{port}" for name in (*_LOOPBACK, *names) for port in ("", ":*")]
-    origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
-    return TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins)
-
-
 @contextmanager
 def _tool_errors() -> Iterator[None]:
     """Reports errors that the caller can fix as tool errors; what a chat server said goes to the log only."""
@@ -269,7 +257,7 @@ def _tool_errors() -> Iterator[None]:
     except ApiError as error:
         raise ToolError(error.message) from error
     except ChatError as error:
-        log.warning("the generator failed: %s", error)
+        logger.warning("the generator failed: %s", error)
         raise ToolError("the generator failed; search_sections finds the evidence without it") from error
     except ValueError as error:
         raise ToolError(str(error)) from error

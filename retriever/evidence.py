@@ -7,6 +7,11 @@ from collections.abc import Sequence
 
 from retriever.protocols import EntityIndex
 from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query, RetrievalResult
+from retriever.unspaced import UNSPACED
+
+_INSIDE = rf"[^\W{UNSPACED}]"
+"""A letter or figure of a word that spaces separate; in scripts without spaces, a word may end anywhere."""
+_ALONE = re.compile(f"[{UNSPACED}]")
 
 
 def best_evidence(index: EntityIndex, candidates: Sequence[Candidate]) -> Evidence | None:
@@ -39,9 +44,11 @@ def answer_span(generation: Generation, text: str) -> tuple[int, int] | None:
         generation: The answer; if it has a `span`, that is returned.
         text: The section's text.
     """
-    words = (generation.answer or "").rstrip(". \n").split()
+    words = (generation.answer or "").rstrip(".\u3002 \n").split()
     if generation.span is not None or not words:
         return generation.span
     quoted = r"\s+".join(re.escape(word) for word in words)
-    found = re.search(rf"(?<!\w)(?<!\d[.,]){quoted}(?!\w)(?![.,]\d)", text, re.IGNORECASE)
+    before = "" if _ALONE.match(words[0]) else f"(?<!{_INSIDE})"
+    after = "" if _ALONE.match(words[-1][-1]) else f"(?!{_INSIDE})"
+    found = re.search(rf"{before}(?<!\d[.,]){quoted}{after}(?![.,]\d)", text, re.IGNORECASE)
     return found.span() if found else None

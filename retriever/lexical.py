@@ -7,11 +7,17 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
+
+from retriever.unspaced import terms
 
 RARITY_FILE = Path(__file__).with_name("rarity.txt")
 """The number of passages of encyclopedic prose that contain each stem; written by `training/reader/rarity.py`."""
-_SENTENCE_END = re.compile(r"[.!?]\s+(?=[^a-z])")
+_SMALL = "a-z\u00df-\u00f6\u00f8-\u00ff\u03b1-\u03c9\u0430-\u045f"  # Latin, Greek, Cyrillic
+_SENTENCE_END = re.compile(  # also of Arabic, Urdu and Hindi, and of Chinese and Japanese, which need no space
+    rf"[.!?\u061f\u06d4\u0964]\s+(?=[^{_SMALL}])|[\u3002\uff01\uff1f]\s*(?=\S)"
+)
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d+(?:[.,]\d+)*")
 _ASCII_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?|[0-9]+(?:[.,][0-9]+)*")  # the same for folded ASCII, and faster
 _SUFFIXES = (  # (suffix, replacement, shortest stem); the first match is applied
@@ -92,7 +98,7 @@ STOP_WORDS = frozenset(  # as stems
 
 
 def words(text: str) -> list[str]:
-    """Splits `text` into the stems of its words and numbers, stop words included."""
+    """Splits `text` into the stems of its words and numbers, stop words included; Chinese and Japanese into pairs."""
     return list(map(stem, _forms(text)))
 
 
@@ -103,7 +109,9 @@ def tokenize(text: str) -> list[str]:
 
 def _forms(text: str) -> list[str]:
     folded = fold(text)
-    return (_ASCII_WORD if folded.isascii() else _WORD).findall(folded)
+    if folded.isascii():
+        return _ASCII_WORD.findall(folded)
+    return list(chain.from_iterable(map(terms, _WORD.findall(folded))))
 
 
 @lru_cache(maxsize=65536)
@@ -140,13 +148,17 @@ def _rarities() -> Mapping[str, float]:
 _IMPLIED = tuple(
     (re.compile(rf"\b(?:{cue})\b", re.IGNORECASE), tokenize(words))
     for cue, words in {
-        r"how (?:long|wide|broad)": "length width long wide",
+        r"how long": "length long",
+        r"how (?:wide|broad)": "width wide",
         r"how (?:tall|high)": "height elevation tall high",
         r"how (?:big|large)": "area size",
         r"how (?:heavy|much .* weigh)": "weight mass",
         r"how old": "age",
         r"how many (?:people|inhabitants)": "population",
         r"(?:who|company|brand) (?:makes?|made|produces?)": "manufacturer maker producer",
+        r"who (?:wrote|has written)": "author writer",
+        r"who (?:painted|drew)": "artist painter",
+        r"when (?:was|were) .*(?:made|created|written|painted|printed|issued)": "date",
     }.items()
 )
 

@@ -44,7 +44,7 @@ def max_sim_spans(
     unit = functional.normalize(queries.float(), dim=-2 if mode == "compat" else -1)
     device = stored.values.device
     counts = [len(span) for span in spans]
-    scores, _ = max_sim_pairs(
+    scores = max_sim_pairs(
         unit.to(device),
         stored.values,
         stored.scales,

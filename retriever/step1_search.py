@@ -41,9 +41,13 @@ class EntitySearch:
             needed = max((k + len(rows) for k, rows in zip(wanted, excluded, strict=True)), default=1)
             scores, rows = self.index.search(vectors, max(1, min(needed, len(self.index))))
             found = []
-            for k, left_out, *hits in zip(wanted, excluded, rows.tolist(), scores.tolist(), strict=True):
-                kept = [(row, sim_c) for row, sim_c in zip(*hits, strict=True) if row >= 0 and row not in left_out]
-                found.append([Candidate(row, sim_c, score=sim_c) for row, sim_c in kept[:k]])
+            for own_rows, sims, k, left_out in zip(rows.tolist(), scores.tolist(), wanted, excluded, strict=True):
+                kept = [
+                    Candidate(row, sim_c, score=sim_c)
+                    for row, sim_c in zip(own_rows, sims, strict=True)
+                    if row >= 0 and row not in left_out
+                ]
+                found.append(kept[:k])
             return found
 
         return finish

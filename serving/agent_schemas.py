@@ -31,7 +31,7 @@ class SourceOut(_TrailPart):
     span: tuple[int, int] | None
     """Start and end of the excerpt in the section or page, in Unicode characters."""
     related: str
-    """How the image that was found relates to the one searched for; empty if none was."""
+    """How well the found image matches the one searched for; empty without an image search."""
 
 
 class AgentCallOut(_TrailPart):

@@ -23,7 +23,7 @@ from serving.fields import CheckedRequest
 from serving.schemas import AgentBudget, AnswerOut, ErrorDetail, OnGeneratorError
 from serving.service import Service
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 AgentEvent = tuple[str, Mapping[str, Any]]
 """A step's name and its JSON values, see `serving.agent_schemas`."""

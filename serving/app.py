@@ -32,6 +32,7 @@ from serving.openapi import Responses, errors
 from serving.overload import Overload, OverloadMiddleware
 from serving.pages import add_pages
 from serving.requests import read_request
+from serving.responses import add_responses_route
 from serving.schemas import (
     AnswerOut,
     ExampleOut,
@@ -146,6 +147,7 @@ def create_app(
     install_error_handlers(app)
     add_pages(app)
     add_chat_routes(app, service)
+    add_responses_route(app, service)
 
     @app.post("/answer", response_model=AnswerOut, responses=_ANSWER_RESPONSES, openapi_extra=_BODY)
     async def answer(request: Request) -> AnswerOut | Response:
@@ -172,7 +174,7 @@ def create_app(
 
     @app.post("/retrieve", response_model=RetrieveOut, responses=_RETRIEVE_RESPONSES, openapi_extra=_BODY)
     async def retrieve(request: Request) -> RetrieveOut | Response:
-        """Retrieves evidence and candidates like `/answer`, without asking the generator."""
+        """Retrieves evidence and candidates like `/answer`, without the generator."""
 
         def begin(checked: CheckedRequest) -> Coroutine[Any, Any, PendingAnswer]:
             if checked.mode is not None:
@@ -198,7 +200,7 @@ def create_app(
 
     @app.get("/info", responses=errors())
     async def info() -> InfoOut:
-        """Says what runs here: the version, the index, the generator, and the limits of a request."""
+        """Returns the version, the index, the generator, and the limits of requests."""
         limits = LimitsOut(**{name: getattr(settings, name) for name in LimitsOut.model_fields})
         return InfoOut(
             version=version("omgm"),
@@ -211,7 +213,7 @@ def create_app(
 
     @app.get("/entities/{row}/image", response_class=Response, responses=_IMAGE_RESPONSES)
     async def entity_image(row: int) -> Response:
-        """Sends the main image of an entity, named by its row in the index."""
+        """Returns the main image of the entity in a row of the index."""
         missing = ApiError(404, "not_found", f"entity {row} has no image", param="row")
         return await _image_file(retriever.index.image_path(row), missing)
 
@@ -224,7 +226,7 @@ def create_app(
 
     @app.get("/examples/{name}", response_class=Response, responses=_IMAGE_RESPONSES)
     async def example_image(name: str) -> Response:
-        """Sends the image of an example."""
+        """Returns the image of an example."""
         missing = ApiError(404, "not_found", f"there is no example {name[:40]!r}", param="name")
         return await _image_file(examples[name].path if name in examples else None, missing)
 

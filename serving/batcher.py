@@ -19,7 +19,7 @@ from serving.errors import ApiError, out_of_time
 from serving.metrics import Metrics
 from serving.settings import ServingSettings
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Retrieve = Callable[[Sequence[Query]], list[RetrievalResult]]
 Outcome = RetrievalResult | Exception
@@ -172,7 +172,7 @@ class Batcher:
         except Exception as error:
             if len(queries) == 1:
                 return [error]
-            log.warning("a batch of %d failed (%r); trying its members one by one", len(queries), error)
+            logger.warning("a batch of %d failed (%r); trying its members one by one", len(queries), error)
         return [outcome for query in queries for outcome in self._outcomes([query])]
 
     def _deliver(
@@ -188,7 +188,7 @@ class Batcher:
         """Fails all queries that wait for a worker that has ended."""
         self._finished.set()
         if failure is not None:
-            log.error("the batch worker died", exc_info=failure)
+            logger.error("the batch worker died", exc_info=failure)
         self._fail("the batch worker died before it had finished")
 
     def _fail(self, message: str) -> None:

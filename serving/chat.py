@@ -31,12 +31,13 @@ _FIELDS = ChatFields.model_json_schema()
 _FIELDS["properties"]["omgm"] = ChatOptions.model_json_schema()  # in place: OpenAPI has no `$defs` to refer to
 del _FIELDS["$defs"]
 _BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": _FIELDS}}}}
-_OWN_ERRORS = {
+OWN_ERRORS = {
     400: "A message, its image or a parameter is at fault.",
     404: "There is no such model.",
     424: "The generator failed.",
 }
-_RESPONSES: Responses = {200: EVENTS, **errors(408, 429, 503, 504, own=_OWN_ERRORS)}
+"""What the statuses of both OpenAI routes mean."""
+_RESPONSES: Responses = {200: EVENTS, **errors(408, 429, 503, 504, own=OWN_ERRORS)}
 
 
 def add_chat_routes(app: FastAPI, service: Service) -> None:
@@ -47,10 +48,9 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
     async def complete_chat(request: Request) -> ChatCompletionOut | Response:
         """Answers the last question of a conversation about its latest image, in the shape of OpenAI's API.
 
-        The evidence is in `omgm`: of the response, or of a stream's last chunk. Tokens are not counted, so there is no
-        `usage`.
+        The evidence is in `omgm`: of the response, or of a stream's last chunk. Tokens are not counted: `usage` is 0.
         """
-        with openai_errors():
+        with openai_errors("messages"):
             checked, pending = await intake.take_in(service, request, read_chat, intake.retrieval(service, request))
         if checked.stream:
             return event_stream(_chunks(service, pending, checked.on_generator_error))
@@ -58,7 +58,7 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
         return ChatCompletionOut(
             id=_id(pending),
             created=int(time.time()),
-            choices=[ChatChoiceOut(message=ChatMessageOut(content=_text(answer)))],
+            choices=[ChatChoiceOut(message=ChatMessageOut(content=answer_text(answer)))],
             omgm=answer,
         )
 
@@ -85,29 +85,41 @@ async def _chunks(service: Service, pending: PendingAnswer, on_error: OnGenerato
         return event({**head, "choices": [choice], **more})
 
     yield chunk({"role": "assistant", "content": ""})
-    sent = ""
-    async for piece in service.stream_answer(pending, on_error):
+    async for piece in text_pieces(service, pending, on_error):
         if isinstance(piece, str):
-            sent += piece
             yield chunk({"content": piece})
         elif isinstance(piece, ApiError):
             yield event(piece.body())
             return
         else:
-            if piece.answer is None:
-                yield chunk({"content": f"\n{_text(piece)}" if sent else _text(piece)})
             yield chunk({}, "stop", omgm=piece.model_dump(mode="json"))
     yield "data: [DONE]\n\n"
 
 
-def _id(pending: PendingAnswer) -> str:
-    return f"chatcmpl-{pending.response.request_id}"
+async def text_pieces(
+    service: Service, pending: PendingAnswer, on_error: OnGeneratorError
+) -> AsyncIterator[str | AnswerOut | ApiError]:
+    """Yields the text of an answer piece by piece, then the whole answer, or an error in its place.
+
+    An answer that is null ends with the sentence that says so.
+    """
+    sent = ""
+    async for piece in service.stream_answer(pending, on_error):
+        if isinstance(piece, str):
+            sent += piece
+        elif isinstance(piece, AnswerOut) and piece.answer is None:
+            yield f"\n{answer_text(piece)}" if sent else answer_text(piece)
+        yield piece
 
 
-def _text(answer: AnswerOut) -> str:
+def answer_text(answer: AnswerOut) -> str:
     """Returns the answer, or a sentence that says why there is none: many chat clients show nothing else."""
     if answer.generator_error is not None:
         return f"No answer: {answer.generator_error.message}."
     if answer.declined:
         return "The image was not recognized."
     return "No answer found in the evidence." if answer.answer is None else answer.answer
+
+
+def _id(pending: PendingAnswer) -> str:
+    return f"chatcmpl-{pending.response.request_id}"

@@ -1,60 +1,85 @@
-"""Reads question and image from a chat request of the OpenAI shape."""
+"""Reads question and image from a request of the OpenAI shape: of the chat API or of the Responses API."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from starlette.requests import Request
 
 from serving.body import body_limit, content_type_of, read_json
-from serving.chat_schemas import IGNORED, MODEL, NEUTRAL, ChatFields
+from serving.chat_schemas import IGNORED, INSTEAD, MODEL, NEUTRAL, ChatFields
 from serving.errors import ApiError
 from serving.fields import CheckedRequest, check, checked_request
+from serving.responses_schemas import RESPONSES_IGNORED, RESPONSES_NEUTRAL, ResponsesFields
 from serving.settings import ServingSettings
 
 _IMAGES = 4  # of the largest size, in one conversation
-_PARAMS = {"image": "messages", "question": "messages", "k": "omgm", "alpha": "omgm", "beta": "omgm"}
+_PARAMS = {"k": "omgm", "alpha": "omgm", "beta": "omgm"}
 
 
 async def read_chat(request: Request, settings: ServingSettings) -> CheckedRequest:
-    """Reads and checks a chat request.
+    """Reads and checks a request of the chat API.
 
     Raises:
         ApiError: 404 for another model, else as for `/answer`.
     """
+    fields = check(ChatFields, _without_parameters(await _read(request, settings), IGNORED, NEUTRAL))
+    return _checked(fields, fields.messages, "messages", settings)
+
+
+async def read_responses(request: Request, settings: ServingSettings) -> CheckedRequest:
+    """Reads and checks a request of the Responses API; raises as `read_chat`."""
+    data = await _read(request, settings)
+    if isinstance(data, dict) and isinstance(data.get("text"), dict):
+        data = {**data, "text": {name: value for name, value in data["text"].items() if name != "verbosity"}}
+    fields = check(ResponsesFields, _without_parameters(data, RESPONSES_IGNORED, RESPONSES_NEUTRAL))
+    items = [{"role": "user", "content": fields.input}] if isinstance(fields.input, str) else fields.input
+    return _checked(fields, items, "input", settings)
+
+
+@contextmanager
+def openai_errors(conversation: str) -> Iterator[None]:
+    """Raises errors as OpenAI's clients know them: any fault of the request's content is 400, of its own parameter.
+
+    Args:
+        conversation: The parameter that holds image and question.
+    """
+    try:
+        yield
+    except ApiError as error:
+        error.status = 400 if error.status in (413, 415, 422) else error.status
+        params = {"image": conversation, "question": conversation, **_PARAMS}
+        error.param = params.get(error.param or "", error.param)
+        raise
+
+
+async def _read(request: Request, settings: ServingSettings) -> Any:
     if (kind := content_type_of(request)) != "application/json":
         raise ApiError(
             415, "unsupported_media_type", f"the content type must be application/json, got {kind or 'none'}"
         )
     limit = body_limit(settings, _IMAGES) / 2**20
     message = f"the conversation is larger than {limit:.3g} MiB; leave out earlier images"
-    data = await read_json(request, settings, ApiError(413, "conversation_too_large", message), _IMAGES)
-    fields = check(ChatFields, _without_parameters(data))
+    return await read_json(request, settings, ApiError(413, "conversation_too_large", message), _IMAGES)
+
+
+def _checked(
+    fields: ChatFields | ResponsesFields, messages: list[Any], name: str, settings: ServingSettings
+) -> CheckedRequest:
     if fields.model != MODEL:
         message = f"the model {fields.model[:40]!r} does not exist; this service has {MODEL!r}"
         raise ApiError(404, "model_not_found", message, param="model")
-    question, image = _question_and_image(fields.messages)
+    question, image = _question_and_image(messages, name)
     if image is None:
-        raise ApiError(
-            422, "missing_image", "no user message has an image; send it as a part of type image_url", param="messages"
-        )
+        kind = "image_url" if name == "messages" else "input_image"
+        message = f"no user message has an image; send it as a part of type {kind}"
+        raise ApiError(422, "missing_image", message, param=name)
     return checked_request(image, question, fields.omgm, bool(fields.stream), settings)
 
 
-@contextmanager
-def openai_errors() -> Iterator[None]:
-    """Raises errors as OpenAI's clients know them: any fault of the request's content is 400, of its own parameter."""
-    try:
-        yield
-    except ApiError as error:
-        error.status = 400 if error.status in (413, 415, 422) else error.status
-        error.param = _PARAMS.get(error.param or "", error.param)
-        raise
-
-
-def _without_parameters(data: Any) -> Any:
+def _without_parameters(data: Any, ignored: frozenset[str], neutral: Mapping[str, tuple[Any, ...]]) -> Any:
     """Returns the request without OpenAI's parameters that change nothing here.
 
     Raises:
@@ -63,17 +88,19 @@ def _without_parameters(data: Any) -> Any:
     if not isinstance(data, dict):
         return data
     for name, value in data.items():
-        if name in NEUTRAL and value not in NEUTRAL[name]:
-            message = f"{name} is not supported by this service; leave it out"
+        if name in neutral and value not in neutral[name]:
+            message = f"{name} is not supported by this service; {INSTEAD.get(name, 'leave it out')}"
             raise ApiError(422, "unsupported_parameter", message, param=name)
-    return {name: value for name, value in data.items() if name not in IGNORED and name not in NEUTRAL}
+    return {name: value for name, value in data.items() if name not in ignored and name not in neutral}
 
 
-def _question_and_image(messages: list[Any]) -> tuple[str, str | None]:
+def _question_and_image(messages: list[Any], name: str) -> tuple[str, str | None]:
     """Returns the last user message's text, and its last image or the most recent one before it."""
     question: str | None = None
     for number, message in reversed(list(enumerate(messages))):
-        where = f"messages[{number}]"
+        where = f"{name}[{number}]"
+        if isinstance(message, dict) and message.get("type", "message") != "message":  # such as the call of a tool
+            continue
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise _wrong(where, "must be an object with a role")
         if message["role"] != "user":
@@ -83,12 +110,12 @@ def _question_and_image(messages: list[Any]) -> tuple[str, str | None]:
         if image is not None:
             return question, image
     if question is None:
-        raise _wrong("messages", "must have a user message")
+        raise _wrong(name, "must have a user message")
     return question, None
 
 
 def _parts(content: Any, where: str) -> tuple[str, str | None]:
-    """Returns the text and the last image of a message's content."""
+    """Returns the text and the last image of a message's content, whose parts may be those of either API."""
     if isinstance(content, str):
         return content, None
     if not isinstance(content, list):
@@ -97,23 +124,25 @@ def _parts(content: Any, where: str) -> tuple[str, str | None]:
     for number, part in enumerate(content):
         at = f"{where}[{number}]"
         kind = part.get("type") if isinstance(part, dict) else None
-        if kind == "text":
-            texts.append(_string(part.get("text"), f"{at}.text"))
-        elif kind == "image_url":
+        if kind in ("text", "input_text"):
+            texts.append(_text(part.get("text"), f"{at}.text"))
+        elif kind in ("image_url", "input_image"):
             image = _image_url(part.get("image_url"), f"{at}.image_url")
         else:
-            raise _wrong(f"{at}.type", "must be text or image_url")
+            raise _wrong(f"{at}.type", "must be text or image_url (input_text or input_image in the Responses API)")
     return "\n".join(texts), image
 
 
 def _image_url(value: Any, where: str) -> str:
-    url = _string(value.get("url") if isinstance(value, dict) else None, f"{where}.url").strip()
-    if url[:5].lower() != "data:" and "://" not in url[:20]:
-        raise ApiError(422, "bad_image_url", f"{where}.url must be a data URI or an http(s) URL", param=where)
-    return url
+    """Returns the URL of an image, which the chat API wraps into an object."""
+    url = value.get("url") if isinstance(value, dict) else value
+    if isinstance(url, str) and (url.lstrip()[:5].lower() == "data:" or "://" in url[:20]):
+        return url.strip()
+    code = "bad_image_url" if isinstance(url, str) else "wrong_type"
+    raise ApiError(422, code, f"{where} must be a data URI or an http(s) URL", param=where)
 
 
-def _string(value: Any, where: str) -> str:
+def _text(value: Any, where: str) -> str:
     if not isinstance(value, str):
         raise _wrong(where, "must be a string")
     return value

@@ -56,6 +56,17 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 """Parameters that ask for another kind of answer, with the values that do not."""
 
 
+INSTEAD = {
+    "conversation": "nothing is stored here: send the whole conversation as input",
+    "previous_response_id": "nothing is stored here: send the whole conversation as input",
+    "response_format": "leave it out; `omgm` of the response has the answer, its source and scores as fields",
+    "text": "leave out text.format; `omgm` of the response has the answer, its source and scores as fields",
+    "tool_choice": "it calls no tools; give this index as tools to a model that does, with omgm mcp",
+    "tools": "it calls no tools; give this index as tools to a model that does, with omgm mcp",
+}
+"""What to do instead of sending a parameter, if it is more than to leave it out."""
+
+
 class ChatOptions(AnswerOptions):
     """This project's own options of a chat request."""
 
@@ -108,6 +119,14 @@ class ChatChoiceOut(ResponseModel):
     finish_reason: Literal["stop"] = "stop"
 
 
+class UsageOut(ResponseModel):
+    """Always 0, because tokens are not counted: some clients cannot read a completion without `usage`."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    total_tokens: int = 0
+
+
 class ChatCompletionOut(ResponseModel):
     """A chat completion with the evidence of its answer."""
 
@@ -116,6 +135,7 @@ class ChatCompletionOut(ResponseModel):
     created: int
     model: str = MODEL
     choices: list[ChatChoiceOut]
+    usage: UsageOut = UsageOut()
     omgm: AnswerOut
     """What `POST /answer` returns."""
 

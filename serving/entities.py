@@ -14,10 +14,9 @@ from fastapi import FastAPI, Request
 from PIL import Image
 from starlette.datastructures import UploadFile
 
-from indexes.article_images import MAIN_ONLY, ImageUse
+from indexes.article_images import MAIN_ONLY, ImageUse, MainImage
 from indexes.formats.jsonl import entry_of
 from indexes.live.editor import Article, Editor
-from indexes.stages import MainImage
 from llm.chat import ChatError
 from serving import intake
 from serving.body import content_type_of, parse_json, read_json
@@ -98,7 +97,7 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
 
     @app.get("/entities/{entity_id:path}", response_model=ArticleOut, responses=_GET_ERRORS)
     async def get_entity(entity_id: str) -> ArticleOut:
-        """Sends an article of the index."""
+        """Returns an article of the index."""
         row = service.index.row_of(entity_id)
         if row is None:
             raise _no_entity(entity_id)
@@ -106,7 +105,7 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
 
     @app.put("/entities/{entity_id:path}", response_model=ChangeOut, responses=_PUT_ERRORS, openapi_extra=_BODY)
     async def put_entity(request: Request, entity_id: str) -> ChangeOut:
-        """Adds an article or replaces the one of this id; found by every search that begins after the response."""
+        """Adds or replaces an article. Every search that begins after the response sees the change."""
         use = editor.index.manifest.inputs.image_use if isinstance(editor, Editor) else MAIN_ONLY
 
         async def read(request: Request, settings: ServingSettings) -> Article:
@@ -119,7 +118,7 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
 
     @app.delete("/entities/{entity_id:path}", response_model=ChangeOut, responses=_DELETE_ERRORS)
     async def delete_entity(entity_id: str) -> ChangeOut:
-        """Removes an entity; no search that begins after the response finds it."""
+        """Removes an entity. No search that begins after the response finds it."""
         try:
             await changed(lambda found: found.remove([entity_id]))
         except KeyError as error:

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.logs import ACCESS, REQUEST_ID
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _SAID = {
@@ -119,7 +119,7 @@ def as_api_error(error: Exception, request_id: str) -> ApiError:
     """Returns `error` as the client may see it; the details of an unexpected one go to the log only."""
     if isinstance(error, ApiError):
         return error
-    log.error("request %s failed", request_id, exc_info=error)
+    logger.error("request %s failed", request_id, exc_info=error)
     return ApiError(500, "internal_error", f"internal error; see the server's log for request {request_id}")
 
 

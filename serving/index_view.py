@@ -66,6 +66,7 @@ class IndexView:
             CandidateOut(
                 entity_id=entity.id,
                 title=entity.title,
+                url=entity.url,
                 sim_c=candidate.sim_c,
                 sim_m=candidate.sim_m,
                 fused=candidate.score,

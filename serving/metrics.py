@@ -124,8 +124,14 @@ class Metrics:
     def answer(self, generation: Generation, failed: bool, seconds: float) -> None:
         """Records what the generator did, and how long that took."""
         self.stage("generate", seconds)
-        outcome = "declined" if generation.declined else "abstained" if generation.abstained else "answered"
-        self.answers.labels("failed" if failed else outcome).inc()
+        outcome = "answered"
+        if failed:
+            outcome = "failed"
+        elif generation.declined:
+            outcome = "declined"
+        elif generation.abstained:
+            outcome = "abstained"
+        self.answers.labels(outcome).inc()
         self.tokens.labels("prompt").inc(generation.prompt_tokens or 0)
         self.tokens.labels("completion").inc(generation.completion_tokens or 0)
 

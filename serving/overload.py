@@ -16,7 +16,7 @@ from serving.errors import ApiError, log_request, name_request
 from serving.logs import REQUEST_ID
 from serving.service import Service
 
-WORK = ("/answer", "/retrieve", "/v1/chat/completions")
+WORK = ("/answer", "/retrieve", "/v1/chat/completions", "/v1/responses")
 """The routes whose requests cost the models time."""
 
 

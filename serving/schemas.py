@@ -12,7 +12,7 @@ OnGeneratorError = Literal["degrade", "fail"]
 
 
 class AnswerOptions(BaseModel):
-    """What a request may choose for itself; an option that is missing or null has the profile's value."""
+    """Options of a request; missing or null ones take the profile's value."""
 
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
@@ -33,25 +33,25 @@ class AgentBudget(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 
     rounds: int | None = Field(default=None, ge=1)
-    """Decisions."""
+    """Maximum number of rounds."""
     tokens: int | None = Field(default=None, ge=1)
-    """Prompt and completion tokens of all requests to the chat model."""
+    """Maximum number of prompt and completion tokens of all requests to the chat model."""
     seconds: float | None = Field(default=None, gt=0)
-    """Wall time."""
+    """Maximum wall time in seconds."""
     money: float | None = Field(default=None, ge=0)
-    """Price of model and tools."""
+    """Maximum price of model and tools."""
 
 
 class RequestOptions(AnswerOptions):
-    """What a request may choose for itself, and how it is answered."""
+    """Options of a request for an answer."""
 
     mode: str | None = None
-    """The search agent that answers, such as `auto`; `/info` lists them. Null or `retrieve` is retrieval alone."""
+    """The search agent that answers, such as `auto`; `/info` lists them. Null or `retrieve` means no agent."""
     budget: AgentBudget | None = None
     """Limits of the agent."""
     boxes: list[list[float]] | None = Field(default=None, max_length=50)
-    """Regions of the image that the agent may name by number: each x1, y1, x2, y2 in the pixels of the upright image.
-    Reversed corners are swapped, and what sticks out of the image is cut off."""
+    """Image regions that the agent may refer to by number: each x1, y1, x2, y2 in pixels of the upright image. Swapped
+    corners are reordered, and boxes are clipped to the image."""
     stream: bool = False
     """Whether to answer with server-sent events."""
 
@@ -103,7 +103,7 @@ class EvidenceOut(ResponseModel):
     """Position of the section in the article as published."""
     text: str
     span: tuple[int, int] | None = None
-    """Start and end of the answer in `text`, in Unicode characters, if it stands there word for word."""
+    """Start and end of the answer in `text`, in Unicode characters, if it occurs there word for word."""
     scores: SectionScores
 
 
@@ -112,6 +112,7 @@ class CandidateOut(ResponseModel):
 
     entity_id: str
     title: str
+    url: str
     sim_c: float | None
     """Similarity of the image to the entity's summary (step 1)."""
     sim_m: float | None
@@ -140,7 +141,7 @@ class RetrieveOut(ResponseModel):
     candidates: list[CandidateOut]
     """All candidates, best first."""
     recognized: float | None = None
-    """Probability that the best entity is what the image shows; null if the profile is not calibrated."""
+    """Probability that the image shows the best entity; null if the profile is not calibrated."""
     timings_ms: dict[str, float]
     """Milliseconds per step; a step's time is that of its whole batch."""
     request_id: str
@@ -152,13 +153,13 @@ class ErrorDetail(ResponseModel):
     """An error."""
 
     message: str
-    """What is wrong and how to fix it, for people."""
+    """What is wrong and how to fix it. The text may change."""
     type: str
     """`invalid_request_error`, `rate_limit_error` or `server_error`."""
     param: str | None
     """The request field at fault, if it is one."""
     code: str
-    """A stable name of the error, for programs."""
+    """A stable error code."""
 
 
 class AnswerOut(RetrieveOut):
@@ -167,14 +168,14 @@ class AnswerOut(RetrieveOut):
     answer: str | None
     """Null if the generator abstained or failed."""
     grounded: bool | None = None
-    """Whether the answer stands word for word in the evidence, at its `span`. Null without an answer, and with a
+    """Whether the evidence contains the answer word for word, at its `span`. Null without an answer, and with a
     `mode`: the claims of `trail` cite their sources."""
     confidence: float | None
     """From 0 to 1, null if the generator reports none."""
     abstained: bool
     """Whether there is no answer: the generator found none in the evidence, or the question was declined."""
     declined: bool = False
-    """Whether the generator was not asked, because the image was not recognized."""
+    """Whether the question was declined because the image was not recognized."""
     context_truncated: bool
     """Whether the section was longer than the generator's context."""
     generator: str
@@ -185,16 +186,16 @@ class AnswerOut(RetrieveOut):
     """`retrieve`, or the agent that answered. An agent's sources are in `trail`: there is no `entity`, and `evidence`
     and `candidates` are empty."""
     trail: TrailOut | None = None
-    """How an agent came to its answer."""
+    """The record of how an agent reached its answer."""
 
 
 class ArticleFields(BaseModel):
-    """An article to put into the index, as a line of JSON in a knowledge base has it."""
+    """An article to put into the index, like a line of a JSON lines knowledge base."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     id: str = ""
-    """The entity's id, if it is repeated here: that of the path."""
+    """Optional; must equal the id in the path."""
     title: str
     sections: list[dict[str, str]]
     """Each with `title` and `text`."""
@@ -204,8 +205,8 @@ class ArticleFields(BaseModel):
     host. In a form, the name of the file sent."""
     images: list[dict[str, str | int | None]] = []
     """All images, each with `url` and optionally `section` and `caption`; without `image` the first is the main one.
-    An index with several images per entity fetches the others from allowed hosts, too; those it cannot get are left
-    out."""
+    With several images per entity, the others are fetched from allowed hosts too; those that cannot be fetched are
+    skipped."""
 
 
 class ArticleSectionOut(ResponseModel):
@@ -229,7 +230,7 @@ class ArticleOut(ResponseModel):
 
 
 class ChangeOut(ResponseModel):
-    """A change that is on disk, and that every later search sees."""
+    """A change that is on disk and visible to every later search."""
 
     id: str
     created: bool = False
@@ -263,7 +264,7 @@ class ReadyOut(ResponseModel):
 
 
 class LimitsOut(ResponseModel):
-    """What a request may be; see the settings in docs/serving.md."""
+    """Limits of requests; see the settings in docs/serving.md."""
 
     max_image_bytes: int
     max_image_pixels: int
@@ -273,7 +274,7 @@ class LimitsOut(ResponseModel):
 
 
 class InfoOut(ResponseModel):
-    """What this service is."""
+    """Description of this service."""
 
     version: str
     """Version of OMGM."""
@@ -282,6 +283,6 @@ class InfoOut(ResponseModel):
     """Name of the generator."""
     limits: LimitsOut
     modes: list[str]
-    """Values of `mode` that `/answer` takes here."""
+    """Values of `mode` that `/answer` accepts."""
     agent_limits: AgentBudget | None
     """The largest `budget` of an agent, null without agents."""

@@ -35,7 +35,7 @@ from serving.schemas import (
 from serving.settings import ServingSettings
 from serving.tracing import Traces
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +214,11 @@ class Service:
     def _cause(self, error: Exception, request_id: str) -> ApiError:
         if isinstance(error, TimeoutError):
             message = f"the generator gave no answer within {self.settings.timeout_s:g} s"
-            log.warning("request %s: %s", request_id, message)
+            logger.warning("request %s: %s", request_id, message)
             return ApiError(424, "generator_timeout", message)
         if not isinstance(error, ChatError | ConnectionResetError):
             return as_api_error(error, request_id)
-        log.warning("request %s: %s", request_id, error)
+        logger.warning("request %s: %s", request_id, error)
         if isinstance(error, ConnectionResetError) or error.status is None:  # the first is of a process that ended
             return ApiError(424, "generator_unavailable", "the generator cannot be reached")
         if error.status == 429 or error.status >= 500:

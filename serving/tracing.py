@@ -20,7 +20,7 @@ from serving.errors import error_code, noting_status, route_of
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
@@ -35,7 +35,7 @@ def tracer_of_environment() -> Tracer | None:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        log.warning("no traces are sent to the OTLP endpoint in the environment: they need the extra otel")
+        logger.warning("no traces are sent to the OTLP endpoint in the environment: they need the extra otel")
         return None
     os.environ.setdefault("OTEL_SERVICE_NAME", "omgm")
     provider = TracerProvider(resource=Resource.create())

@@ -4,41 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from indexes.formats import read_knowledge_base
-from indexes.formats.fields import Names
 from indexes.labeled_images import LabeledImage
 from indexes.sources import find_main
 from indexes.summarizers import Summarizer
 from indexes.wanted_ids import WantedIds
 from retriever.types import Entity
-from training.images import ImageLoader, image_source
+from training.images import ImageLoader
+from training.knowledge_base import KnowledgeBase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EncoderData:
-    """The data for adapting step 1.
+class EncoderData(KnowledgeBase):
+    """The data that step 1 is adapted to: a knowledge base, and what its entities look like.
 
     Attributes:
-        kb: The knowledge base.
-        images: A folder or a ZIM file with its images; `None` if the knowledge base contains them.
         summarizer: Writes the summaries that step 1 will search.
-        labeled: Images besides the main images, such as those of questions.
-        trim_borders: Whether to cut uniform borders off labeled images, as off query images.
-        kb_format: See `indexes.formats`; guessed if `None`.
-        names: The names of an entity's fields in the knowledge base, if they differ from the usual ones.
-        drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
+        labeled: Images beyond the main images, such as those of questions.
+        trim_borders: Whether uniform borders are cut off labeled images, as off query images.
     """
 
-    kb: Path
-    images: Path | None
     summarizer: Summarizer
     labeled: Sequence[LabeledImage] = ()
     trim_borders: bool = False
-    kb_format: str | None = None
-    names: Names | None = None
-    drop_sections: Sequence[str] | None = None
 
 
 def read_entities(data: EncoderData) -> tuple[list[str], dict[int, ImageLoader], dict[str, int]]:
@@ -51,7 +39,7 @@ def read_entities(data: EncoderData) -> tuple[list[str], dict[int, ImageLoader],
     Raises:
         ValueError: No entity has an image.
     """
-    source = image_source(data.images, data.kb, data.kb_format)
+    source = data.image_source()
     wanted = WantedIds(id for image in data.labeled for id in (image.entity_id, *image.others))
     main, load = dict[int, ImageLoader](), source.load
 
@@ -62,8 +50,7 @@ def read_entities(data: EncoderData) -> tuple[list[str], dict[int, ImageLoader],
                 main[row] = ImageLoader(name, load)
             yield entity
 
-    entities = read_knowledge_base(data.kb, data.kb_format, data.drop_sections, names=data.names)
-    summaries = list(data.summarizer.stream(noted(entities)))
+    summaries = list(data.summarizer.stream(noted(data.articles())))
     if not main:
         raise ValueError(f"{data.images or data.kb}: contains none of the main images that {data.kb} names")
     return summaries, main, wanted.rows()

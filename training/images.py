@@ -1,4 +1,4 @@
-"""Images to train on: finds those of a knowledge base, and stores images in a file at training size."""
+"""Images to train on, kept in a file at training size."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from PIL import Image
 from torch import Tensor
 
 from indexes.ahead import map_ahead
-from indexes.formats import guess_format
 from indexes.growing import GrowingArray, release
 from indexes.progress import progress_bar
-from indexes.sources import ImageSource, open_images
 from retriever.files import as_line, read_object, write_whole
 from retriever.models.pixels import PixelPreparation
 
@@ -40,18 +38,6 @@ class ImageLoader(NamedTuple):
     def __call__(self) -> Image.Image:
         """Reads the image."""
         return self.read(self.name)
-
-
-def image_source(images: Path | None, kb: Path, kb_format: str | None) -> ImageSource:
-    """Returns the images of a knowledge base.
-
-    Raises:
-        ValueError: The knowledge base contains no images, and no folder is given.
-    """
-    source = open_images(images, kb, kb_format or guess_format(kb))
-    if source is None:
-        raise ValueError(f"--images: name the folder with the images; {kb} itself has none")
-    return source
 
 
 class StoredImages:

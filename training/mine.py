@@ -81,11 +81,13 @@ def mine_negatives(
                 loaded = _loaded(batch, query_image_of, trim_borders)
                 if loaded:
                     vectors = encoder.encode_images(list(loaded.values()))
-                    for image_id, vector, *found in zip(loaded, vectors, *index.search(vectors, k), strict=True):
-                        scores, rows = (values.tolist() for values in found)
-                        pairs = [(row, score) for row, score in zip(rows, scores, strict=True) if row >= 0]
+                    scores, rows = index.search(vectors, k)
+                    found = zip(loaded, vectors, rows.tolist(), scores.tolist(), strict=True)
+                    for image_id, vector, own_rows, sims in found:
                         entries: list[NegativeEntry] = [
-                            {"entry": id_of(row), "similarity": round(score, 6)} for row, score in pairs
+                            {"entry": id_of(row), "similarity": round(sim_c, 6)}
+                            for row, sim_c in zip(own_rows, sims, strict=True)
+                            if row >= 0
                         ]
                         positive = positives.most_similar(gold[image_id], vector)
                         journal.add(image_id, {"gt_entity_pos_img": positive, "top_20": entries})

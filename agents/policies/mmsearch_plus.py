@@ -135,7 +135,12 @@ async def _result(run: AgentRun, record: CallRecord) -> str:
     lines = [text for text in (seen.text, f"web_info: {summary}" if summary else "") if text]
     for position, number in enumerate(record.numbers):
         related, quoted = seen.sources[position].related, run.quoted(number)
-        shown = f"web_info:\n{quoted}" if not summary else quoted if position == 0 else quoted.split("\n")[0]
+        if not summary:
+            shown = f"web_info:\n{quoted}"
+        elif position == 0:
+            shown = quoted
+        else:  # the page is summarized above, so the first line is enough
+            shown = quoted.split("\n")[0]
         lines += [f"Result {number}\n{shown}", *([f"related_info: {related}"] if related else [])]
     lines += [f"New image: {name}, provided in the next message of the user" for name in seen.images]
     tag = f"{tool}_result"

@@ -32,8 +32,9 @@ ENTITIES, SECTIONS, PER_QUERY, IMAGES, CHUNKS = 5, 3, 5, 5, 4
 SearchQuery = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
-def _queries(value: object) -> object:
-    """Returns queries as a list: of one query, or of a list that is written as text; empty ones are left out."""
+def as_list(value: object) -> object:
+    """Returns texts as a list: of one text, or of a list that is written as text; empty ones and null are left out."""
+    value = [] if value is None else value
     if isinstance(value, str):
         listed = next(json_values(value, "["), None) if value.lstrip().startswith("[") else None
         value = listed if isinstance(listed, list) else [value]
@@ -42,7 +43,7 @@ def _queries(value: object) -> object:
 
 Queries = Annotated[
     list[SearchQuery],
-    BeforeValidator(_queries),
+    BeforeValidator(as_list),
     Field(
         min_length=1,
         max_length=5,
@@ -205,10 +206,10 @@ class IndexTools:
 
     def _source(self, entity: Entity, position: int, question: str) -> Source:
         section = entity.sections[position]
-        chunks = chunks_of(section.text)
-        chunk = (
-            best_chunks(question, chunks, 1)[0] if question and len(chunks) > 1 else (chunks or [Chunk("", 0, 0)])[0]
-        )
+        chunks = chunks_of(section.text) or [Chunk("", 0, 0)]
+        chunk = chunks[0]
+        if question and len(chunks) > 1:
+            [chunk] = best_chunks(question, chunks, 1)
         return Source(entity.title, chunk.text, entity.url or entity.id, section.title, (chunk.start, chunk.end))
 
 

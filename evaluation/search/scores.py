@@ -83,7 +83,9 @@ def rerank_score(chosen: int | None, valid: Collection[int], unsure: Collection[
         valid: Positions that are likely to hold the answer.
         unsure: Positions whose relevance is hard to tell.
     """
-    return 1.0 if chosen in valid else 0.5 if chosen in unsure else 0.0
+    if chosen in valid:
+        return 1.0
+    return 0.5 if chosen in unsure else 0.0
 
 
 def final_score(scores: Mapping[str, float | None]) -> float | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from evaluation.datasets import find_query_image, load
 from evaluation.datasets.question import Question
 from evaluation.datasets.rows import Row, name, optional_text, text, texts
-from evaluation.search.rows import NO_IMAGES, ImageFile, RowImages, images_of, rows_of
+from evaluation.search.rows import NO_IMAGES, RowImages, images_of, rows_of
 
 PLUS_IMAGES = ("img_1", "img_2", "img_3", "img_4", "img_5")
 
@@ -128,9 +128,9 @@ def _decrypted(value: str, canary: str, where: str) -> str:
 
 def _questions(dataset: str, path: Path, folder: Path, images: bool) -> Iterator[SearchTask]:
     for question in load(dataset, path):
-        found: ImageFile | None = find_query_image(folder, question.image_id) if images else None
-        there = (
-            NO_IMAGES if not images else RowImages((), (question.image_id,)) if found is None else RowImages((found,))
-        )
+        there = NO_IMAGES
+        if images:
+            found = find_query_image(folder, question.image_id)
+            there = RowImages((), (question.image_id,)) if found is None else RowImages((found,))
         groups = {"question_type": question.question_type, "split": question.data_split, "category": question.category}
         yield SearchTask(question, there, "", groups)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from evaluation.ablation import SectionChoice, choices
 from evaluation.bem import Bem
@@ -95,6 +95,24 @@ class QuestionSet:
     names: Names | None = None
 
 
+class _IndexKind(NamedTuple):
+    """What sets an index that a table needs apart from the profile's.
+
+    Attributes:
+        candidates: What step 1 searches.
+        sees: What its tokens are made from: the image ("I"), the text ("T"), both, or "none" for no tokens.
+        tokens: How they are stored; empty if as the profile says.
+    """
+
+    candidates: Candidates
+    sees: str = "IT"
+    tokens: str = ""
+
+    @property
+    def folder(self) -> str:
+        return "-".join(filter(None, self))
+
+
 class TableRuns:
     """Makes runs by name under `out`: indexes in `indexes/`, runs in a folder per questions and settings.
 
@@ -107,7 +125,7 @@ class TableRuns:
 
     def __init__(self, components: Components, questions: QuestionSet, out: Path, *, progress: bool = True) -> None:
         self.components, self.questions, self._out, self._progress = components, questions, out, progress
-        self._indexes: dict[tuple[str, str], Index] = {}
+        self._indexes: dict[_IndexKind, Index] = {}
         self._folder: Path | None = None
 
     def folder(self, name: str) -> Path:
@@ -156,23 +174,20 @@ class TableRuns:
             return ""
         return "this table needs other indexes than the profile's; name the knowledge base to build them from (--kb)"
 
-    def _searches(self, name: str) -> tuple[Candidates, str]:
-        """Returns the index of a run: its candidates, and what its tokens are made from ("none": no tokens).
-
-        These are stored as the profile says, or as follows after a "-".
-        """
+    def _searches(self, name: str) -> _IndexKind:
+        """Returns the kind of index that a run searches."""
         kind, _, variant = name.partition("-")
         if kind == "search" and variant != self.components.candidates:  # else the profile's own index serves as well
-            return _CANDIDATES[variant], "none"
+            return _IndexKind(_CANDIDATES[variant], "none")
         if kind == "sees":
-            return self.components.candidates, variant.partition("-")[2]
+            return _IndexKind(self.components.candidates, variant.partition("-")[2])
         if kind == "compares" and variant in _SIMILARITIES and self.main.manifest.inputs.codec.pooled is not None:
-            return self.components.candidates, "IT-float16"  # the first tokens are merged with others
+            return self._own._replace(tokens="float16")  # the profile's merges the first tokens with others
         return self._own
 
     @property
-    def _own(self) -> tuple[Candidates, str]:
-        return self.components.candidates, "IT"
+    def _own(self) -> _IndexKind:
+        return _IndexKind(self.components.candidates)
 
     def _plan(self, name: str) -> tuple[QueryRetriever, Generator | None]:
         """Returns the retriever and the generator of a run; after the first "-" of its name follows the variant."""
@@ -215,24 +230,26 @@ class TableRuns:
         fusion = self.components.fusion
         return fusion if what == "IT" else BlindedEncoder(fusion, image="I" in what, text="T" in what)
 
-    def _index(self, key: tuple[Candidates, str]) -> Index:
-        """Returns the index that `_searches` describes, which is built unless it was given."""
-        if key in self._indexes:
-            return self._indexes[key]
+    def _index(self, kind: _IndexKind) -> Index:
+        """Returns an index of a kind, which is built unless it was given."""
+        if kind in self._indexes:
+            return self._indexes[kind]
         parts, given = self.components, self.questions
-        candidates, (sees, _, tokens) = key[0], key[1].partition("-")
-        fusion = None if sees == "none" else self._seeing(sees)
-        folder = given.index if key == self._own and given.index is not None else self._out / "indexes" / "-".join(key)
+        fusion = None if kind.sees == "none" else self._seeing(kind.sees)
+        folder = self._out / "indexes" / kind.folder
+        if kind == self._own and given.index is not None:
+            folder = given.index
         if folder != given.index:
             if given.kb is None:
                 raise ValueError(f"the index {folder} has to be built: name the knowledge base (--kb)")
-            design: IndexDesign = {**parts.design, "candidates": candidates, "tokens": tokens or parts.design["tokens"]}
+            tokens = kind.tokens or parts.design["tokens"]
+            design: IndexDesign = {**parts.design, "candidates": kind.candidates, "tokens": tokens}
             build_index(
                 given.kb,
                 given.images,
                 folder,
                 # Only summaries that are searched are worth asking a server for.
-                summarizer=parts.summarizer if candidates in ("summary", "combined") else ExtractiveSummarizer(),
+                summarizer=parts.summarizer if kind.candidates in ("summary", "combined") else ExtractiveSummarizer(),
                 encoder=parts.encoder,
                 fusion=fusion,
                 kb_format=given.kb_format,
@@ -243,8 +260,8 @@ class TableRuns:
         index = Index.open(
             folder, encoder=parts.encoder, fusion=fusion, device=parts.device, image_weight=parts.design["image_weight"]
         )
-        check_candidates(index, candidates)
-        self._indexes[key] = index
+        check_candidates(index, kind.candidates)
+        self._indexes[kind] = index
         return index
 
     def _identity(self) -> str:

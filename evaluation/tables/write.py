@@ -68,7 +68,9 @@ def _rows(block: FigureBlock, shown: Callable[[float | None, str], str]) -> list
 
 
 def _shown(value: float | None, column: str) -> str:
-    return "-" if value is None else f"{value:.3f}" if is_time(column) else f"{value:.1f}"
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if is_time(column) else f"{value:.1f}"
 
 
 def _as_published(value: float | None, column: str) -> str:

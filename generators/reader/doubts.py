@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 
 import numpy as np
-from numpy.typing import NDArray
 
 from generators.reader.question import AnalyzedQuestion, is_negation
 from generators.reader.tokens import Tokens, word_set
+from retriever.types import FloatArray
 
-Floats = NDArray[np.float32]
 _ENOUGH = 5
 """First letters that two forms of a word share."""
 _DENIES = word_set(
@@ -39,7 +38,7 @@ for _pair in (
         _OPPOSITES.setdefault(_other, set()).add(_one)
 
 
-def doubts(tokens: Tokens, question: AnalyzedQuestion, title: Set[str]) -> Floats:
+def doubts(tokens: Tokens, question: AnalyzedQuestion, title: Set[str]) -> FloatArray:
     """Returns the doubts about an answer in each sentence, float32 [sentences, 26].
 
     Fifteen columns are about the evidence: the question is negated; an opposite of one of its words; weight and number

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from generators.reader.doubts import doubts
 from generators.reader.links import links
 from generators.reader.question import AnalyzedQuestion
-from generators.reader.tokens import PARTICLES, UNITS, Flags, Ints, Tokens, is_color, word_set
+from generators.reader.tokens import PARTICLES, UNITS, Flags, Tokens, is_color, word_set
 from retriever.lexical import STOP_WORDS
+from retriever.types import FloatArray, IntArray
 
-Floats = NDArray[np.float32]
 Columns = list[NDArray[np.float32] | NDArray[np.float64] | Flags]
 LONGEST = 12
 """Longest candidate, in tokens."""
@@ -41,12 +41,12 @@ class Candidates:
         doubts: What speaks against the sentence of each, [n, doubts]; for the confidence, no features.
     """
 
-    first: Ints
-    last: Ints
-    features: Floats
-    overview: Floats
-    links: Floats
-    doubts: Floats
+    first: IntArray
+    last: IntArray
+    features: FloatArray
+    overview: FloatArray
+    links: FloatArray
+    doubts: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +62,12 @@ class _Matched:
         clauses: Share that each clause covers.
     """
 
-    weight: Floats
-    asked: Ints
+    weight: FloatArray
+    asked: IntArray
     words: int
     found: frozenset[str]
-    sentences: Floats
-    clauses: Floats
+    sentences: FloatArray
+    clauses: FloatArray
 
 
 def candidates(
@@ -96,19 +96,19 @@ def _match(tokens: Tokens, question: AnalyzedQuestion) -> _Matched:
     """Finds the question's words by stem, or more weakly by their first five letters."""
     order = {word: i for i, word in enumerate(question.words)}
     beginnings = {word[:5]: word for word in order if len(word) >= 5}
-    words = [s if s in order else beginnings.get(s[:5], "") if len(s) >= 5 else "" for s in tokens.stems]
+    words, shares = list[str](), list[float]()
+    for stem in tokens.stems:
+        word = stem if stem in order else beginnings.get(stem[:5], "")  # which has no beginning of fewer letters
+        words.append(word)
+        shares.append(question.words[word] * (1.0 if word == stem else 0.6) if word else 0.0)
     total = sum(question.words.values()) or 1.0
-    shares = [
-        question.words[word] * (1.0 if word == stem else 0.6) if word else 0.0
-        for word, stem in zip(words, tokens.stems, strict=True)
-    ]
     weight = np.array(shares, np.float32) / np.float32(total)
     asked = np.array([order.get(word, -1) for word in words], np.int64)
     covers = [_coverage(group, asked, weight) for group in (tokens.sentence, tokens.clause)]
     return _Matched(weight, asked, max(len(order), 1), frozenset(words) - {""}, *covers)
 
 
-def _coverage(group: Ints, asked: Ints, weight: Floats) -> Floats:
+def _coverage(group: IntArray, asked: IntArray, weight: FloatArray) -> FloatArray:
     """Returns the share of the question that each group of tokens covers, a repeated word counted once."""
     table = np.zeros((int(group.max(initial=0)) + 1, int(asked.max(initial=0)) + 1), np.float32)
     hit = asked >= 0
@@ -116,7 +116,7 @@ def _coverage(group: Ints, asked: Ints, weight: Floats) -> Floats:
     return np.asarray(table.sum(1), np.float32)
 
 
-def _spans(tokens: Tokens, cover: Floats) -> tuple[Ints, Ints]:
+def _spans(tokens: Tokens, cover: FloatArray) -> tuple[IntArray, IntArray]:
     """Returns the first and last tokens of the candidates, which cross no sentence, parenthesis or label."""
     lower, count = tokens.lower, len(tokens.lower)
     chosen = np.zeros(len(cover), np.bool_)
@@ -142,7 +142,7 @@ def _are(tokens: Tokens, words: frozenset[str]) -> Flags:
 
 
 @lru_cache(maxsize=1024)
-def _flags(tokens: Tokens) -> dict[str, Floats]:
+def _flags(tokens: Tokens) -> dict[str, FloatArray]:
     """Returns the features of each token that do not depend on the question, by name, float32 [T] each."""
     word = np.array([bool(stem) for stem in tokens.stems], np.bool_)
     stop = np.array([stem in STOP_WORDS for stem in tokens.stems], np.bool_)
@@ -168,7 +168,7 @@ def _flags(tokens: Tokens) -> dict[str, Floats]:
 class _Spans:
     """The candidates with the tokens beside them."""
 
-    def __init__(self, tokens: Tokens, first: Ints, last: Ints) -> None:
+    def __init__(self, tokens: Tokens, first: IntArray, last: IntArray) -> None:
         self.tokens, self.first, self.last, self.length = tokens, first, last, last - first + 1
         self.count = count = len(tokens.lower)
         self.before, self.after = np.maximum(first - 1, 0), np.minimum(last + 1, count - 1)
@@ -177,14 +177,14 @@ class _Spans:
         self.has_before = (first > 0) & (tokens.sentence[self.before] == self.sentence)
         self.has_after = (last < count - 1) & (tokens.sentence[self.after] == tokens.sentence[last])
 
-    def sum(self, values: Floats | Flags, start: Ints | None = None, end: Ints | None = None) -> Floats:
+    def sum(self, values: FloatArray | Flags, start: IntArray | None = None, end: IntArray | None = None) -> FloatArray:
         """Sums the values of the tokens from `start` to before `end`; by default those of each span."""
         total = np.concatenate([[0], np.cumsum(values, dtype=np.float64)])
         first, stop = self.first if start is None else start, self.last + 1 if end is None else end
         return np.asarray(total[stop] - total[first], np.float32)
 
 
-def _inside(spans: _Spans, flags: dict[str, Floats]) -> Columns:
+def _inside(spans: _Spans, flags: dict[str, FloatArray]) -> Columns:
     length = spans.length
     columns: Columns = [length == 1, length == 2, length == 3]
     columns += [(length >= 4) & (length <= 5), (length >= 6) & (length <= 8), np.log(length) / 2]
@@ -196,7 +196,7 @@ def _inside(spans: _Spans, flags: dict[str, Floats]) -> Columns:
     return columns
 
 
-def _cuts(spans: _Spans, flags: dict[str, Floats]) -> Columns:
+def _cuts(spans: _Spans, flags: dict[str, FloatArray]) -> Columns:
     """Says whether a span cuts a name, a figure with its unit, or a date in two."""
     tokens, first, last, before, after = spans.tokens, spans.first, spans.last, spans.before, spans.after
     name, number, particle = tokens.capital, tokens.number, _are(tokens, PARTICLES)
@@ -224,7 +224,7 @@ def _cuts(spans: _Spans, flags: dict[str, Floats]) -> Columns:
     return columns
 
 
-def _near(spans: _Spans, flags: dict[str, Floats], matched: _Matched) -> Columns:
+def _near(spans: _Spans, flags: dict[str, FloatArray], matched: _Matched) -> Columns:
     """Says how close the question's words are: in the sentence, in the clauses, beside the span, within it."""
     weight, sentences, clauses, count = matched.weight, matched.sentences, matched.clauses, spans.count
     sentence, clause, last_clause = spans.sentence, spans.clause, spans.tokens.clause[spans.last]
@@ -268,7 +268,7 @@ def _focus(spans: _Spans, question: AnalyzedQuestion) -> Columns:
 
 
 def _rest(
-    spans: _Spans, flags: dict[str, Floats], matched: _Matched, rarity: Mapping[str, float], title: frozenset[str]
+    spans: _Spans, flags: dict[str, FloatArray], matched: _Matched, rarity: Mapping[str, float], title: frozenset[str]
 ) -> Columns:
     """Describes rarity, repetition of the title, and the label of a labeled value."""
     tokens, clause = spans.tokens, spans.clause
@@ -277,7 +277,7 @@ def _rest(
     titled = spans.sum(np.array([stem in title for stem in tokens.stems], np.float32) * flags["content"])
     contents = np.maximum(spans.sum(flags["content"]), 1)
 
-    def per_clause(values: Floats | Flags) -> NDArray[np.float64]:
+    def per_clause(values: FloatArray | Flags) -> NDArray[np.float64]:
         counts = np.bincount(tokens.clause, tokens.label * values, minlength=len(matched.clauses))
         return np.asarray(counts[clause], np.float64)
 
@@ -296,7 +296,7 @@ def _rest(
     ]
 
 
-def _overview(tokens: Tokens, question: AnalyzedQuestion, matched: _Matched) -> Floats:
+def _overview(tokens: Tokens, question: AnalyzedQuestion, matched: _Matched) -> FloatArray:
     best = np.sort(matched.sentences)[::-1]
     missing = [weight for word, weight in question.words.items() if word not in matched.found]
     unnamed = len(question.exact - matched.found)

@@ -8,16 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from generators.reader.question import AnalyzedQuestion
-from generators.reader.tokens import Flags, Ints, Tokens
+from generators.reader.tokens import Flags, Tokens
+from retriever.types import FloatArray, IntArray
 
-Floats = NDArray[np.float32]
 REACH = 5.0
 """Tokens over which the link to a word falls to a third."""
 NEAR = 3
 """Most tokens between the two words of a pair."""
 
 
-def links(tokens: Tokens, question: AnalyzedQuestion, asked: Ints, cover: Floats, first: Ints, last: Ints) -> Floats:
+def links(
+    tokens: Tokens, question: AnalyzedQuestion, asked: IntArray, cover: FloatArray, first: IntArray, last: IntArray
+) -> FloatArray:
     """Returns the links of each span, float32 [spans, 19].
 
     Args:
@@ -37,7 +39,7 @@ def links(tokens: Tokens, question: AnalyzedQuestion, asked: Ints, cover: Floats
         places = np.flatnonzero(asked == i)
         left[i], right[i] = _beside(places, tokens, first, last)
         there[i, tokens.sentence[places]] = True
-    columns: list[Floats | Flags | NDArray[np.float64]] = []
+    columns: list[FloatArray | Flags | NDArray[np.float64]] = []
     rarest = int(weights.argmax()) if len(words) else -1
     position = {word: i for i, word in enumerate(words)}
     for key in (*(position.get(word, -1) for word in question.keys), rarest):
@@ -54,7 +56,7 @@ def links(tokens: Tokens, question: AnalyzedQuestion, asked: Ints, cover: Floats
     return np.stack([np.asarray(column, np.float32) for column in columns], 1)
 
 
-def _beside(places: Ints, tokens: Tokens, first: Ints, last: Ints) -> tuple[Floats, Floats]:
+def _beside(places: IntArray, tokens: Tokens, first: IntArray, last: IntArray) -> tuple[FloatArray, FloatArray]:
     """Returns how close a word's nearest places before and after each span are, 0 in another sentence."""
     count = len(tokens.lower)
     padded = np.concatenate([[-1], places, [count]])
@@ -68,7 +70,7 @@ def _beside(places: Ints, tokens: Tokens, first: Ints, last: Ints) -> tuple[Floa
     return results[0], results[1]
 
 
-def _pairs(asked: Ints, sentence: Ints, words: int, sentences: int) -> Floats:
+def _pairs(asked: IntArray, sentence: IntArray, words: int, sentences: int) -> FloatArray:
     """Returns the share of the question's adjacent words that each sentence has close together."""
     hits = np.flatnonzero(asked >= 0)
     found: list[set[int]] = [set() for _ in range(sentences)]
@@ -79,7 +81,7 @@ def _pairs(asked: Ints, sentence: Ints, words: int, sentences: int) -> Floats:
     return np.array([len(each) / max(words - 1, 1) for each in found], np.float32)
 
 
-def _weighted_missing(share: Floats, there: Flags) -> Floats:
+def _weighted_missing(share: FloatArray, there: Flags) -> FloatArray:
     """Returns the share of the heaviest word of the question that each sentence lacks."""
     return np.asarray(np.where(there[:-1], 0, share[:, None]).max(0, initial=0), np.float32)
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 from safetensors import safe_open
 
-from generators.reader.features import Candidates, Floats
+from generators.reader.features import Candidates
 from generators.reader.question import AnalyzedQuestion
-from generators.reader.tokens import Ints, Tokens, suffix_class
+from generators.reader.tokens import Tokens, suffix_class
+from retriever.types import FloatArray, IntArray
 
 WEIGHTS_FILE = Path(__file__).with_name("weights.safetensors")
 AROUND = (-3, -2, -1, 0, 0, 1, 2, 3)
@@ -28,11 +29,11 @@ class Vocabulary:
     kinds: Mapping[str, int]
     focuses: Mapping[str, int]
 
-    def around(self, tokens: Tokens, candidates: Candidates) -> Ints:
+    def around(self, tokens: Tokens, candidates: Candidates) -> IntArray:
         """Returns the classes around each candidate, [n, 8]."""
         return np.asarray(self.classes_of(tokens)[places(tokens, candidates)], np.int64)
 
-    def classes_of(self, tokens: Tokens) -> Ints:
+    def classes_of(self, tokens: Tokens) -> IntArray:
         """Returns the class of each token, and one more for a place outside the evidence, [T + 1]."""
         return np.array([self._of(self.classes, word) for word in tokens.classes] + [len(self.classes)], np.int64)
 
@@ -47,7 +48,7 @@ class Vocabulary:
         return table.get(suffix_class(word), len(table)) if number is None else number
 
 
-def places(tokens: Tokens, candidates: Candidates) -> Ints:
+def places(tokens: Tokens, candidates: Candidates) -> IntArray:
     """Returns the tokens around each candidate, [n, 8]; a place outside the text is given as the number of tokens."""
     count = len(tokens.classes)
     columns = []
@@ -57,7 +58,7 @@ def places(tokens: Tokens, candidates: Candidates) -> Ints:
     return np.stack(columns, 1)
 
 
-def outcome(scores: Floats, null: float, best: int, candidates: Candidates) -> Floats:
+def outcome(scores: FloatArray, null: float, best: int, candidates: Candidates) -> FloatArray:
     """Returns the inputs of the confidence: the lead of the best candidate, the overview, its links and doubts.
 
     Args:
@@ -85,7 +86,7 @@ class SpanModel:
         rarity: Stem -> inverse document frequency; "" for any other word.
     """
 
-    def __init__(self, arrays: Mapping[str, Floats], vocabulary: Vocabulary, rarity: Mapping[str, float]) -> None:
+    def __init__(self, arrays: Mapping[str, FloatArray], vocabulary: Vocabulary, rarity: Mapping[str, float]) -> None:
         self.vocabulary, self.rarity = vocabulary, rarity
         self._arrays = {name: np.asarray(array, np.float32) for name, array in arrays.items()}
 
@@ -94,7 +95,7 @@ class SpanModel:
         """Loads weights with their vocabulary."""
         return _load(path)
 
-    def scores(self, tokens: Tokens, question: AnalyzedQuestion, candidates: Candidates) -> tuple[Floats, float]:
+    def scores(self, tokens: Tokens, question: AnalyzedQuestion, candidates: Candidates) -> tuple[FloatArray, float]:
         """Returns the scores of the candidates, [n], and that of there being no answer."""
         a = self._arrays
         inputs = (candidates.features - a["mean"]) / a["scale"]
@@ -115,7 +116,7 @@ class SpanModel:
             null += float(candidates.overview @ a["null"][i] + a["null_bias"][i])
         return np.asarray(total / len(a["classes"]), np.float32), null / len(a["classes"])
 
-    def confidence(self, signs: Floats) -> float:
+    def confidence(self, signs: FloatArray) -> float:
         """Returns the probability that an answer is right, from what `outcome` says of it."""
         a = self._arrays
         return float(1 / (1 + np.exp(-(signs @ a["confidence"] + a["confidence_bias"][0]))))

@@ -11,12 +11,13 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from generators.reader.features import Floats, candidates
+from generators.reader.features import candidates
 from generators.reader.model import WEIGHTS_FILE, SpanModel, outcome
 from generators.reader.question import analyze
 from generators.reader.rules import adjustments
 from generators.reader.tokens import stems_of, tokenize_text
-from retriever.types import Evidence, Generation, GenerationRequest
+from retriever.types import Evidence, FloatArray, Generation, GenerationRequest
+from retriever.unspaced import is_unspaced
 
 
 class Choice(NamedTuple):
@@ -24,7 +25,7 @@ class Choice(NamedTuple):
 
     start: int
     end: int
-    signs: Floats
+    signs: FloatArray
 
 
 def choose(model: SpanModel, question: str, text: str, title: str) -> Choice | None:
@@ -37,8 +38,11 @@ def choose(model: SpanModel, question: str, text: str, title: str) -> Choice | N
         title: Title of its article.
 
     Returns:
-        The choice; none if the text has no candidates, or if no span answers a question of this kind.
+        The choice; none if the text has no candidates, or if no span answers a question of this kind. Chinese and
+        Japanese are not read: single characters as words got one answer of ten right.
     """
+    if is_unspaced(question):
+        return None
     tokens = tokenize_text(text)
     asked = analyze(question, model.rarity, frozenset(tokens.stems))
     found = candidates(tokens, asked, model.rarity, stems_of(title))

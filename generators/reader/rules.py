@@ -1,27 +1,32 @@
-"""What a training on few colors and measures does not learn: ranges and units stay whole, kinds of answers fit."""
+"""What a training on few colors and measures does not learn: ranges, units and shades stay whole, answers fit."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from generators.reader.features import Candidates, Floats
+from generators.reader.features import Candidates
 from generators.reader.question import AnalyzedQuestion
 from generators.reader.tokens import UNITS, Flags, Tokens, is_color
+from retriever.types import FloatArray
 
 _JOINS = frozenset(("to", "or", "-", "\u2013", "\u2014"))
+_SHADES = frozenset(("dark", "light", "bright", "pale", "deep", "dull", "vivid"))
 _NUMERIC = frozenset(("how many", "how high", "how long", "how old", "how much"))
 CLAUSE = 2.0
 """Score of a number whose clause has all of the question's words."""
 
 
-def adjustments(tokens: Tokens, question: AnalyzedQuestion, found: Candidates) -> Floats:
+def adjustments(tokens: Tokens, question: AnalyzedQuestion, found: Candidates) -> FloatArray:
     """Returns a bonus for each candidate's score, float32 [candidates]; -inf rules a candidate out."""
     color = np.array([is_color(low) for low in tokens.lower], np.bool_)
     number = _count(tokens.number, found) > 0
-    allowed = ~_cuts_range(tokens, found)
+    allowed = ~_cuts_range(tokens, found) & ~_cuts_initial(tokens, found)
     bonus = np.zeros(len(allowed), np.float32)
     if question.focus_stem in ("color", "colour"):
-        allowed = _narrowed(allowed, color[found.first] & color[found.last])
+        shade = np.array([low in _SHADES for low in tokens.lower], np.bool_)
+        shade[:-1] &= color[1:]
+        allowed = _narrowed(allowed, (color | shade)[found.first] & color[found.last])
+        allowed = _narrowed(allowed, ~shade[np.maximum(found.first - 1, 0)] | (found.first == 0))
     elif question.kind == "why":
         allowed = _narrowed(allowed, ~number)
     elif question.kind in _NUMERIC:
@@ -61,6 +66,15 @@ def _cuts_range(tokens: Tokens, found: Candidates) -> Flags:
     return np.asarray(outside_left | outside_right, np.bool_)
 
 
+def _cuts_initial(tokens: Tokens, found: Candidates) -> Flags:
+    """Says which candidates are an initial alone, or what follows one: "J" or "Paul Getty" of "J. Paul Getty"."""
+    initial = np.array([len(low) == 1 and low.isalpha() for low in tokens.lower], np.bool_) & tokens.capital
+    named = np.zeros(len(initial), np.bool_)  # an initial, a dot and a name
+    named[:-2] = initial[:-2] & np.array([low == "." for low in tokens.lower[1:-1]], np.bool_) & tokens.capital[2:]
+    after = named[np.maximum(found.first - 2, 0)] & (found.first > 1)
+    return np.asarray(((found.first == found.last) & named[found.first]) | after, np.bool_)
+
+
 def _cuts_unit(tokens: Tokens, found: Candidates) -> Flags:
     """Says which candidates end with a number whose unit follows."""
     after = np.minimum(found.last + 1, len(tokens.lower) - 1)
@@ -68,7 +82,7 @@ def _cuts_unit(tokens: Tokens, found: Candidates) -> Flags:
     return np.asarray(tokens.number[found.last] & unit[after], np.bool_)
 
 
-def _clause_cover(tokens: Tokens, question: AnalyzedQuestion) -> Floats:
+def _clause_cover(tokens: Tokens, question: AnalyzedQuestion) -> FloatArray:
     """Returns the share of the question's words that each clause has."""
     clauses: dict[int, set[str]] = {}
     for stem, clause in zip(tokens.stems, tokens.clause.tolist(), strict=True):

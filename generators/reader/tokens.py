@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retriever.lexical import STOP_WORDS, fold, stem
+from retriever.types import IntArray
 
-Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
@@ -48,7 +48,10 @@ _SUFFIXES = (
     "tion", "sion", "ment", "ness", "ity", "ism", "ship", "ence", "ance", "logy", "ing", "ed", "ly", "ous", "ful",
     "less", "able", "ible", "ive", "al", "ic", "ish", "ary", "ory", "er", "or", "ist", "ian", "ese", "ans", "es", "s",
 )  # fmt: skip
-_TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]\.(?:[^\W\d_]\.)+|[^\W\d_]+(?:['\u2019-][^\W\d_]+)*|\n+|[^\w\s]")
+_TOKEN = re.compile(
+    r"\d+\.[A-Z]{1,4}(?:\.\d+)+|[A-Z]{1,4}(?:\.\d+){2,}"  # codes, such as a museum's number 76.AO.82
+    r"|\d+(?:[.,]\d+)*|[^\W\d_]\.(?:[^\W\d_]\.)+|[^\W\d_]+(?:['\u2019-][^\W\d_]+)*|\n+|[^\w\s]"
+)
 _ABBREVIATIONS = word_set(
     "st mr mrs ms dr prof jr sr no vol vs etc ca approx c fig gen lt col sgt capt rev hon mt ft inc co"
 )
@@ -71,13 +74,13 @@ class Tokens:
         number: True for figures and number words.
     """
 
-    starts: Ints
-    ends: Ints
+    starts: IntArray
+    ends: IntArray
     lower: tuple[str, ...]
     stems: tuple[str, ...]
     classes: tuple[str, ...]
-    sentence: Ints
-    clause: Ints
+    sentence: IntArray
+    clause: IntArray
     label: Flags
     capital: Flags
     number: Flags
@@ -145,7 +148,7 @@ def _ends_sentence(forms: list[str], i: int) -> bool:
     return after[0].isupper() or after[0].isdigit() or after in '"“['
 
 
-def _label_start(forms: list[str], sentence: Ints, colon: int) -> int:
+def _label_start(forms: list[str], sentence: IntArray, colon: int) -> int:
     """Returns the first word of the label that a colon ends: back to a capital, at most six words."""
     begin = colon - 1
     while (

@@ -46,12 +46,13 @@ def _entity(key: str, entry: Any, where: str, names: Names) -> Entity:
     if len(titles) != len(contents):
         raise ValueError(f"{where}: {len(titles)} 'section_titles' but {len(contents)} 'section_texts'")
     images = _images(entry, len(titles), where)
-    main = images_in(entry.get(names["image"]), where, names["image"])[:1] if "image" in names else []
+    mains = images_in(entry.get(names["image"]), where, names["image"]) if "image" in names else []
+    mains += [image.url for image in images]
     return Entity(
         id=text(entry, names["id"], where) if "id" in names else key,
         title=text(entry, names.get("title", "title"), where),
         sections=split_article(zip(titles, contents, strict=True)),
-        image=main[0] if main else images[0].url if images else None,
+        image=mains[0] if mains else None,
         url=text(entry, names.get("url", "url"), where, required=False) or key,
         images=images,
     )

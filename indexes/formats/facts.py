@@ -20,9 +20,9 @@ EMPTY = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "--", "\\n", "[]
 LONGEST_FACT = 250
 """Most characters in a fact; a longer value becomes a section of its own."""
 _BLOB = re.compile(r"(?:data:[\w/+.-]+;base64,)?(?:[A-Za-z\d+/_-]{60,}+\s*+)++[A-Za-z\d+/_-]*+={0,2}\s*")
-"""A file embedded in a value, in base64."""
-_WRITTEN = (int, float, Decimal, date, time)
-"""Types of values, including those of Parquet columns, that become facts through `str`."""
+"""A file that is written into a value, in base64."""
+_WRITTEN = (str, int, float, Decimal, date, time)
+"""Types of values, those of columns in Parquet among them, that are facts as Python writes them."""
 _LITERALS = ("uri", "literal", "typed-literal", "bnode")
 """Types of values in SPARQL results."""
 _SENTENCE = 40
@@ -35,7 +35,9 @@ _MARKUP = re.compile(
 )
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#x[0-9A-Fa-f]{2,6});")
 _LANGUAGES = ("en", "english", "eng", "en-us", "en-gb", "common", "default", "value", "text", "label", "name", "title")
-"""Keys of an object that contains one text in several languages or forms, in order of preference."""
+"""Keys of an object that holds one text in several languages or forms, the preferred ones first."""
+_FORMS = frozenset(map(folded, (*_LANGUAGES, "html", "markdown", "plain", "raw", "rendered")))
+_LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})*")
 _REFERENCES = ("id", "ids", "url", "uri", "href")
 """Last words of the names of fields that only refer elsewhere."""
 
@@ -64,7 +66,11 @@ def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
         described = objects and all(": " in text.partition(" (")[0] for text in listed)
         if listed and (described or len(listed) <= _LONGEST_LIST):
             long = sum(map(len, listed)) > LONGEST_FACT  # such as the steps of a recipe
-            separator = "\n" if described or long else "; " if any("," in one or ";" in one for one in listed) else ", "
+            separator = ", "
+            if described or long:
+                separator = "\n"
+            elif any("," in one or ";" in one for one in listed):
+                separator = "; "
             yield label, separator.join(listed)
     elif (fact := scalar_of(value)) and not re.fullmatch(r"\w+://\S+", fact):
         yield label, plain(fact)
@@ -131,6 +137,14 @@ def texts_in(value: Any) -> Iterator[str]:
         yield " ".join(text.split())
 
 
+def has_parts(value: Any) -> bool:
+    """Returns whether a value is an object of named parts ("cap", "stem"), not a text in several languages or forms."""
+    if not isinstance(value, Mapping) or sum(isinstance(one, str) for one in value.values()) < 2:
+        return False
+    usual = any(folded(str(key)) in _FORMS for key in value)
+    return not usual and not all(_LANGUAGE_CODE.fullmatch(str(key)) for key in value)
+
+
 def text_in(value: Any) -> str:
     """Returns the text of an article: the items of a list as paragraphs, or the preferred text of an object."""
     if isinstance(value, list | tuple):
@@ -146,7 +160,7 @@ def scalar_of(value: Any) -> str | None:
         return "yes" if value else "no"
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    text = value.strip() if isinstance(value, str) else str(value) if isinstance(value, _WRITTEN) else ""
+    text = str(value).strip() if isinstance(value, _WRITTEN) else ""
     is_file = len(text) > LONGEST_FACT and _BLOB.fullmatch(text)
     return None if is_file or text.lower() in EMPTY else text
 

@@ -50,6 +50,9 @@ _SIZES = (
 """Keys of an object that describes an image, or has it in several sizes, in order of preference."""
 _IMAGE_NAME = re.compile(rf"[^<>\"\n]+(?:{'|'.join(map(re.escape, IMAGE_SUFFIXES))})(?:[?#]\S*)?", re.IGNORECASE)
 
+_STEM = re.compile(r"(?!\d+$)[\w-]*[\d_-][\w-]*")
+_ALSO_WORDS = frozenset(("logo", "cover", "poster", "banner", "thumb", "artwork", "file", "media"))
+"""Names of fields for an image whose value may be something else, such as `oil-on-canvas`."""
 _IN_HTML = re.compile(r"<img\b[^<>]*?\ssrc\s*=\s*[\"'](?!data:)([^\"'<>]+)", re.IGNORECASE)
 
 Names = Mapping[str, str]
@@ -122,7 +125,8 @@ def _is_code(name: str, title: str) -> bool:
 def images_of(row: Mapping[str, Any], where: str, names: Names) -> tuple[str, list[str]]:
     """Returns the field that names a row's images, and the images; ("", []) if there is none.
 
-    Among the usual names, this is the first whose value is an image's name or URL, since a `logo` may be a word.
+    Of the usual names, the first counts whose value is an image's name or URL: a `logo` may be a word. A file's name
+    without its extension has a figure, a hyphen or an underscore, as words rarely have: `poland-1935`.
 
     Raises:
         ValueError: The value of the field given in `names` has another type.
@@ -132,10 +136,15 @@ def images_of(row: Mapping[str, Any], where: str, names: Names) -> tuple[str, li
         return name, images_in(value, where, name)
     for name in _usual_names("image", tuple(row)):
         with suppress(ValueError):  # the value is something else, such as a number
-            found = [one for one in images_in(row.get(name), where, name) if re.search(r"[./]", one)]
+            found = [one for one in images_in(row.get(name), where, name) if _names_file(name, one)]
             if found:
                 return name, found
     return "", []
+
+
+def _names_file(field: str, value: str) -> bool:
+    stem = folded(field) not in _ALSO_WORDS and _STEM.fullmatch(value) is not None
+    return stem or re.search(r"[./]", value) is not None
 
 
 @lru_cache(maxsize=1024)

@@ -75,7 +75,11 @@ def guess_format(path: Path) -> str:
     """
     if path.is_dir():
         return _guess_folder(path)
-    name = Path(inner_name(path)) if path.suffix == ".zip" else path.with_suffix("") if path.suffix in PACKED else path
+    name = path
+    if path.suffix == ".zip":
+        name = Path(inner_name(path))
+    elif path.suffix in PACKED:
+        name = path.with_suffix("")
     suffix = name.suffix.lower()
     if suffix == ".toml":
         return format_of(path)

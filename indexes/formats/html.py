@@ -27,8 +27,8 @@ from indexes.formats.page_parts import (
     remove,
 )
 from indexes.formats.superscripts import END, START, write_superscripts
-from indexes.sections import DROPPED, title_rule
-from retriever.types import ArticleImage
+from indexes.sections import DROPPED, split_article, title_rule
+from retriever.types import ArticleImage, Entity
 
 FACTS = "Facts"
 """Title of the section with an infobox's rows; it comes last, so that the others keep their numbers."""
@@ -37,7 +37,11 @@ _WIKI = "#mw-content-text, body.mediawiki, .mw-parser-output, meta[name=generato
 _PARAGRAPHS = frozenset({"p", "li", "dt", "dd", "blockquote", "pre"})
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _CITATION = re.compile(r"\[(?:\d{1,3}|[a-z]|(?:note|nb|n|fn) ?\d+|citation needed|clarification needed)\]")
+_SEPARATOR = re.compile(r"\s+[-|\u2013\u2014·:»]+\s|\s*[|\u2013\u2014·»]|:+\s")
+_ANCHOR = re.compile(r"\s*[¶#§🔗]+$")
 _LISTS = title_rule(DROPPED)
+_FEWEST = 6
+"""Fewest pages from which shared boilerplate can be told."""
 
 
 class Furniture(NamedTuple):
@@ -55,6 +59,10 @@ class Page(NamedTuple):
     sections: list[tuple[str, str]]
     images: tuple[ArticleImage, ...]
     main: str | None
+
+    def entity(self, id: str) -> Entity:
+        """Returns the page as an entity."""
+        return Entity(id, self.title, split_article(self.sections), self.main, self.canonical, self.images)
 
 
 Measure = Callable[[str], tuple[int, int]]
@@ -242,10 +250,6 @@ class _Walk:
             self._sections.append((level, title, []))
 
 
-_FEWEST = 6
-"""Fewest pages from which shared boilerplate can be told."""
-
-
 def _is_layout(table: Any) -> bool:
     """Returns whether a table is used for layout rather than data."""
     classes = attribute(table, "class")
@@ -265,10 +269,6 @@ def _title(given: str, shared: str, headings: list[str]) -> str:
         if own and _SEPARATOR.match(whole[len(max(own, key=len)) :]):
             return max(own, key=len)
     return given or (headings[0] if headings and (not shared or headings[0] in shared) else shared)
-
-
-_SEPARATOR = re.compile(r"\s+[-|\u2013\u2014·:»]+\s|\s*[|\u2013\u2014·»]|:+\s")
-_ANCHOR = re.compile(r"\s*[¶#§🔗]+$")
 
 
 def _heading(node: Any) -> str:

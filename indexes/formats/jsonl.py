@@ -81,19 +81,20 @@ def _entity(row: Any, where: str, names: Names) -> Entity:
         images.append(ArticleImage(url, section_number, caption))
     name, value = field_of(row, "image", names)
     given = [] if name == "images" and "image" not in names else images_in(value, where, name)  # read above
+    mains = [*given, *(image.url for image in images)]
     images += map(ArticleImage, given[1:])
     name, url = field_of(row, "url", names)
-    others = row.get("names")  # may have another meaning in a foreign file
+    others = row.get("names")
+    if not isinstance(others, list):  # a field of another meaning
+        others = []
     return Entity(
         id=id,
         title=title,
         sections=split_article(pairs),
-        image=given[0] if given else images[0].url if images else None,
+        image=mains[0] if mains else None,
         url=string_of(url, where, name),
         images=tuple(images),
-        names=tuple(check_text(name, where, "names") for name in others if isinstance(name, str))
-        if isinstance(others, list)
-        else (),
+        names=tuple(check_text(name, where, "names") for name in others if isinstance(name, str)),
     )
 
 

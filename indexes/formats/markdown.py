@@ -239,7 +239,8 @@ def _setting(settings: dict[str, Any], field: str, where: str, names: Names) -> 
 
 def _aliases(value: Any) -> Iterator[str]:
     """Yields the aliases of a note, which are a list or separated by commas, as in Obsidian."""
-    for alias in value.split(",") if isinstance(value, str) else value if isinstance(value, list) else ():
+    aliases = value.split(",") if isinstance(value, str) else value
+    for alias in aliases if isinstance(aliases, list) else ():
         if isinstance(alias, str) and alias.strip():
             yield " ".join(alias.split())
 

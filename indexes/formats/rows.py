@@ -8,7 +8,17 @@ from functools import partial, reduce
 from itertools import chain, islice
 from typing import Any
 
-from indexes.formats.facts import EMPTY, LONGEST_FACT, facts_of, literal_of, plain, scalar_of, text_in, texts_in
+from indexes.formats.facts import (
+    EMPTY,
+    LONGEST_FACT,
+    facts_of,
+    has_parts,
+    literal_of,
+    plain,
+    scalar_of,
+    text_in,
+    texts_in,
+)
 from indexes.formats.fields import (
     GUESSES,
     Names,
@@ -35,7 +45,9 @@ _DEEPEST = 10
 """Levels of nested objects whose fields a message lists."""
 _LONGEST_NAME = 100
 _SAMPLE = 50
-"""Number of rows examined to find the title field."""
+"""Rows that tell which field is the title, and what all share."""
+_FEW = 10
+"""Rows that may have the same long value by chance."""
 
 
 def entities_of(
@@ -61,6 +73,7 @@ def entities_of(
     if "title" not in names and readable and (title := _title_field(readable)):
         names = {**names, "title": title}
     titles, unseen, columns = SeenHashes(), set(names), list(readable[0]) if readable else []
+    shared = _shared(readable)
     for number, (where, row) in enumerate(chain(sample, joined), start=1):
         if isinstance(row, ValueError):
             yield where, row
@@ -68,6 +81,8 @@ def entities_of(
         if unseen and isinstance(row, Mapping):
             unseen = {field for field in unseen if field_of(row, field, names)[1] is None}
         where = place_of(row, where, names)
+        if shared and isinstance(row, Mapping):
+            row = {name: value for name, value in row.items() if name not in shared or value != shared[name]}
         _, entry = attempt(where, partial(read or entity_of, row, where, names))
         if isinstance(entry, Entity) and not entry.id:
             new = titles.add(hash_id(entry.title))
@@ -75,6 +90,14 @@ def entities_of(
         yield where, entry
     for field in sorted(unseen) if columns else ():
         raise ValueError(f"{what}: --map {field}={names[field]}: no entry has it; fields are {_listed(columns)}")
+
+
+def _shared(rows: Sequence[Row]) -> Row:
+    """Returns the fields that all of some rows share with a value long enough for a section: it tells none apart."""
+    if len(rows) < _FEW:
+        return {}
+    same = {name: value for name, value in rows[0].items() if all(row.get(name) == value for row in rows)}
+    return {name: value for name, value in same.items() if len(str(value)) > LONGEST_FACT}
 
 
 def _literals_in(row: Any) -> Any:
@@ -111,9 +134,15 @@ def _goes_on(before: Any, row: Any, names: Names) -> bool:
 
 def _both(first: Any, second: Any) -> Any:
     """Returns the values of a field in two rows: a list if there are several."""
-    listed = [[] if one is None or one == "" else one if isinstance(one, list) else [one] for one in (first, second)]
-    values = listed[0] + [one for one in listed[1] if one not in listed[0]]
+    values = _values_of(first)
+    values += [one for one in _values_of(second) if one not in values]
     return values if len(values) > 1 else next(iter(values), None)
+
+
+def _values_of(value: Any) -> list[Any]:
+    if value is None or value == "":
+        return []
+    return list(value) if isinstance(value, list) else [value]
 
 
 def entity_of(row: Any, where: str, names: Names) -> Entity:
@@ -136,7 +165,7 @@ def entity_of(row: Any, where: str, names: Names) -> Entity:
     id_name, id = field_of(row, "id", names)
     url_name, url = field_of(row, "url", names)
     text_name, text = field_of(row, "text", names)
-    text = None if text_name == title_name else text
+    text = None if text_name == title_name or has_parts(text) else text
     image_name, images = row_images(row, where, names)
     about_image = image_name if image_name in row else image_name.rpartition(".")[0] or image_name
     used = {title_name, about_image}

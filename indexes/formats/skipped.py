@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,9 +82,10 @@ class SkippedEntries:
         return "; ".join(self._examples) + ("; …" if self.count > len(self._examples) else "")
 
     def _too_many(self, path: Path, of: str) -> ValueError:
+        enough = math.ceil(100 * self.count / self.total) / 100
         return ValueError(
             f"{path}: {self.count} {of}{self.total} entries cannot be used, more than {100 * self.max_bad:g} %: "
-            f"{self._named()}; fix them, or allow a larger share with --max-bad"
+            f"{self._named()}; fix them, or allow a larger share, such as --max-bad {enough:g}"
         )
 
 

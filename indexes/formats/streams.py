@@ -24,8 +24,6 @@ _MARGIN = 16
 """An error this close, in characters, to the end of the text read so far may only mean that more follows ("\\u12")."""
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _SPACE = " \t\n\r"
-
-
 _OPENERS: dict[str, Callable[[Path, str], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 
 

@@ -10,7 +10,6 @@ from indexes.formats.fields import Names, optional
 from indexes.formats.html import Furniture, Measure, furniture_of, read_page
 from indexes.formats.skipped import Entry
 from indexes.images import find_image
-from indexes.sections import split_article
 from indexes.svg import size_of
 from retriever.images import ImageError
 from retriever.types import Entity
@@ -56,16 +55,7 @@ def page_files(path: Path) -> list[Path]:
 
 def _entity(file: Path, name: str, measure: Measure, furniture: Furniture, names: Names) -> Entity | None:
     page = read_page(file.read_bytes(), name, "", measure, furniture, names)
-    if page is None:
-        return None
-    return Entity(
-        id=name,
-        title=page.title,
-        sections=split_article(page.sections),
-        image=page.main,
-        url=page.canonical,
-        images=page.images,
-    )
+    return None if page is None else page.entity(name)
 
 
 def _measuring(folder: Path) -> Measure:

@@ -172,8 +172,10 @@ class _Words:
             return " ".join(" ".join(self.of(one).split()) for one in given[:2])
         if name == "sup":
             return f"{START}{''.join(map(self.of, given))}{END}"
-        if name == "lang" or name.startswith("lang-"):
-            return self.of(given[1 if name == "lang" else 0]) if len(given) > (name == "lang") else ""
+        if name == "lang":  # {{lang|de|Text}}
+            return self.of(given[1]) if len(given) > 1 else ""
+        if name.startswith("lang-"):  # {{lang-de|Text}}
+            return self.of(given[0]) if given else ""
         if self._facts and _DATE.fullmatch(name):
             numbers = [text for one in given if (text := self.of(one).strip())]
             digits = [number.zfill(2) for number in numbers[:3] if number.isdigit()]

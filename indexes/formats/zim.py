@@ -19,7 +19,6 @@ import numpy as np
 from indexes.formats.fields import Names, optional
 from indexes.formats.html import Furniture, Measure, furniture_of, read_page
 from indexes.formats.skipped import Entry
-from indexes.sections import split_article
 from indexes.svg import size_of
 from retriever.images import ImageError
 from retriever.types import Entity
@@ -131,14 +130,7 @@ def _entity(html: bytes, entry: Any, measure: Measure, furniture: Furniture, nam
     page = read_page(html, entry.path, entry.title, measure, furniture, names)
     if page is None:
         return None
-    return Entity(
-        id=page.canonical if _is_its_own(page.canonical, entry.path) else entry.path,
-        title=page.title,
-        sections=split_article(page.sections),
-        image=page.main,
-        url=page.canonical,
-        images=page.images,
-    )
+    return page.entity(page.canonical if _is_its_own(page.canonical, entry.path) else entry.path)
 
 
 def _is_its_own(canonical: str, path: str) -> bool:

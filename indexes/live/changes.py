@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
+from indexes.article_images import MainImage
 from indexes.lines import from_row, to_row
 from indexes.manifest import Manifest
-from indexes.stages import MainImage
 from retriever.types import Entity, FloatArray
 
 

@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from indexes.article_images import LABELED, MAIN_ONLY, ImageUse, keys_with_tokens
+from indexes.article_images import LABELED, MAIN_ONLY, ImageUse, MainImage, choose_further, keys_with_tokens
 from indexes.chat_summarizer import ChatSummarizer
-from indexes.further_images import choose_further
 from indexes.grounds import has_no_ground
 from indexes.image_stage import FURTHER_KEYS, MAIN_KEYS, SCALES, TOKENS, EntityImages, ImageModels
 from indexes.images import thumbnail
 from indexes.keys import candidate_text
 from indexes.live.changes import Addition, Removal
 from indexes.live.index import LiveIndex
+from indexes.manifest import keys_are_images
 from indexes.sections import title_rule, without_lists
 from indexes.sources import ImageSource, find_main, main_candidates
-from indexes.stages import MainImage, finite, section_texts
+from indexes.stages import finite, section_texts
 from indexes.summarizers import Summarizer
 from retriever.images import ImageError
 from retriever.protocols import DualEncoder, FusionEncoder
@@ -78,7 +78,7 @@ class Editor:
         self.models: AbstractContextManager[Any] = nullcontext() if models is None else models
         self.compact_after, self._failed_at = compact_after, 0
         inputs = index.manifest.inputs
-        keys = encoder if inputs.candidates in ("image", "combined") else None
+        keys = encoder if keys_are_images(inputs.candidates) else None
         self._images = ImageModels(inputs.codec, keys, fusion)
         self._make_summarizer = summarizer
         self._summarizer: Summarizer | None = None
@@ -232,7 +232,7 @@ class Editor:
         if candidates == "combined":
             images = images if len(images) else text
             images = np.concatenate([images, np.broadcast_to(text, images.shape)], axis=1)
-        keys = images if candidates in ("image", "combined") else text
+        keys = images if keys_are_images(candidates) else text
         return keys.astype(np.float16).astype(np.float32)  # rounded as in the files
 
     def _compact_when_due(self) -> None:

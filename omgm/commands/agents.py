@@ -32,7 +32,7 @@ def add_agent(parser: argparse.ArgumentParser, modes: str, corpus: str) -> argpa
     agent.add_argument("--planner-url", metavar="URL", help="the chat model's server (generator.base_url)")
     agent.add_argument("--model", metavar="NAME", help="the chat model's name (generator.model)")
     add_web(agent)
-    agent.add_argument("--web-corpus", type=Path, metavar="DIR", help="replay the web that omgm web recorded here")
+    agent.add_argument("--web-corpus", type=Path, metavar="DIR", help="replay web results that omgm web recorded")
     agent.add_argument("--corpus", type=Path, metavar="DIR", help=corpus)
     return agent
 
@@ -50,23 +50,23 @@ def refuse_without_mode(args: argparse.Namespace, options: Iterable[str]) -> Non
 
 def add_web(parser: argparse._ActionsContainer) -> None:
     """Adds the arguments that say what of the web may be used."""
-    parser.add_argument("--searxng", default="", metavar="URL", help="search the web by this SearXNG server")
+    parser.add_argument("--searxng", default="", metavar="URL", help="search the web with this SearXNG server")
     parser.add_argument(
         "--search-engine",
         choices=["serpapi", "duckduckgo"],
-        help="search by SerpAPI, with the key in SERPAPI_API_KEY, or by DuckDuckGo",
+        help="search the web with SerpAPI (key in SERPAPI_API_KEY) or DuckDuckGo",
     )
     parser.add_argument("--search-price", type=float, default=0.0, metavar="MONEY", help="the price of one search")
     parser.add_argument(
         "--publish-images",
         nargs=2,
         metavar=("DIR", "URL"),
-        help="search by image with SerpAPI: a folder that your web server serves at this address",
+        help="reverse image search with SerpAPI: a folder that your web server publishes at this URL",
     )
     parser.add_argument(
-        "--contact", default="", metavar="MAIL", help="open web pages, under a user agent that names you"
+        "--contact", default="", metavar="MAIL", help="open web pages; the address goes into the user agent"
     )
-    parser.add_argument("--screenshots", action="store_true", help="show web pages as images too; needs Chromium")
+    parser.add_argument("--screenshots", action="store_true", help="take screenshots of web pages too; needs Chromium")
     add_allow_private(parser, "web pages")
 
 

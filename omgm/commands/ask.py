@@ -1,4 +1,4 @@
-"""Answer one question about one image, by retrieval alone or by an agent."""
+"""Answer a question about an image, by retrieval or with a search agent."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     agent = add_agent(parser, modes, "replay searches, pages and replies recorded here")
     agent.add_argument("--region", action="append", default=[], metavar="X1,Y1,X2,Y2", help="a region; may be repeated")
     agent.add_argument("--propose-regions", action="store_true", help="propose regions if none is given")
-    agent.add_argument("--record", action="store_true", help="record what the corpus lacks")
-    agent.add_argument("--trail", type=Path, metavar="FILE", help="write how the answer came about: .json or .svg")
+    agent.add_argument("--record", action="store_true", help="record results that the corpus lacks")
+    agent.add_argument("--trail", type=Path, metavar="FILE", help="write the trail of the answer: .json or .svg")
     add_json(parser)
 
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(_as_dict(answer))
         return
-    missing = "the image was not recognized" if answer.declined else "nothing in the evidence fits"
+    missing = "the image was not recognized" if answer.declined else "the generator found none in the evidence"
     print(answer.answer if answer.answer is not None else f"(no answer: {missing})")
     if answer.evidence is not None:
         print(f"\n{answer.evidence.entity_title}, section {answer.evidence.section_title!r}:\n{answer.evidence.text}")

@@ -1,4 +1,4 @@
-"""Build the index of a knowledge base; killed and restarted, it resumes."""
+"""Build the index of a knowledge base. Run it again to resume a killed build."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_seed(labeled, "seed of the trainings: images that they hold out do not become keys")
     parser.add_argument("--out", type=Path, required=True, metavar="INDEX", help="the index's folder")
     parser.add_argument("--name", help="the index's name; by default the file's")
-    parser.add_argument("--overwrite", action="store_true", help="replace another index")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing index")
     parser.add_argument(
         "--cluster",
         metavar="ADDRESS",
-        help="have the machines of a Ray cluster read images and run the models: host:port, or auto (docs/cluster.md)",
+        help="read images and run the models on a Ray cluster: host:port, or auto (docs/cluster.md)",
     )
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="say what it would take, measured on a sample (a chat model is asked for its summaries); build nothing",
+        help="estimate time and space from a sample (a chat model is asked for its summaries); build nothing",
     )
     add_json(parser)
 
@@ -65,13 +65,14 @@ def run(args: argparse.Namespace) -> None:
     images = images_of(args)
 
     from indexes.chat_summarizer import ChatSummarizer
+    from indexes.manifest import keys_are_images
     from indexes.report import counts_of, encoder_warning, problem_lines, read_report
     from omgm import indexing, parts
     from training.config import TrainingConfig
     from training.questions import is_held_out
 
     labeled = labeled_of(args)
-    if labeled and profile.search.candidates not in ("image", "combined"):
+    if labeled and not keys_are_images(profile.search.candidates):
         what = f"step 1 searches each entity's {profile.search.candidates} alone"
         logger.warning("--queries has no effect: %s; set search.candidates=combined to search labeled images", what)
     if labeled:  # without those that trainings validate on: as keys, they would find themselves

@@ -1,4 +1,4 @@
-"""Fit when an image counts as recognized, and write a profile that declines images of anything else."""
+"""Calibrate recognition, and write a profile that declines images of unknown entities."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=probability,
         default=0.5,
         metavar="P",
-        help="decline what is recognized with a lower probability (%(default)s)",
+        help="decline images recognized with a lower probability (%(default)s)",
     )
 
 

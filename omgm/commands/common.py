@@ -25,7 +25,7 @@ def add_action(
 ) -> argparse.ArgumentParser:
     """Adds an action of a command, such as `check` of `dataset`, with `--verbose`; returns its parser."""
     action = actions.add_parser(name, help=about.rstrip("."), description=about)
-    action.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help="log what happens")
+    action.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help="print log messages")
     return action
 
 
@@ -71,7 +71,7 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="names",
         metavar="FIELD=NAME",
-        help="what a field (id, title, url, image, text) is called in the knowledge base; may be repeated",
+        help="the name of a field (id, title, url, image, text) in the knowledge base; may be repeated",
     )
 
 

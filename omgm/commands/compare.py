@@ -1,4 +1,4 @@
-"""Compare runs, with intervals and the significance of their differences."""
+"""Compare runs, with confidence intervals and significance."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from omgm.commands.common import add_json, existing, positive, print_json, seed
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument(
-        "runs", type=Path, nargs="+", metavar="RUN", help="folders that evaluate wrote; the first is the baseline"
+        "runs", type=Path, nargs="+", metavar="RUN", help="output folders of evaluate; the first is the baseline"
     )
-    parser.add_argument("--out", type=Path, metavar="FILE.md", help="write the table, and FILE.json beside it")
+    parser.add_argument("--out", type=Path, metavar="FILE.md", help="write the table, and FILE.json next to it")
     parser.add_argument(
-        "--resamples", type=positive, default=10_000, metavar="N", help="draws of bootstrap and test (10000)"
+        "--resamples", type=positive, default=10_000, metavar="N", help="resamples of bootstrap and test (10000)"
     )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of both (%(default)s)")
     add_json(parser)

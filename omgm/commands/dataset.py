@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--queries", type=Path, required=True, metavar="FILE", help="its question file")
     check.add_argument("--query-images", type=Path, metavar="DIR", help="the images of the questions; else not checked")
     against = check.add_mutually_exclusive_group()
-    against.add_argument("--index", type=Path, metavar="INDEX", help="the index to answer them from")
-    against.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base to answer them from")
+    against.add_argument("--index", type=Path, metavar="INDEX", help="the index with their entities")
+    against.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base with their entities")
     add_reading(check)
     check.add_argument("--missing", type=Path, metavar="FILE", help="write the ids of missing images, one per line")
     add_json(check)
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export = add_action(actions, "export", about)
     export.add_argument("--from", type=Path, required=True, dest="source", metavar="DIR", help="the dataset's folder")
     export.add_argument("--split", metavar="NAME", help="one of its splits, if it has several")
-    export.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the file and the folder go")
+    export.add_argument("--out", type=Path, required=True, metavar="DIR", help="output folder")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Answer questions about flags: draws a small knowledge base, builds its index, serves it and asks it."""
+"""Run the demo: draw a small knowledge base of flags, build its index, serve it and ask questions."""
 
 from __future__ import annotations
 
@@ -29,14 +29,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     parser.add_argument(
-        "--data", type=Path, default=Path("artifacts/demo"), metavar="DIR", help="the folder to draw into (%(default)s)"
+        "--data",
+        type=Path,
+        default=Path("artifacts/demo"),
+        metavar="DIR",
+        help="the folder for the generated data (%(default)s)",
     )
     parser.add_argument(
         "--index", type=Path, metavar="INDEX", help="the index to build, by default `index` in that folder"
     )
     parser.add_argument("--port", type=port, default=8000, help="the port of the service (%(default)s)")
-    parser.add_argument("--questions", type=positive, default=4, metavar="N", help="how many to ask (%(default)s)")
-    parser.add_argument("--once", action="store_true", help="stop after the answers")
+    parser.add_argument(
+        "--questions", type=positive, default=4, metavar="N", help="number of questions to ask (%(default)s)"
+    )
+    parser.add_argument("--once", action="store_true", help="exit after the answers")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Fetch the weights that a profile names, and verify their sizes and hashes."""
+"""Download the weights of a profile, and verify their sizes and hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ask the questions of a data set and measure every step and the answers."""
+"""Evaluate every step and the answers on the questions of a data set."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def add_inputs(parser: argparse.ArgumentParser, *, images: bool = True) -> None:
     add_profile(parser)
     add_index(parser)
     add_questions(parser, images=images)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where figures and records go")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="output folder for metrics and records")
     parser.add_argument("--only-split", metavar="NAME", help="only the questions of this split of the file")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N questions")
     add_json(parser)

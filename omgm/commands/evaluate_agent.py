@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     modes = "auto, mmsearch-plus, omnisearch, mmsearch, vsa, or a baseline (docs/agents.md)"
     agent = add_agent(parser, modes, "replay a run's searches, pages and replies from its folder corpus/")
     agent.add_argument("--judge-url", metavar="URL", help="the server of a chat model that judges answers")
-    agent.add_argument("--judge-model", metavar="NAME", help="its name; alone, a model of the planner's server")
+    agent.add_argument("--judge-model", metavar="NAME", help="its name; without --judge-url, on the planner's server")
     agent.add_argument("--canary", metavar="TEXT", help="the text that decrypts MMSearch-Plus")
     agent.add_argument("--concurrency", type=positive, metavar="N", help="questions asked at once (1)")
 

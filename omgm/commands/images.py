@@ -1,4 +1,4 @@
-"""Download the images of a knowledge base: `omgm images fetch`; killed and restarted, it resumes."""
+"""Download the images of a knowledge base: `omgm images fetch`. Run it again to resume."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="all images of an entity, not only the main image")
     who = parser.add_mutually_exclusive_group(required=True)
     who.add_argument("--contact", metavar="C", help="your e-mail address or web page, sent to the hosts")
-    who.add_argument("--user-agent", metavar="UA", help="the whole user agent, instead of ours with --contact")
+    who.add_argument("--user-agent", metavar="UA", help="a complete user agent, instead of ours with --contact")
     parser.add_argument("--per-host", type=positive, metavar="N", help="concurrent requests to one host (2)")
     parser.add_argument("--per-second", type=_above_zero, metavar="N", help="requests per second to one host (10)")
     parser.add_argument("--megabits", type=_above_zero, metavar="N", help="Mbit/s from one host (25)")
@@ -39,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-side", type=positive, metavar="N", help="longest side of stored images, in pixels (1024)"
     )
     parser.add_argument("--thumbnails", action="store_true", help="request scaled images from Wikimedia")
-    parser.add_argument("--retry", action="store_true", help="retry all that failed in earlier runs")
-    parser.add_argument("--ignore-robots", action="store_true", help="do not read robots.txt")
+    parser.add_argument("--retry", action="store_true", help="retry all earlier failures")
+    parser.add_argument("--ignore-robots", action="store_true", help="ignore robots.txt")
     add_allow_private(parser, "images")
     add_json(parser)
 

@@ -14,18 +14,20 @@ KINDS = ("auto", "lavis", "omgm", "echosight")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("file", type=Path, metavar="FILE.pth", help="the checkpoint")
-    parser.add_argument("--kind", choices=KINDS, default="auto", help="whose file it is (%(default)s)")
+    parser.add_argument(
+        "--kind", choices=KINDS, default="auto", help="the project that the file comes from (%(default)s)"
+    )
     add_profile(parser)
     parser.set_defaults(profile="paper")
     parser.add_argument(
         "--base",
         metavar="BASE",
-        help="source of what the file lacks: a complete model (its folder or its name on the hub), LAVIS's "
+        help="provides parts missing from the file: a complete model (a folder or a name on the hub), LAVIS's "
         "eva_vit_g.pth for the image tower that blip2_pretrained.pth leaves out, or none (the profile's fusion.model, "
         "once downloaded)",
     )
     parser.add_argument(
-        "--tokenizer", default="none", metavar="FOLDER", help="bert-base-uncased's, by default the base's"
+        "--tokenizer", default="none", metavar="FOLDER", help="bert-base-uncased's tokenizer; by default the base's"
     )
     parser.add_argument(
         "--ignore",

@@ -24,11 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = "Show some entities of a knowledge base as they are read, with counts and problems; nothing is built."
     inspect = add_action(actions, "inspect", about)
     inspect.add_argument("kb", type=Path, metavar="FILE", help="the knowledge base, a file or a folder")
-    inspect.add_argument("--images", type=Path, metavar="DIR", help="its images; by default in it or beside it")
+    inspect.add_argument("--images", type=Path, metavar="DIR", help="its images; by default in or next to it")
     add_reading(inspect)
     inspect.add_argument("--count", type=positive, default=10, metavar="N", help="entities to show (%(default)s)")
     inspect.add_argument("--seed", type=seed, default=0, metavar="N", help="of their choice (%(default)s)")
-    inspect.add_argument("--html", type=Path, metavar="FILE", help="write a page with their images too")
+    inspect.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page with their images")
     add_json(inspect)
 
 

@@ -1,4 +1,4 @@
-"""Make a random API key, and the hash of it that a profile holds."""
+"""Generate a random API key, and its digest for a profile."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     add_index(parser)
-    parser.add_argument("--http", action="store_true", help="serve streamable HTTP at /mcp, not stdio")
+    parser.add_argument("--http", action="store_true", help="serve streamable HTTP at /mcp instead of stdio")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on with --http (%(default)s)")
     parser.add_argument("--port", type=port, default=8765, help="the port to listen on with --http (%(default)s)")
 
@@ -32,7 +32,8 @@ def run(args: argparse.Namespace) -> None:
         check_address(args.host, args.port)
     limit_threads(profile.serving.model_threads)
     try:
-        from omgm.mcp_server import build_server, http_app
+        from omgm.mcp_http import http_app
+        from omgm.mcp_server import build_server
     except ModuleNotFoundError as error:
         if error.name != "mcp":
             raise

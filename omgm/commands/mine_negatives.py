@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--images",
         type=Path,
         metavar="DIR",
-        help="the knowledge base's images: also name the gold entity's image most similar to the question's",
+        help="the knowledge base's images, to record the gold entity's image most similar to the question's",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")
 

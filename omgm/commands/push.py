@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("repo", metavar="ORG/NAME", help="the repository, created if it does not exist")
     parser.add_argument("--private", action="store_true", help="create it private")
     parser.add_argument("--message", metavar="TEXT", help="the message of the commit")
-    parser.add_argument("--license", metavar="ID", help="for the card, such as apache-2.0 (unknown)")
+    parser.add_argument("--license", metavar="ID", help="license on the card, such as apache-2.0 (unknown)")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Serve an index, or a knowledge base whose index is built first, over HTTP, with a page at /."""
+"""Serve an index over HTTP, with a page at /. With --kb, build the index first."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--replicas",
         type=replica_range,
         metavar="N",
-        help="processes on one or several machines, by Ray Serve, or a range such as 1-4 to follow the load",
+        help="Ray Serve replicas on one or several machines, or a range such as 1-4 to scale with the load",
     )
     parser.add_argument("--examples", type=Path, metavar="DIR", help="a folder of example images for the page")
 
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_kept_index(parser: argparse.ArgumentParser) -> None:
     """Adds `--kb` and how it is read."""
     parser.add_argument("--kb", type=Path, metavar="FILE", help="a knowledge base; its index is built if it is missing")
-    parser.add_argument("--images", type=Path, metavar="DIR", help="its images; by default in it or beside it")
+    parser.add_argument("--images", type=Path, metavar="DIR", help="its images; by default in or next to it")
     add_reading(parser)
     add_max_bad(parser)
 

@@ -1,4 +1,4 @@
-"""Find alpha and beta on one split: a table, a chart and a profile that has them."""
+"""Tune alpha and beta on one split, and write a table, a chart and a profile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"--{name}", type=grid, default=grid(GRID), metavar="GRID", help=f"0.1,0.5,0.9 or FROM:TO:STEP ({GRID})"
         )
     parser.add_argument(
-        "--report-queries", type=Path, metavar="FILE", help="another split to report on, never tuned on"
+        "--report-queries", type=Path, metavar="FILE", help="another split to report on, not used for tuning"
     )
 
 

@@ -1,4 +1,4 @@
-"""Make the paper's tables again, beside the paper's own figures."""
+"""Reproduce the paper's tables and figures, next to its published numbers."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_profile(parser)
     parser.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base")
     add_reading(parser)
-    parser.add_argument("--images", type=Path, metavar="DIR", help="the folder of its images")
+    parser.add_argument("--images", type=Path, metavar="DIR", help="the folder with its images")
     parser.add_argument("--index", type=Path, metavar="INDEX", help="the profile's index; by default built under --out")
     add_questions(parser, required=False)
     parser.add_argument("--bem", type=Path, metavar="DIR", help="E-VQA's learned judge of answers (docs/metrics.md)")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N questions")
     parser.add_argument("--tuned-on", type=Path, metavar="RUN", help="the run that alpha and beta were chosen on")
+    parser.add_argument("--runs", nargs="+", default=[], metavar="[LABEL=]RUN", help="finished runs to add as rows")
     parser.add_argument(
-        "--runs", nargs="+", default=[], metavar="[LABEL=]RUN", help="finished runs, for rows of their own"
+        "--out", type=Path, required=True, metavar="DIR", help="output folder for tables, indexes and runs"
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where tables, indexes and runs go")
     add_json(parser)
 
 

@@ -1,4 +1,4 @@
-"""Measure ways to store section tokens: bytes, error and recall of each, and the smallest that is good enough."""
+"""Compare codecs of section tokens: size, error and recall of each, and the smallest that is good enough."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--codecs",
         type=lambda text: text.split(","),
         metavar="A,B",
-        help="float16, int8, int4, bit1, each also with poolN+ before it (by default a choice of these)",
+        help="float16, int8, int4, bit1, each optionally with a poolN+ prefix (by default a selection)",
     )
-    measure.add_argument("--loss", type=float, default=0.5, metavar="POINTS", help="the most to lose (%(default)s)")
+    measure.add_argument(
+        "--loss", type=float, default=0.5, metavar="POINTS", help="largest acceptable loss (%(default)s)"
+    )
     measure.add_argument("--batch-size", type=positive, default=16, metavar="N", help="queries per batch (%(default)s)")
 
 

@@ -1,4 +1,4 @@
-"""Fine-tune the generator: LoRA on samples that our own retrieval makes."""
+"""Fine-tune the generator with LoRA on evidence that OMGM retrieves."""
 
 from __future__ import annotations
 
@@ -45,7 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of samples and training (%(default)s)")
     samples = parser.add_argument_group("samples")
     samples.add_argument(
-        "--most", type=positive, default=100_000, metavar="N", help="most samples, randomly selected (%(default)s)"
+        "--most",
+        type=positive,
+        default=100_000,
+        metavar="N",
+        help="maximum number of samples, selected at random (%(default)s)",
     )
     samples.add_argument("--samples-only", action="store_true", help="stop before the training")
     training = parser.add_argument_group("training (by default with the paper's settings)")
@@ -57,10 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--learning-rate", type=float, default=2e-5, metavar="R", help="peak learning rate (%(default)s)"
     )
     training.add_argument(
-        "--batch-size", type=positive, default=16, metavar="N", help="samples at once per GPU (%(default)s)"
+        "--batch-size", type=positive, default=16, metavar="N", help="samples per GPU and forward pass (%(default)s)"
     )
     training.add_argument(
-        "--accumulate", type=positive, default=8, metavar="N", help="such batches per step (%(default)s)"
+        "--accumulate", type=positive, default=8, metavar="N", help="gradient accumulation steps (%(default)s)"
     )
     training.add_argument("--rank", type=positive, default=128, metavar="R", help="the adapter's rank (%(default)s)")
     training.add_argument("--lora-alpha", type=positive, default=256, metavar="A", help="its scale (%(default)s)")

@@ -36,13 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--negatives", type=Path, required=True, metavar="FILE", help="the output of mine-negatives")
     add_training(parser, "the epochs of the recipe")
     add = parser.add_argument_group("recipe", "a named recipe, and values that replace its own").add_argument
-    add("--recipe", choices=RECIPES, help="docs/training.md has all; by default what suits the model")
+    add("--recipe", choices=RECIPES, help="see docs/training.md; by default chosen for the model")
     add("--epochs", type=float, metavar="N", help="passes over all questions, if no steps or minutes are given")
-    add("--batch-size", type=positive, metavar="N", help="questions per process and part of a step")
-    add("--accumulate", type=positive, default=1, metavar="N", help="parts of a step (%(default)s)")
+    add("--batch-size", type=positive, metavar="N", help="questions per process and accumulation step")
+    add("--accumulate", type=positive, default=1, metavar="N", help="gradient accumulation steps (%(default)s)")
     add("--learning-rate", type=float, metavar="R", help="peak learning rate")
-    add("--warmup", type=float, metavar="SHARE", help="share of the run in which the learning rate rises, in 0..1")
-    add("--precision", choices=PRECISIONS, help="of products (float32 on a CPU with a frozen tower, else bfloat16)")
+    add("--warmup", type=float, metavar="SHARE", help="share of the run used for warm-up, in 0..1")
+    add(
+        "--precision",
+        choices=PRECISIONS,
+        help="of matrix products (float32 on a CPU with a frozen tower, else bfloat16)",
+    )
     add = parser.add_argument_group("memory and data").add_argument
     add("--tokens-per-forward", type=positive, metavar="N", help="tokens that go through the Q-Former at once (8192)")
     add("--workers", type=int, metavar="N", help="processes that decode images; by default one per core beside a GPU")
@@ -54,6 +58,7 @@ def run(args: argparse.Namespace) -> None:
     profile = profile_of(args)
 
     from indexes.article_images import MAIN_ONLY, ImageUse
+    from indexes.manifest import keys_are_images
     from omgm.parts import build_text_reranker, model_folder, placement
     from training.reranker.config import RerankerTrainingConfig
     from training.reranker.data import RerankerData, Serving
@@ -68,7 +73,7 @@ def run(args: argparse.Namespace) -> None:
         accumulate=args.accumulate,
         **{name: value for name, value in given.items() if value is not None},
     )
-    keyed = profile.search.candidates in ("image", "combined")  # else an index has the tokens of sections alone
+    keyed = keys_are_images(profile.search.candidates)  # else an index has the tokens of sections alone
     data = RerankerData(
         kb=existing(args.kb, "--kb"),
         images=images_of(args),

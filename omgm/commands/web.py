@@ -1,4 +1,4 @@
-"""Freeze searches and pages of the web in a folder: `omgm web record`; a replay sends no request."""
+"""Record web searches and pages in a folder: `omgm web record`. A replay sends no request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     about = "Ask queries, open the first pages of each, and keep results, pages and screenshots."
     record = add_action(actions, "record", about)
     record.add_argument("--queries", type=Path, required=True, metavar="FILE", help="one query per line")
-    record.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder; what it has is not asked")
+    record.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="output folder; results already in it are not requested again",
+    )
     record.add_argument("--pages", type=positive, default=5, metavar="N", help="pages opened per query (%(default)s)")
     add_web(record)
     add_json(record)

@@ -204,7 +204,8 @@ def _without_safetensors(model: HubModel, names: Sequence[str]) -> str:
             "name a revision that has them (conversions are often open pull requests: "
             f"{model.repo}@refs/pr/1), or set {model.key} to a folder with converted weights"
         )
-    only = f", only {', '.join(pickled[:3])}{' ...' if len(pickled) > 3 else ''}" if pickled else ""
+    shown = ", ".join(pickled[:3]) + (" ..." if len(pickled) > 3 else "")
+    only = f", only {shown}" if pickled else ""
     return f"{model.key}: {model.name} has no .safetensors weights{only}; {advice}"
 
 

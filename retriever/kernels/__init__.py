@@ -25,8 +25,8 @@ def max_sim_pairs(
     *,
     total: int,
     most: int,
-) -> tuple[Tensor, Tensor]:
-    """Computes the MaxSim (equation 4, summed over query tokens) of each pair's sections, and each pair's maximum.
+) -> Tensor:
+    """Computes the MaxSim (equation 4, summed over query tokens) of each pair's sections.
 
     A pair is a query with one of its candidates, whose sections are consecutive rows of the store. Rows are read in
     place, without padding or copies. With Triton, nothing synchronizes with the GPU.
@@ -44,8 +44,7 @@ def max_sim_pairs(
         most: The maximum of `counts`, 0 without pairs.
 
     Returns:
-        Section scores, float32 [total], pair by pair; and their maximum per pair, float32 [P], -inf for a pair without
-        sections. Both are on the device of `queries`.
+        Section scores, float32 [total], pair by pair, on the device of `queries`.
 
     Raises:
         ValueError: Shapes, dtypes or devices do not match or, on a CPU, rows are outside the store. On a GPU the values

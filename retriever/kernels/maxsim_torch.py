@@ -22,8 +22,8 @@ def max_sim_pairs(
     *,
     total: int,
     most: int,
-) -> tuple[Tensor, Tensor]:
-    """Computes section scores, float32 [total], and the maximum per pair, float32 [P]; see `retriever.kernels`.
+) -> Tensor:
+    """Computes section scores, float32 [total]; see `retriever.kernels`.
 
     Products and sums are float32. int8 tokens are scaled after the product, which has N columns instead of H. Packed
     signs are never unpacked: the product of a byte with eight dimensions of a query is one of 256 values in a table.
@@ -35,33 +35,44 @@ def max_sim_pairs(
     if min(sizes, default=0) < 0 or sum(sizes) != total or max(sizes, default=0) != most:
         raise ValueError(f"counts: must be 0 or more with sum {total} and maximum {most}, got {sizes}")
     unit, scores = queries.float(), queries.new_empty(total, dtype=torch.float32)
-    longest = _LONGEST // max(tokens.shape[1], 1)
     tables = _sign_tables(unit) if tokens.dtype == torch.uint8 else None
-    at, query, rows = 0, -1, range(0)  # the current run; its scores begin at `at`
-
-    def compute() -> int:
+    at = 0
+    for query, rows in _runs(query_of.tolist(), first.tolist(), sizes, tokens):
         part = slice(rows.start, rows.stop)
         if tables is not None:
             products = _sign_products(tables[query], tokens[part])
         else:
             products = _products(unit[query], tokens[part], None if scales is None else scales[part])
         scores[at : at + len(rows)] = products.amax(dim=1).sum(dim=-1)
-        return at + len(rows)
+        at += len(rows)
+    return scores
 
-    for pair, (of, start, size) in enumerate(zip(query_of.tolist(), first.tolist(), sizes, strict=True)):
-        if size and not 0 <= start <= len(tokens) - size:
+
+def _runs(query_of: list[int], first: list[int], sizes: list[int], tokens: Tensor) -> list[tuple[int, range]]:
+    """Joins consecutive pairs of the same query whose rows are adjacent, up to `_LONGEST` tokens.
+
+    Returns:
+        The query and the rows of each run, in the order of the pairs; pairs without sections are in none.
+
+    Raises:
+        ValueError: Rows of a pair are outside the store.
+    """
+    longest = _LONGEST // max(tokens.shape[1], 1)
+    runs: list[tuple[int, range]] = []
+    for pair, (query, start, size) in enumerate(zip(query_of, first, sizes, strict=True)):
+        if not size:
+            continue
+        if not 0 <= start <= len(tokens) - size:
             raise ValueError(
                 f"first: pair {pair} has rows {start} to {start + size - 1}, but the store has {len(tokens)}"
             )
-        if size and of == query and start == rows.stop and len(rows) + size <= longest:
-            rows = range(rows.start, start + size)
-        elif size:
-            at, query, rows = compute() if rows else at, of, range(start, start + size)
-    if rows:
-        compute()
-    best = queries.new_full((len(sizes),), float("-inf"), dtype=torch.float32)
-    owners = torch.arange(len(sizes), device=best.device).repeat_interleave(counts.long())
-    return scores, best.scatter_reduce_(0, owners, scores, "amax")
+        if runs:
+            last_query, rows = runs[-1]
+            if query == last_query and start == rows.stop and len(rows) + size <= longest:
+                runs[-1] = query, range(rows.start, start + size)
+                continue
+        runs.append((query, range(start, start + size)))
+    return runs
 
 
 def _products(query: Tensor, sections: Tensor, scales: Tensor | None) -> Tensor:

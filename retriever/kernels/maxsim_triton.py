@@ -1,4 +1,4 @@
-"""Late interaction as one Triton kernel: section scores and each pair's maximum in a single pass over the store.
+"""Late interaction as one Triton kernel: section scores in a single pass over the store.
 
 A section of the paper profile (32 tokens of 768) is 24 KiB as int8 and 48 KiB in 16 bits, and takes 2 * 32 * 32 * 768 =
 1.6 MFLOP: 64 and 32 operations per byte, where an H100 could do 295 (990 TFLOP/s by its data sheet over 3.35 TB/s). The
@@ -41,7 +41,6 @@ def _max_sim(
     counts: tl.tensor,
     ends: tl.tensor,
     scores: tl.tensor,
-    best: tl.tensor,
     N: tl.constexpr,
     M: tl.constexpr,
     H: tl.constexpr,
@@ -79,7 +78,6 @@ def _max_sim(
     sums = tl.sum(tl.where((column < N)[None, :], nearest, 0.0), axis=1)
     place = start + tl.arange(0, TILE)
     tl.store(scores + tl.load(ends + pair) - count + place, sums, mask=place < count)
-    tl.atomic_max(best + pair, tl.max(tl.where(place < count, sums, float("-inf")), axis=0))
 
 
 kernel = triton.jit(_max_sim)
@@ -96,8 +94,8 @@ def max_sim_pairs(
     total: int,
     most: int,
     tile: int = TILE,
-) -> tuple[Tensor, Tensor]:
-    """Computes section scores, float32 [total], and the maximum per pair, float32 [P]; see `retriever.kernels`.
+) -> Tensor:
+    """Computes section scores, float32 [total]; see `retriever.kernels`.
 
     Arguments are not checked; `retriever.kernels.max_sim_pairs` does that.
 
@@ -114,9 +112,8 @@ def max_sim_pairs(
     """
     (_, n, h), m = queries.shape, tokens.shape[1]
     scores = queries.new_empty(total, dtype=torch.float32)
-    best = queries.new_full(counts.shape, float("-inf"), dtype=torch.float32)
     if most == 0:
-        return scores, best
+        return scores
     unit = queries.to(torch.float32 if tokens.dtype == torch.float32 else torch.float16).contiguous()
     with torch.cuda.device_of(queries):
         kernel[(len(counts), triton.cdiv(most, tile))](
@@ -128,12 +125,11 @@ def max_sim_pairs(
             counts,
             counts.cumsum(0),
             scores,
-            best,
             **blocks(n, m, h, tokens.element_size(), tile),
             num_warps=WARPS,
             num_stages=STAGES,
         )
-    return scores, best
+    return scores
 
 
 def blocks(n: int, m: int, h: int, item: int, tile: int = TILE) -> dict[str, int]:

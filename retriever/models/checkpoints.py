@@ -1,9 +1,12 @@
-"""Converts PyTorch checkpoints to safetensors, which load without unpickling and without a second copy in memory."""
+"""PyTorch checkpoints: read as tensors alone, and converted to safetensors, which load without unpickling."""
 
 from __future__ import annotations
 
 import json
+import pickle
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -13,27 +16,52 @@ from retriever.files import replace_with, write_whole
 
 INDEX_NAME = "model.safetensors.index.json"
 SHARD_BYTES = 4 << 30
+_WRAPPERS = ("model", "module", "state_dict")
+
+
+def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], list[str]]:
+    """Reads the tensors of a checkpoint by name, memory-mapped if possible; nothing but tensors is unpickled.
+
+    Names stay as they are, except that a prefix `module.` is removed.
+
+    Returns:
+        The tensors, and the keys that they were under, such as "model" or "state_dict", the outermost first.
+
+    Raises:
+        ValueError: It cannot be read, contains objects other than tensors and plain values, or no named tensors.
+    """
+    try:
+        state: Any = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        # PyTorch's own message about pickles advises to load any object, which could run code.
+        unpickled = isinstance(error, pickle.UnpicklingError)
+        reason = "it holds other objects, or is damaged" if unpickled else str(error).partition("\n")[0]
+        raise ValueError(f"{file}: not readable as a checkpoint of tensors alone: {reason}") from error
+    wrappers = []
+    for key in _WRAPPERS:
+        if isinstance(state, dict) and isinstance(state.get(key), dict):
+            state = state[key]
+            wrappers.append(key)
+    if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):
+        raise ValueError(
+            f"{file}: expected a state dict: a dictionary of tensors by name, or one under "
+            f"{' or '.join(map(repr, _WRAPPERS))}; is it an optimizer's checkpoint?"
+        )
+    return {name.removeprefix("module."): tensor for name, tensor in state.items()}, wrappers
 
 
 def convert_checkpoint(checkpoint: Path, target: Path) -> None:
-    """Writes a PyTorch checkpoint (`.pt`, `.bin`) as safetensors; only tensors are unpickled.
-
-    Names are kept, except that wrappers (`module.`, `model`, `state_dict`) are removed.
+    """Writes a PyTorch checkpoint (`.pt`, `.bin`) as safetensors.
 
     Args:
-        checkpoint: The file to read; it is memory-mapped.
+        checkpoint: The file to read, see `read_checkpoint`.
         target: One file if its name ends in `.safetensors`, else a folder for shards of a few GB and their index, which
             is written last.
 
     Raises:
-        ValueError: The file has no named tensors.
+        ValueError: As `read_checkpoint`.
     """
-    state = torch.load(checkpoint, map_location="cpu", weights_only=True, mmap=True)
-    for key in ("model", "module", "state_dict"):
-        state = state[key] if isinstance(state, dict) and isinstance(state.get(key), dict) else state
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()) or not state:
-        raise ValueError(f"{checkpoint}: expected a state dict (tensors by name)")
-    state = {name.removeprefix("module."): tensor for name, tensor in state.items()}
+    state, _ = read_checkpoint(checkpoint)
     if target.suffix == ".safetensors":
         target.parent.mkdir(parents=True, exist_ok=True)
         _write(state, target)

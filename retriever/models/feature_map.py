@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,9 +12,10 @@ from PIL import Image
 
 from retriever.models.encoder import ClipEncoder
 from retriever.models.small_clip import SmallCLIP
+from retriever.types import FloatArray
 
 
-def feature_map(encoder: ClipEncoder) -> Callable[[Image.Image], np.ndarray[Any, np.dtype[np.float32]]]:
+def feature_map(encoder: ClipEncoder) -> Callable[[Image.Image], FloatArray]:
     """Returns a function that computes the last feature map of an image, float32 [H, W, width].
 
     Images are squashed into the square that the tower reads, never cropped. The embedded encoder reads them here at
@@ -34,7 +34,7 @@ def feature_map(encoder: ClipEncoder) -> Callable[[Image.Image], np.ndarray[Any,
         size *= 2
     pixels = replace(encoder.pixels, size=size, crop=False, target_ratio=None)
 
-    def cells_of(image: Image.Image) -> np.ndarray[Any, np.dtype[np.float32]]:
+    def cells_of(image: Image.Image) -> FloatArray:
         given = pixels.normalize(pixels.to_uint8([image]).float() / 255)
         with torch.inference_mode():
             hidden = model.vision_model(given.to(model.device, model.dtype)).last_hidden_state[0].float().cpu().numpy()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from retriever.models.checkpoints import read_checkpoint
 from retriever.models.lavis import FROM_BASE, from_lavis, is_ignored, lavis_settings, lavis_sources
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
@@ -88,8 +87,8 @@ def import_reranker(
     Raises:
         ValueError: The file is not such a checkpoint, or a tensor is missing, unexpected or has the wrong shape.
     """
-    state, wrapped = _read_checkpoint(file)
-    found = _tell_kind(file, state, wrapped) if kind == "auto" else kind
+    state, wrappers = read_checkpoint(file)
+    found = _tell_kind(file, state, wrappers) if kind == "auto" else kind
     layout = read_layout(base) if base is not None and base.is_dir() else None
     tower = _read_tower(base) if base is not None and layout is None else {}
     words = _tokenizer(tokenizer or (None if layout is None else base))
@@ -125,48 +124,26 @@ def import_reranker(
     return ImportReport(found, _parts(own), _parts(added), ignored, NOTES[found])
 
 
-def _read_checkpoint(file: Path) -> tuple[dict[str, Tensor], bool]:
-    """Reads the tensors of a checkpoint by name, and whether they are wrapped in `{"model": ...}`, as in LAVIS.
-
-    Raises:
-        ValueError: The file cannot be read, contains other objects than tensors and plain values, or no named tensors.
-    """
-    try:
-        state: Any = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        # PyTorch's own message advises loading arbitrary objects, which could run code.
-        unpickled = isinstance(error, pickle.UnpicklingError)
-        reason = "it contains other objects, or is damaged" if unpickled else str(error).partition("\n")[0]
-        raise ValueError(f"{file}: not readable as a checkpoint of tensors only: {reason}") from error
-    wrapped = isinstance(state, dict) and isinstance(state.get("model"), dict)
-    state = state["model"] if wrapped else state
-    if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):
-        raise ValueError(
-            f"{file}: expected a dictionary of tensors by name, or one under 'model'; is it an optimizer's checkpoint?"
-        )
-    return {name.removeprefix("module."): tensor for name, tensor in state.items()}, wrapped
-
-
 def _read_tower(file: Path) -> dict[str, Tensor]:
     """Reads the tensors of EVA's ViT-g, without those that BLIP-2 leaves out, under LAVIS's names.
 
     Raises:
         ValueError: The file is not such a checkpoint.
     """
-    state, _ = _read_checkpoint(file)
+    state, _ = read_checkpoint(file)
     if "pos_embed" not in state:
         raise ValueError(f"{file}: has no pos_embed; --base must be eva_vit_g.pth or the folder of a complete model")
     unused = (f"blocks.{TOWER_BLOCKS}.", "norm.", "fc_norm.", "head.")
     return {f"visual_encoder.{name}": tensor for name, tensor in state.items() if not name.startswith(unused)}
 
 
-def _tell_kind(file: Path, state: Mapping[str, Tensor], wrapped: bool) -> Kind:
-    """Recognizes LAVIS files by their structure.
+def _tell_kind(file: Path, state: Mapping[str, Tensor], wrappers: Sequence[str]) -> Kind:
+    """Recognizes LAVIS's files by their form: it alone wraps the tensors in `{"model": ...}`.
 
     Raises:
         ValueError: The file is not from LAVIS; OMGM's and EchoSight's cannot be told apart.
     """
-    if wrapped and "prompt_tokens" not in state:
+    if "model" in wrappers and "prompt_tokens" not in state:
         return "lavis"
     raise ValueError(f"{file}: OMGM's and EchoSight's files look alike; pass --kind omgm or --kind echosight")
 
@@ -204,20 +181,10 @@ def _empty_model(
     settings: dict[str, Any], tokenizer: PreTrainedTokenizerBase, pixels: PixelPreparation
 ) -> dict[str, Tensor]:
     """Returns the model's tensors by name, on the meta device: shapes without memory."""
-    layout = Layout(settings)
     if settings["vision"]["kind"] != "blip2":
         raise ValueError("--base: its image tower is not BLIP-2's ViT-g, which the checkpoint needs")
     with torch.device("meta"):
-        model = QFormerFusion(
-            layout.vision(),
-            settings["vision"],
-            layout.qformer(),
-            settings["queries"],
-            tokenizer,
-            pixels,
-            settings["max_text_tokens"],
-        )
-    return dict(model.state_dict())
+        return dict(QFormerFusion(settings, tokenizer, pixels).state_dict())
 
 
 def _mapped(names: Iterable[str], state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -21,7 +21,7 @@ from retriever.models.fused_qformer import FusedLayers
 from retriever.models.graphs import Forward, graphed
 from retriever.models.pixels import PixelPreparation
 from retriever.models.published import Published
-from retriever.models.qformer_folder import read_layout, small_settings, write_folder
+from retriever.models.qformer_folder import read_layout, small_settings, vision_tower, write_folder
 from retriever.models.qformer_layers import run_layers
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from retriever.models.weights import check_shapes, read_weights
@@ -35,19 +35,13 @@ class QFormerFusion(Published, nn.Module):
     """Fuses images and texts into tokens (implements `retriever.protocols.FusionEncoder`).
 
     Args:
-        vision: The image tower; its output has `last_hidden_state` [B, cells, width].
-        vision_settings: `{"kind", "config"}`, see `retriever.models.qformer_folder`.
-        config: Sizes of the Q-Former.
-        queries: Number of query tokens, and therefore of fused tokens.
+        settings: The sizes of its parts, see `retriever.models.qformer_folder.Layout`.
         tokenizer: Tokenizes texts.
         pixels: Prepares images.
-        max_text_tokens: Longest text; the rest is cut.
+        vision: The image tower, whose output has `last_hidden_state` [B, cells, width]; by default a new one.
         fingerprint: Hash of the model folder.
-        batch_size: Images, or image-text pairs, per forward pass. Sections, whose lengths vary widely, are batched by
-            their number of tokens instead, see `TOKENS_PER_PAIR`.
-        vision_norm_eps: Epsilon of the norm between tower and Q-Former.
-        centered: Whether to subtract from each fused token its mean over the training data, `token_mean`; otherwise the
-            component that all images and texts share would dominate every cosine.
+        batch_size: Images, or pairs of an image and a text, per forward pass. Sections, which differ much in length,
+            are counted by their tokens, see `TOKENS_PER_PAIR`.
 
     Attributes:
         cache: Caches the output of the image tower, if set.
@@ -55,34 +49,30 @@ class QFormerFusion(Published, nn.Module):
 
     def __init__(
         self,
-        vision: nn.Module,
-        vision_settings: dict[str, Any],
-        config: Blip2QFormerConfig,
-        queries: int,
+        settings: Mapping[str, Any],
         tokenizer: PreTrainedTokenizerBase,
         pixels: PixelPreparation,
-        max_text_tokens: int,
+        vision: nn.Module | None = None,
         fingerprint: str = UNSAVED,
         batch_size: int = 64,
-        vision_norm_eps: float = 1e-5,
-        centered: bool = False,
     ):
         super().__init__()
-        self.vision = vision
-        self.vision_settings = vision_settings
-        self.config = config
+        self.vision = vision_tower(settings["vision"]) if vision is None else vision
+        self.vision_settings = settings["vision"]
+        self.config = config = Blip2QFormerConfig(**settings["qformer"])
         self.tokenizer = tokenizer
         self.pixels = pixels
-        self.max_text_tokens = max_text_tokens
+        self.max_text_tokens = settings["max_text_tokens"]
         self.fingerprint = fingerprint
         self.batch_size = batch_size
         self.cache: ImageCache | None = None
         self._graphed_features: Forward | None = None
         self._fused: FusedLayers | None = None
         self._tokenizing = threading.Lock()  # a call sets padding and truncation on the shared tokenizer
-        self.vision_norm = nn.LayerNorm(config.encoder_hidden_size, vision_norm_eps)
-        self.query_tokens = nn.Parameter(torch.randn(1, queries, config.hidden_size) * config.initializer_range)
-        self.token_mean = nn.Buffer(torch.zeros(1, queries, config.hidden_size)) if centered else None
+        self.vision_norm = nn.LayerNorm(config.encoder_hidden_size, settings.get("vision_norm_eps", 1e-5))
+        tokens = (1, settings["queries"], config.hidden_size)
+        self.query_tokens = nn.Parameter(torch.randn(tokens) * config.initializer_range)
+        self.token_mean = nn.Buffer(torch.zeros(tokens)) if settings.get("centered") else None
         self.embeddings = Blip2TextEmbeddings(config)
         for table in (self.embeddings.word_embeddings, self.embeddings.position_embeddings):
             nn.init.normal_(table.weight, std=config.initializer_range)
@@ -104,24 +94,29 @@ class QFormerFusion(Published, nn.Module):
         max_text_tokens: int = 128,
     ) -> QFormerFusion:
         """Creates an untrained encoder around `vision`, seeded by PyTorch's global generator."""
-        config = Blip2QFormerConfig(
-            vocab_size=len(tokenizer),
-            hidden_size=hidden_size,
-            num_hidden_layers=layers,
-            num_attention_heads=heads,
-            intermediate_size=4 * hidden_size,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-            max_position_embeddings=max_text_tokens,
-            pad_token_id=tokenizer.pad_token_id,
-            cross_attention_frequency=2,
-            # BLIP-2 has 0.02 at width 768; at this width hardly anything would reach the tokens.
-            initializer_range=0.6 * hidden_size**-0.5,
-            encoder_hidden_size=vision_config.vision_width,
-            use_qformer_text_input=True,
-        )
-        settings = small_settings(vision_config)
-        return cls(vision, settings, config, queries, tokenizer, pixels, max_text_tokens, centered=True)
+        settings = {
+            "qformer": {
+                "vocab_size": len(tokenizer),
+                "hidden_size": hidden_size,
+                "num_hidden_layers": layers,
+                "num_attention_heads": heads,
+                "intermediate_size": 4 * hidden_size,
+                "hidden_dropout_prob": 0.0,
+                "attention_probs_dropout_prob": 0.0,
+                "max_position_embeddings": max_text_tokens,
+                "pad_token_id": tokenizer.pad_token_id,
+                "cross_attention_frequency": 2,
+                # BLIP-2 has 0.02 at width 768; at this width hardly anything would reach the tokens.
+                "initializer_range": 0.6 * hidden_size**-0.5,
+                "encoder_hidden_size": vision_config.vision_width,
+                "use_qformer_text_input": True,
+            },
+            "vision": small_settings(vision_config),
+            "queries": queries,
+            "max_text_tokens": max_text_tokens,
+            "centered": True,
+        }
+        return cls(settings, tokenizer, pixels, vision)
 
     @classmethod
     def load(
@@ -151,19 +146,7 @@ class QFormerFusion(Published, nn.Module):
         layout = read_layout(folder)
         pixels, tokenizer = PixelPreparation.load(folder), AutoTokenizer.from_pretrained(folder)
         with torch.device("meta"):
-            model = cls(
-                layout.vision(),
-                layout.settings["vision"],
-                layout.qformer(),
-                layout.settings["queries"],
-                tokenizer,
-                pixels,
-                layout.settings["max_text_tokens"],
-                fingerprint,
-                batch_size,
-                layout.settings.get("vision_norm_eps", 1e-5),
-                layout.settings.get("centered", False),
-            )
+            model = cls(layout.settings, tokenizer, pixels, fingerprint=fingerprint, batch_size=batch_size)
         empty = model.state_dict()
         sources = {name: layout.stored_name(name) for name in empty}
         small = isinstance(model.vision, SmallVision)

@@ -10,7 +10,7 @@ from typing import Any
 
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers import Blip2QFormerConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from retriever.files import read_object, replace_with
 from retriever.models import blip2
@@ -20,11 +20,11 @@ from retriever.models.weights import WEIGHTS_NAME, stored_names
 
 CONFIG_NAME = "config.json"
 
-VISION_KINDS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {
+_TOWERS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {
     "small_clip": lambda config: SmallVision(SmallCLIPConfig(**config)),
     "blip2": blip2.vision_tower,
 }
-"""Builds the image tower of each kind from its settings; a tower returns `last_hidden_state` [B, cells, width]."""
+"""Builds the image tower of each kind from its sizes."""
 
 _SMALL_SETTINGS = ("image_size", "channels", "vision_heads")
 
@@ -34,8 +34,11 @@ class Layout:
     """Settings of a folder and the names of its tensors.
 
     Attributes:
-        settings: `qformer` (of a `Blip2QFormerConfig`), `vision` (`kind`, a key of `VISION_KINDS`, and `config`),
-            `queries`, `max_text_tokens`, and optionally `vision_norm_eps` and `centered`.
+        settings: `qformer`: the arguments of a `Blip2QFormerConfig`. `vision`: the arguments of `vision_tower`.
+            `queries`: number of query tokens, and so of fused tokens. `max_text_tokens`: longest text; the rest is cut.
+            `vision_norm_eps`: epsilon of the norm between tower and Q-Former, 1e-5 by default. `centered`: whether each
+            of the fused tokens has its mean over training data subtracted, `token_mean`; what all images and texts
+            share in a token would otherwise dominate every cosine.
         stored_name: Maps the name of our tensor to its name in the folder.
         ignored: Tells whether a tensor of the folder is known and not needed.
     """
@@ -44,13 +47,14 @@ class Layout:
     stored_name: Callable[[str], str] = lambda name: name
     ignored: Callable[[str], bool] = lambda name: False
 
-    def vision(self) -> nn.Module:
-        """Returns an image tower with random weights."""
-        return VISION_KINDS[self.settings["vision"]["kind"]](self.settings["vision"]["config"])
 
-    def qformer(self) -> Blip2QFormerConfig:
-        """Returns the sizes of the Q-Former."""
-        return Blip2QFormerConfig(**self.settings["qformer"])
+def vision_tower(settings: Mapping[str, Any]) -> nn.Module:
+    """Returns an image tower with random weights, which returns `last_hidden_state` [B, cells, width].
+
+    Args:
+        settings: Its `kind`, small_clip or blip2, and its sizes, `config`.
+    """
+    return _TOWERS[settings["kind"]](settings["config"])
 
 
 def read_layout(folder: Path) -> Layout:
@@ -71,8 +75,8 @@ def read_layout(folder: Path) -> Layout:
         blip2.check_revision(folder, stored_names(folder))
         return layout
     kind = settings.get("vision", {}).get("kind")
-    if kind not in VISION_KINDS:
-        raise ValueError(f"{path}: vision.kind: must be one of {', '.join(VISION_KINDS)}, got {kind!r}")
+    if kind not in _TOWERS:
+        raise ValueError(f"{path}: vision.kind: must be one of {', '.join(_TOWERS)}, got {kind!r}")
     return Layout(settings)
 
 

@@ -58,7 +58,7 @@ WRITTEN = f'{{"name": "text_search", "arguments": {ARGUMENTS}}}'
         f"<tool_call>{WRITTEN}</tool_call>".replace('"', "\u201d"),
     ],
 )
-def test_a_call(text: str) -> None:
+def test_a_call_is_read_in_every_spelling(text: str) -> None:
     assert calls_of(ChatReply(text), NAMES) == ((SEARCH,), "")
 
 

@@ -39,7 +39,7 @@ WRITTEN = '{"name": "text_search", "arguments": {"queries": ["a"]}}'
         ("", ()),
     ],
 )
-def test_calls(text: str, calls: tuple[Call, ...]) -> None:
+def test_calls_are_read_from_text(text: str, calls: tuple[Call, ...]) -> None:
     assert calls_of(ChatReply(text)) == (calls, "")
 
 
@@ -78,7 +78,7 @@ def test_python_is_read_but_not_run() -> None:
         ('```json\n{"final_answer": "x", "citations": [2, 1]}\n```', "x [2] [1]"),
     ],
 )
-def test_answers(text: str, answer: str) -> None:
+def test_answers_are_read_from_text(text: str, answer: str) -> None:
     assert plain_answer(text) == answer
     assert answer_of(text) == (answer if "<" in text else None)
 

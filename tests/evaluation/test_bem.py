@@ -162,7 +162,7 @@ def test_what_is_too_long_is_cut_not_refused(folder: Path) -> None:
     )
 
 
-def test_cut() -> None:
+def test_the_longest_parts_are_cut_first() -> None:
     assert cut([[1, 2], [3], []], 3) == [[1, 2], [3], []]
     assert cut([[1] * 9, [2] * 5, [3]], 9) == [[1] * 4, [2] * 4, [3]]
     assert cut([[1] * 3, [2] * 3, [3] * 3], 7) == [[1] * 2, [2] * 2, [3] * 3]

@@ -30,6 +30,8 @@ def test_graded_scores_count_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(("confidences", "scores", "bins"), [([0.5], [], 10), ([0.5], [1], 0), ([1.5], [1], 10)])
-def test_bad_input(confidences: list[float], scores: list[float], bins: int) -> None:
+def test_confidences_and_scores_that_do_not_match_are_refused(
+    confidences: list[float], scores: list[float], bins: int
+) -> None:
     with pytest.raises(ValueError, match="confidences"):
         calibrate(confidences, scores, bins)

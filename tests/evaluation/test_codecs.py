@@ -166,7 +166,7 @@ def test_questions_without_sections_have_no_section_recall(built: dict[str, Inde
     assert "| - | - | - |" in as_markdown(found)
 
 
-def test_choice() -> None:
+def test_the_smallest_codec_within_the_loss_is_chosen() -> None:
     def row(name: str, size: int, entity: float | None, section: float | None) -> dict[str, Any]:
         losses = {"recall@1": entity, "section_recall@1": section}
         return {"codec": name, "bytes_per_section": size} | {
@@ -194,7 +194,7 @@ def test_errors_by_hand() -> None:
     assert reconstruction_error([], TokenCodec("int8")) == {"error": None, "cosine": None}
 
 
-def test_refused(built: dict[str, Index], tmp_path: Path) -> None:
+def test_other_tokens_and_unlabeled_questions_are_refused(built: dict[str, Index], tmp_path: Path) -> None:
     questions = write_questions(built["float16"], tmp_path / "queries")
     with pytest.raises(ValueError, match=r"int8: stores tokens as int8, .* --set fusion\.tokens=float16"):
         measure_codecs(pipeline(built["int8"]), questions, tmp_path)

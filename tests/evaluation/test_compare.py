@@ -111,7 +111,7 @@ def test_folders_of_one_name_are_told_apart(tmp_path: Path) -> None:
     assert by_name(again)["step1 recall@1"]["differences"][0]["p_value"] == 1
 
 
-def test_refusals(tmp_path: Path) -> None:
+def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
     first = write(tmp_path / "first", [line("q0", 1)])
     with pytest.raises(ValueError, match="at least two runs, got 1"):
         compare([first])

@@ -122,7 +122,7 @@ def test_nothing_to_summarize() -> None:
         summarize([], "evqa")
 
 
-def test_curve() -> None:
+def test_the_recall_curve_has_a_value_per_cutoff() -> None:
     assert recall_curve([outcome("a", (1, 2), None, None), outcome("b", (3, 1), None, None)], "step1", 4) == [
         0.5,
         0.5,

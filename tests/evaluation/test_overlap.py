@@ -24,7 +24,7 @@ from evaluation.overlap import f1_recall, language_of, token_f1
         ("red", [], 0.0),
     ],
 )
-def test_token_f1(answer: str, references: list[str], score: float) -> None:
+def test_token_f1_equals_values_by_hand(answer: str, references: list[str], score: float) -> None:
     assert token_f1(answer, references) == pytest.approx(score)
 
 
@@ -67,5 +67,5 @@ def test_the_missing_tokenizer_is_named(monkeypatch: pytest.MonkeyPatch) -> None
         f1_recall("x", ["x"], "zh")
 
 
-def test_language() -> None:
+def test_one_chinese_character_makes_a_text_chinese() -> None:
     assert [language_of(text) for text in ("这辆车是什么?", "What is 944?", "", "café")] == ["zh", "en", "en", "en"]

@@ -19,7 +19,7 @@ def listed(page: Any) -> list[str]:
     return [row.text.split()[0] for row in by_id(page, "queries").find_elements("css selector", "tbody tr")]
 
 
-def test_search(chromium: Any, tmp_path: Path) -> None:
+def test_the_page_filters_its_queries(chromium: Any, tmp_path: Path) -> None:
     run(FakeRetriever(), write_images(tmp_path / "images"), tmp_path / "run")
     chromium.get((tmp_path / "run" / "report.html").as_uri())
     assert listed(chromium) == [f"q{number}" for number in range(10)]

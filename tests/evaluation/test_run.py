@@ -248,9 +248,9 @@ def test_a_damaged_run_is_named(tmp_path: Path, images: Path, content: str) -> N
 
 def test_another_run_in_the_folder_is_refused(tmp_path: Path, images: Path) -> None:
     run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:2])
-    with pytest.raises(ValueError, match="holds a run with another settings; choose another --out"):
+    with pytest.raises(ValueError, match="from a run with another settings; choose another --out"):
         run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:2], settings={"alpha": 0.5})
-    with pytest.raises(ValueError, match="holds a run with another questions_sha256"):
+    with pytest.raises(ValueError, match="from a run with another questions_sha256"):
         run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:3])
 
 
@@ -279,11 +279,11 @@ def test_bem_judges_answers_without_an_exact_match(tmp_path: Path, images: Path)
     other_bem = Bem(bem.tokenize, bem.logits, bem.marks, fingerprint="4567")
     refused: list[dict[str, Any]] = [{}, {"bem": other_bem}]
     for other in refused:
-        with pytest.raises(ValueError, match="holds a run with another bem; choose"):
+        with pytest.raises(ValueError, match="from a run with another bem; choose"):
             run(FakeRetriever(), images, tmp_path / "run", **other)
 
 
-def test_bad_calls(tmp_path: Path, images: Path) -> None:
+def test_runs_that_cannot_begin_are_refused(tmp_path: Path, images: Path) -> None:
     out = tmp_path / "run"
     with pytest.raises(ValueError, match="no questions"):
         run(FakeRetriever(), images, out, [])
@@ -302,7 +302,9 @@ def test_retrieval_alone(tmp_path: Path, images: Path) -> None:
     assert (metrics["latency_ms"]["answer_p50"], metrics["latency_ms"]["retrieve_p50"] is None) == (None, False)
 
 
-def test_all_fail(tmp_path: Path, images: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_whose_questions_all_fail_has_a_report(
+    tmp_path: Path, images: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     metrics = run(FakeRetriever(), images, tmp_path / "run", [QUESTIONS[3]])
     assert (metrics["n_failed"], metrics["answer"]["accuracy"], metrics["latency_ms"]["retrieve_p50"]) == (1, 0.0, None)
     assert (tmp_path / "run" / "report.html").is_file()

@@ -121,6 +121,8 @@ def test_many_distinct_scores_are_drawn_in_pieces() -> None:
     ("first", "second", "groups"),
     [([], [], None), ([1], [1, 0], None), ([1, 0], [1, 0], ["a"]), ([float("nan")], [1], None)],
 )
-def test_bad_input(first: list[float], second: list[float], groups: list[str] | None) -> None:
+def test_scores_that_do_not_pair_up_are_refused(
+    first: list[float], second: list[float], groups: list[str] | None
+) -> None:
     with pytest.raises(ValueError, match="scores"):
         difference(first, second, groups)

@@ -92,7 +92,7 @@ def test_no_report_on_the_same_queries_by_another_name() -> None:
         sweep(TUNE, [0.5], [0.2], tune_split="val", report=[NO_CANDIDATES, scored("x", [])], report_split="test")
 
 
-def test_bad_grids() -> None:
+def test_empty_grids_and_runs_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one value"):
         sweep(TUNE, [], [0.2], tune_split="val")
     with pytest.raises(ValueError, match="between 0 and 1"):

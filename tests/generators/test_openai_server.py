@@ -96,7 +96,7 @@ def test_the_server_counts_as_the_cut_does(served: tuple[str, str]) -> None:
     assert asyncio.run(run()) == [True, False]
 
 
-def test_check(served: tuple[str, str]) -> None:
+def test_a_check_says_that_the_server_offers_the_model(served: tuple[str, str]) -> None:
     url, model = served
 
     async def run() -> str:

@@ -41,7 +41,7 @@ def test_what_an_index_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
                 "id": "https://e.example/wiki/Lost",
                 "image": "https://e.example/images/flag/Lost.png",
                 "path": None,
-                "reason": "no file in the folder at any suffix of the URL's path",
+                "reason": "no file, or only a link out of the folder, at any suffix of the URL's path",
             }
         ],
         "unreadable": [

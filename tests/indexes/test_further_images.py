@@ -12,12 +12,12 @@ import torch
 from PIL import Image
 
 from indexes import sources
-from indexes.article_images import FurtherImages, FurtherTable, ImageUse
+from indexes.article_images import FurtherImages, ImageUse, MainImage, choose_further
 from indexes.build import build_index
 from indexes.entity_index import open_search
 from indexes.estimate import estimate_build
 from indexes.formats import read_knowledge_base
-from indexes.further_images import choose_further
+from indexes.image_records import ImageRecords
 from indexes.keys import Keys
 from indexes.lines import save_offsets
 from indexes.manifest import FILES, IMAGE_OWNERS, OWNERS
@@ -25,7 +25,6 @@ from indexes.recall import HeldOutQueries
 from indexes.search import BestKeySearch, best_of_each
 from indexes.search_kinds import write_search
 from indexes.sources import FolderImages
-from indexes.stages import MainImage
 from indexes.store import Index
 from indexes.svg import load_any
 from retriever.step2_rerank import FusionRerank
@@ -146,7 +145,7 @@ def test_a_build_that_an_older_version_began_has_no_tokens_of_images(tmp_path: P
     lines = [["a.png", None, None, ["b.png"], [], [], 2], ["c.png", None, None, ["d.png"], [], [], 3, 2]]
     (tmp_path / "images.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     save_offsets(tmp_path / "images.jsonl")
-    assert FurtherTable(tmp_path).image_owners().tolist() == [1, 1]
+    assert ImageRecords(tmp_path).image_owners().tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("calls", [1, 2, 3, 4, 5])

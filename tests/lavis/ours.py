@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import BertTokenizer, Blip2QFormerConfig
+from transformers import BertTokenizer
 
-from retriever.models.blip2 import vision_tower
 from retriever.models.lavis import lavis_sources
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
@@ -39,15 +38,13 @@ QFORMER: dict[str, Any] = {
 def tiny_model(tokenizer: BertTokenizer, seed: int = 1) -> QFormerFusion:
     """Returns a fusion encoder of the oracle's sizes in which every weight counts."""
     torch.manual_seed(seed)
-    model = QFormerFusion(
-        vision_tower(VISION),
-        {"kind": "blip2", "config": VISION},
-        Blip2QFormerConfig(**QFORMER),
-        32,
-        tokenizer,
-        PixelPreparation(16, crop=True, target_ratio=1.25),
-        40,
-    )
+    settings = {
+        "qformer": QFORMER,
+        "vision": {"kind": "blip2", "config": VISION},
+        "queries": 32,
+        "max_text_tokens": 40,
+    }
+    model = QFormerFusion(settings, tokenizer, PixelPreparation(16, crop=True, target_ratio=1.25))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)

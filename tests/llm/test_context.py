@@ -78,3 +78,10 @@ def test_characters() -> None:
     assert cut_characters("Mount Vell is a hill", 4) == ("Mount Vell is a", True)
     assert cut_characters("Llanfairpwllgwyngyll", 2) == ("Llanfair", True)
     assert cut_characters("The cat sleeps", 2) == ("The cat", True)
+
+
+def test_characters_beyond_ascii_count_as_tokens() -> None:
+    recipe = "1. " + "土豆" * 50 + " 5 g"  # 3 ASCII characters, 100 Chinese ones, 4 ASCII ones
+    assert cut_characters(recipe, 102) == (recipe, False)  # 100 + 7 / 4
+    assert cut_characters(recipe, 101) == ("1. " + "土豆" * 50, True)
+    assert cut_characters(recipe, 61) == ("1. " + "土豆" * 30, True)  # not back to the space after "1."

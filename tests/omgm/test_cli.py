@@ -138,7 +138,7 @@ def test_seeds_are_not_negative(command: str, capsys: pytest.CaptureFixture[str]
     assert "--seed: must be at least 0, got -1" in capsys.readouterr().err
 
 
-def test_grids() -> None:
+def test_a_grid_is_a_range_or_a_list() -> None:
     assert grid("0:1:0.25") == [0.0, 0.25, 0.5, 0.75, 1.0]
     assert grid("0.1,0.9") == [0.1, 0.9]
     for wrong in ("", "a", "0:1:0", "0:2:1", "0:inf:0.1", "nan:1:0.1"):

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
+import anyio
 import numpy as np
 import pytest
 from PIL import Image
@@ -164,6 +165,23 @@ def test_async(world: World) -> None:
             return answer.answer, title(found), pieces
 
     assert asyncio.run(ask()) == ("1848", "Greenland", ["1", "8", "4", "8"])
+
+
+def test_trio(world: World) -> None:
+    """Another event loop, in which nothing of asyncio works; a refused request is tried again there, too."""
+    pytest.importorskip("trio")
+
+    async def ask() -> tuple[str | None, list[str], int]:
+        async with AsyncClient(world.url, KEY) as client:
+            answer = await client.answer(image_bytes("red"), WHEN)
+            pieces = [piece async for piece in client.stream(image_bytes("red"), WHEN) if isinstance(piece, str)]
+        with LocalChatServer({"/answer": busy("0")}) as server:
+            async with AsyncClient(server.url, retries=1) as client:
+                with pytest.raises(ServiceError):
+                    await client.answer(image_bytes("red"), WHEN)
+        return answer.answer, pieces, len(server.headers)
+
+    assert anyio.run(ask, backend="trio") == ("1848", ["1", "8", "4", "8"], 2)
 
 
 def busy(after: str | None = None, status: int = 429) -> CannedReply:

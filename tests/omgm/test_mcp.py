@@ -6,7 +6,9 @@ import asyncio
 import base64
 import io
 import json
+import re
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,19 +23,20 @@ pytest.importorskip("mcp", reason="needs the extra mcp")
 import httpx2
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import CallToolResult, ImageContent, TextContent
+from mcp.types import CallToolResult, ImageContent, TextContent, Tool
 
 from llm.replies import ChatReply
 from omgm.__main__ import main
 from omgm.agent import Agent, access_of
 from omgm.api import OMGM
-from omgm.mcp_server import build_server, http_app
+from omgm.mcp_http import http_app
+from omgm.mcp_server import build_server
 from omgm.settings import AgentSettings
 from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.fakes.images import data_uri
 from tests.fakes.planner import ScriptedPlanner, calling
-from tests.fakes.service import listening
+from tests.fakes.service import listening, wait_until
 from tests.paths import ROOT
 
 CAPITAL = "What is the capital of this country?"
@@ -228,6 +231,90 @@ def test_agents(omgm: OMGM, photo: bytes) -> None:
         assert "Paris" in found["excerpts"][0]["text"] and found["note"].startswith("Sections of France")
         assert "there is no page 'Atlantis'" in message(call(url, "open_page", page="Atlantis", question="capital"))
         assert "the search engine failed" in message(call(url, "web_search", queries=["France"]))
+
+
+def test_what_models_leave_open(omgm: OMGM, photo: bytes) -> None:
+    """Each parameter has one type, which every framework can pass on; null, or one text for a list, is taken, too."""
+    settings, image = ServingSettings(), data_uri(photo)
+    with (
+        Agent(omgm, None) as agent,
+        listening(http_app(build_server(omgm, settings, agent=agent), settings)) as at,
+    ):
+        url = f"{at}/mcp"
+
+        async def tools() -> list[Tool]:
+            async with Client(url) as client:
+                return (await client.list_tools()).tools
+
+        offered = {tool.name: tool for tool in asyncio.run(tools())}
+        for tool in offered.values():
+            assert {"type"} == {key for schema in tool.input_schema["properties"].values() for key in schema} & {
+                "type",
+                "anyOf",
+                "$ref",
+            }
+        queries = offered["text_search"].input_schema["properties"]["queries"]
+        assert (queries["minItems"], queries["maxItems"]) == (1, 5)
+        found = structured(call(url, "answer", image=image, question=CAPITAL, mode=None))
+        assert found["answer"] == "Tokyo"
+        assert len(structured(call(url, "find_entity", image=image, question=None, limit=None))["entities"]) == 5
+        assert len(structured(call(url, "search_sections", image=image, question=CAPITAL, limit=None))["sections"]) == 3
+        for exclude in ("Japan", ["Japan", ""], '["Japan"]'):
+            excerpts = structured(call(url, "image_search", image=image, exclude=exclude))["excerpts"]
+            assert "Japan" not in {excerpt["title"] for excerpt in excerpts}
+        assert structured(call(url, "image_search", image=image, exclude=None))["excerpts"][0]["title"] == "Japan"
+        found = structured(call(url, "text_search", queries="capital of France", limit=None))
+        assert found["excerpts"][0]["title"] == "France"
+
+
+def test_the_functions_for_agents_of_others(omgm: OMGM, examples: Path) -> None:
+    """Those of docs/agents.md, which need no SDK."""
+    page = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    functions: dict[str, Any] = {}
+    exec(code, functions)
+    settings = ServingSettings()
+    with (
+        Agent(omgm, None) as agent,
+        listening(http_app(build_server(omgm, settings, agent=agent), settings)) as url,
+    ):
+        functions["SERVER"] = f"{url}/mcp"
+        first, second = functions["image_search"](examples / "photo.jpg", limit=2)
+        assert first["title"] == "Japan" != second["title"] and first["url"].startswith("http")
+        assert first["image"].getpixel((0, 0)) == (255, 255, 255)  # the thumbnail of the flag
+        [found] = functions["text_search"]("capital of France", limit=1)
+        assert (found["title"], "Paris" in found["text"], found["url"]) == ("France", True, found["url"])
+        with pytest.raises(RuntimeError, match="not an image"):
+            functions["image_search"](examples / "questions.csv")
+
+
+def test_an_agent_ends_with_its_caller(omgm: OMGM, photo: bytes) -> None:
+    """A caller who leaves, as one whose time is over, frees the place for the next."""
+    settings, limits = ServingSettings(), AgentSettings(runs=1)
+    asked = threading.Event()
+
+    class SlowPlanner(ScriptedPlanner):
+        async def reply(self, *arguments: Any, **more: Any) -> ChatReply:
+            if not asked.is_set():
+                asked.set()
+                await asyncio.sleep(60)
+            return await super().reply(*arguments, **more)
+
+    arguments = {"image": data_uri(photo), "question": CAPITAL, "mode": "mmsearch-plus"}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "answer", "arguments": arguments}}
+
+    async def leave(url: str) -> None:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            sent = asyncio.ensure_future(client.post(url, json=request, headers={"Accept": "application/json"}))
+            await asyncio.to_thread(asked.wait, 20)
+            sent.cancel()
+
+    with (
+        Agent(omgm, SlowPlanner(["<answer>Tokyo</answer>"])) as agent,
+        listening(http_app(build_server(omgm, settings, agent=agent, limits=limits), settings)) as at,
+    ):
+        asyncio.run(leave(f"{at}/mcp"))
+        wait_until(lambda: not call(f"{at}/mcp", "answer", **arguments).is_error)
 
 
 @asynccontextmanager

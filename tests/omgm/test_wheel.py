@@ -26,7 +26,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def test_contents(unpacked: Path) -> None:
+def test_the_wheel_holds_all_packages(unpacked: Path) -> None:
     top = {path.name for path in unpacked.iterdir() if not path.name.endswith(".dist-info")}
     packages = {
         "agents",

@@ -33,5 +33,21 @@ def test_an_answer_is_found_word_for_word(answer: str | None, quoted: str | None
         assert span == (len(TEXT) - 3, len(TEXT) - 1)
 
 
+@pytest.mark.parametrize(
+    ("answer", "quoted"),
+    [
+        ("1000年", "1000年"),  # letters stand on both sides, as everywhere in Japanese
+        ("紅枝垂桜。", "紅枝垂桜"),
+        ("25m", "25m"),
+        ("5m", None),  # within 25m
+        ("000年", None),
+    ],
+)
+def test_words_need_no_spaces_in_japanese(answer: str, quoted: str | None) -> None:
+    text = "樹齢1000年を超える紅枝垂桜。枝の広がりは東西25m。"
+    span = answer_span(Generation(answer), text)
+    assert (None if span is None else text[slice(*span)]) == quoted
+
+
 def test_the_place_that_a_reader_names_is_kept() -> None:
     assert answer_span(Generation("in", span=(61, 63)), TEXT) == (61, 63)

@@ -53,7 +53,7 @@ def test_routes(tmp_path: Path) -> None:
 def test_the_api_s_document(tmp_path: Path) -> None:
     document = World(tmp_path).app.openapi()
     assert document["info"]["version"] == version("omgm")
-    for path in ("/answer", "/retrieve", "/v1/chat/completions"):
+    for path in ("/answer", "/retrieve", "/v1/chat/completions", "/v1/responses"):
         assert set(document["paths"][path]["post"]["responses"]["200"]["content"]) == {
             "application/json",
             "text/event-stream",
@@ -68,6 +68,6 @@ def test_error_codes() -> None:
     del used["client_gone"]  # no client receives it
     documented = {code: row[0] for row in table("Errors") for code in re.findall(r"`(\w+)`", row[1])}
     assert {code for code in used if not used[code] <= set(documented[code].split(", "))} == set()
-    missing = {"missing_question", "missing_model", "missing_messages"}
+    missing = {"missing_question", "missing_model", "missing_messages", "missing_input"}
     composed = {"method_not_allowed", "wrong_type", "out_of_range"} | missing  # not literals in every place
     assert set(documented) - set(used) <= composed

@@ -43,7 +43,7 @@ def status_of(sock: socket.socket) -> int:
     return int(response_of(sock)[0].split()[1])
 
 
-@pytest.mark.parametrize("path", ["/answer", "/retrieve", "/v1/chat/completions"])
+@pytest.mark.parametrize("path", ["/answer", "/retrieve", "/v1/chat/completions", "/v1/responses"])
 def test_a_full_service_refuses_before_the_body(tmp_path: Path, path: str) -> None:
     with served(tmp_path, SMALL) as world, full(world) as held:
         with connection(world.url, 5_000_000, path) as sock:

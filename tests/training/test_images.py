@@ -24,7 +24,8 @@ from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
 from training.config import TrainingConfig
 from training.encoder_data import EncoderData
-from training.images import ImageLoader, image_source, load_images
+from training.images import ImageLoader, load_images
+from training.knowledge_base import image_source
 from training.train_encoder import train_encoder
 
 

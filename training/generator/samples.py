@@ -15,9 +15,10 @@ from typing import Any, Protocol
 from indexes.growing import GrowingLines
 from indexes.progress import progress_bar
 from retriever.evidence import best_evidence
-from retriever.files import write_json, write_lines
+from retriever.files import write_lines
 from retriever.images import load_image
 from retriever.protocols import QueryRetriever
+from retriever.run_note import check_note
 from retriever.types import Evidence, Query
 from training.questions import AskedQuestion
 
@@ -155,31 +156,6 @@ def count_left_out(samples: Path) -> dict[str, int]:
         return {}
     with path.open(encoding="utf-8") as file:
         return dict(Counter(json.loads(line)["reason"] for line in file))
-
-
-def check_note(path: Path, note: dict[str, Any], *, write: bool = True) -> bool:
-    """Checks that an earlier run was started with the same inputs; returns whether there was one.
-
-    Args:
-        path: The file that records the inputs.
-        note: The inputs of this run, as plain JSON.
-        write: Whether to record them if there was no earlier run.
-
-    Raises:
-        ValueError: The inputs differ; the message names the differences.
-    """
-    if path.is_file():
-        before = json.loads(path.read_text(encoding="utf-8"))
-        now = json.loads(json.dumps(note))
-        different = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
-        if different:
-            raise ValueError(
-                f"{path}: from a run with another {', '.join(different)}; choose another --out or delete {path.parent}"
-            )
-        return True
-    if write:
-        write_json(path, note)
-    return False
 
 
 _Row = dict[str, Any]

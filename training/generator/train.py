@@ -19,11 +19,12 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from indexes.progress import progress_bar
 from retriever.files import sha256_of, write_json
 from retriever.models.folder import RECORD_NAME
+from retriever.run_note import check_note
 from training.curve import Curve
 from training.generator.config import GeneratorTrainingConfig
 from training.generator.lora import add_adapter, load_base, require_peft, save_adapter
 from training.generator.rendering import Collator, PromptSettings, Renderer
-from training.generator.samples import check_note, count_left_out, read_samples
+from training.generator.samples import count_left_out, read_samples
 
 logger = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from generators.reader.features import Floats
 from generators.reader.model import SpanModel
 from generators.reader.reader import choose
 from retriever.models.bm25 import BM25
+from retriever.types import FloatArray
 from training.reader.questions import SpanQuestion, normalize, overlap
 
 COST = 0.02
@@ -29,7 +29,7 @@ class Trial(NamedTuple):
         exact: True if the answer matches a reference.
     """
 
-    signs: Floats
+    signs: FloatArray
     f1: float
     exact: bool
 
@@ -108,7 +108,7 @@ def by_article(questions: Iterable[SpanQuestion]) -> dict[str, list[str]]:
     return {title: list(texts) for title, texts in passages.items()}
 
 
-def fit(found: Trials) -> tuple[Floats, float, float]:
+def fit(found: Trials) -> tuple[FloatArray, float, float]:
     """Fits the confidence to all trials; returns its weights, its bias and the threshold."""
     everything = found.everything()
     weights, bias = fit_confidence(stacked(everything), np.array([trial.f1 >= RIGHT for trial in everything]))

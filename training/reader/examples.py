@@ -10,9 +10,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from generators.reader.features import Candidates, Floats, candidates
+from generators.reader.features import Candidates, candidates
 from generators.reader.question import analyze
-from generators.reader.tokens import Flags, Ints, Tokens, stems_of, tokenize_text
+from generators.reader.tokens import Flags, Tokens, stems_of, tokenize_text
+from retriever.types import FloatArray, IntArray
 from training.reader.questions import SpanQuestion, normalize, overlap
 from training.reader.weights import Numbers
 
@@ -43,11 +44,11 @@ class Example(NamedTuple):
     answerable: bool
     candidates: Candidates
     features: np.ndarray
-    around: Ints
+    around: IntArray
     asked: tuple[int, int, int, int]
-    f1: Floats
+    f1: FloatArray
     exact: Flags
-    quality: Floats
+    quality: FloatArray
 
 
 class Batch(NamedTuple):
@@ -82,10 +83,8 @@ def examples(
 
 
 def _thinned(example: Example, rng: np.random.Generator) -> Example:
-    good = np.flatnonzero(example.quality > 0.5)
-    other = np.setdiff1d(np.arange(len(example.f1)), good)
-    rows = np.concatenate([good, rng.choice(other, min(KEPT, len(other)), replace=False)])
-    old = example.candidates
+    good, others, _ = _draw(example, KEPT, rng)
+    rows, old = np.concatenate([good, others]), example.candidates
     return example._replace(
         candidates=replace(
             old, first=old.first[rows], last=old.last[rows], links=old.links[rows], doubts=old.doubts[rows]
@@ -96,6 +95,13 @@ def _thinned(example: Example, rng: np.random.Generator) -> Example:
         exact=example.exact[rows],
         quality=example.quality[rows],
     )
+
+
+def _draw(example: Example, count: int, rng: np.random.Generator) -> tuple[IntArray, IntArray, int]:
+    """Returns the good candidates, up to `count` of the others, and how many others there are."""
+    good = np.flatnonzero(example.quality > 0.5)
+    others = np.setdiff1d(np.arange(len(example.f1)), good)
+    return good, rng.choice(others, min(count, len(others)), replace=False), len(others)
 
 
 def _example(source: SpanQuestion, numbers: Numbers) -> Example:
@@ -112,7 +118,10 @@ def _example(source: SpanQuestion, numbers: Numbers) -> Example:
         f1[i] = max(overlap(text, reference) for reference in references)
         exact[i] = text in references
         there = not places or any(start < stop and end > begin for begin, stop in places)
-        quality[i] = f1[i] if there else 0.99 if exact[i] else 0.5 * f1[i]
+        if there:
+            quality[i] = f1[i]
+        else:
+            quality[i] = 0.99 if exact[i] else 0.5 * f1[i]
     standard = ((found.features - numbers.mean) / numbers.scale).astype(np.float16)
     around = numbers.vocabulary.around(tokens, found)
     asked = numbers.vocabulary.asked(question)
@@ -132,7 +141,7 @@ def part_of(article: str) -> int:
     return int(hashlib.sha256(article[::-1].encode()).hexdigest()[:8], 16)
 
 
-def _worth_comparing(tokens: Tokens, found: Candidates, references: Sequence[str]) -> Ints:
+def _worth_comparing(tokens: Tokens, found: Candidates, references: Sequence[str]) -> IntArray:
     """Returns the candidates that share a word with an answer or, if an answer contains a digit, contain a number."""
     wanted = {word for reference in references for word in reference.split()}
     joins = any(any(letter.isdigit() for letter in word) for word in wanted)  # "20-24" becomes "2024"
@@ -143,33 +152,31 @@ def _worth_comparing(tokens: Tokens, found: Candidates, references: Sequence[str
 
 def joined(chosen: Sequence[Example], rng: np.random.Generator | None = None) -> Batch:
     """Joins examples into a batch; with `rng`, only good candidates and a random draw of the others."""
-    columns: list[list[np.ndarray]] = [[] for _ in range(5)]
-    for number, example in enumerate(chosen):
-        rows, stands_for = np.arange(len(example.f1)), np.ones(len(example.f1), np.float32)
-        if rng is not None and len(rows) > DRAWN:
-            good = np.flatnonzero(example.quality > 0.5)
-            other = np.setdiff1d(rows, good)
-            drawn = rng.choice(other, min(DRAWN, len(other)), replace=False)
-            rows = np.concatenate([good, drawn])
-            share = np.full(len(drawn), len(other) / max(len(drawn), 1), np.float32)
-            stands_for = np.concatenate([np.ones(len(good), np.float32), share])
-        parts: tuple[np.ndarray, ...] = (
-            example.features[rows].astype(np.float32),
-            example.around[rows],
-            np.full(len(rows), number),
-        )
-        for column, part in zip(columns, (*parts, example.quality[rows], stands_for), strict=True):
-            column.append(part)
-    features, around, question, quality, stands = (torch.from_numpy(np.concatenate(column)) for column in columns)
+    drawn = [_drawn(example, rng) for example in chosen]
+
+    def column(name: str) -> torch.Tensor:
+        parts = [getattr(example, name)[rows] for example, (rows, _) in zip(chosen, drawn, strict=True)]
+        return torch.from_numpy(np.concatenate(parts))
+
     return Batch(
-        features,
-        around,
-        question,
-        quality,
-        stands,
-        torch.tensor([example.asked[0] for example in chosen]),
-        torch.tensor([example.asked[1] for example in chosen]),
-        torch.tensor([example.asked[2:] for example in chosen]),
-        torch.from_numpy(np.stack([example.candidates.overview for example in chosen])),
-        torch.tensor([float(example.answerable) for example in chosen]),
+        features=column("features").float(),
+        around=column("around"),
+        question=torch.arange(len(chosen)).repeat_interleave(torch.tensor([len(rows) for rows, _ in drawn])),
+        quality=column("quality"),
+        stands_for=torch.from_numpy(np.concatenate([stands_for for _, stands_for in drawn])),
+        kind=torch.tensor([example.asked[0] for example in chosen]),
+        focus=torch.tensor([example.asked[1] for example in chosen]),
+        keys=torch.tensor([example.asked[2:] for example in chosen]),
+        overview=torch.from_numpy(np.stack([example.candidates.overview for example in chosen])),
+        answerable=torch.tensor([float(example.answerable) for example in chosen]),
     )
+
+
+def _drawn(example: Example, rng: np.random.Generator | None) -> tuple[IntArray, FloatArray]:
+    """Returns the rows of the candidates that a batch gets, and for how many candidates each of them stands."""
+    rows = np.arange(len(example.f1))
+    if rng is None or len(rows) <= DRAWN:
+        return rows, np.ones(len(rows), np.float32)
+    good, drawn, others = _draw(example, DRAWN, rng)
+    share = np.full(len(drawn), others / max(len(drawn), 1), np.float32)
+    return np.concatenate([good, drawn]), np.concatenate([np.ones(len(good), np.float32), share])

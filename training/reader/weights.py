@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from safetensors.numpy import save_file
 
-from generators.reader.features import Floats, candidates
+from generators.reader.features import candidates
 from generators.reader.model import SpanModel, Vocabulary
 from generators.reader.question import analyze
 from generators.reader.tokens import stems_of, suffix_class, tokenize_text
 from retriever.files import replacing
+from retriever.types import FloatArray
 from training.reader.questions import SpanQuestion
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class Numbers(NamedTuple):
 
     vocabulary: Vocabulary
     rarity: Mapping[str, float]
-    mean: Floats
-    scale: Floats
+    mean: FloatArray
+    scale: FloatArray
     overview: int
 
 
@@ -92,7 +93,7 @@ def save(
     path: Path,
     networks: Sequence[Network],
     numbers: Numbers,
-    confidence: Floats,
+    confidence: FloatArray,
     bias: float,
     threshold: float,
 ) -> None:

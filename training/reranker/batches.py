@@ -17,10 +17,11 @@ from torch import Tensor
 
 from indexes.ahead import map_ahead
 from retriever.batching import by_length
+from retriever.types import IntArray
+from training.reranker.recipes import Negatives
 from training.reranker.rows import Rows
-from training.reranker.samples import CANDIDATES, Negatives, SampleSet
+from training.reranker.samples import CANDIDATES, SampleSet
 
-Ints = NDArray[np.int64]
 Batch = TypeVar("Batch")
 
 
@@ -28,7 +29,7 @@ class Features(Protocol):
     """Features of images, precomputed or computed on demand by an image tower."""
 
     @property
-    def views(self) -> Ints:
+    def views(self) -> IntArray:
         """Number of views per image, [I]."""
 
     def read(self, rows: Sequence[int], views: Sequence[int]) -> Tensor:
@@ -107,7 +108,7 @@ class Order:
         seed: Seed of the order.
     """
 
-    samples: Ints
+    samples: IntArray
     batch_size: int
     accumulate: int
     processes: int
@@ -123,7 +124,7 @@ class Order:
         """Steps per epoch; the last one may be smaller."""
         return math.ceil(len(self.samples) / self.step_size)
 
-    def part(self, step: int, part: int, rank: int) -> tuple[int, Ints, float]:
+    def part(self, step: int, part: int, rank: int) -> tuple[int, IntArray, float]:
         """Returns the epoch, the samples of a process in a part of a step, int64, and the weight of their mean loss."""
         epoch, number = divmod(step, self.steps_per_epoch)
         order = _permutation(self.seed, epoch, len(self.samples))
@@ -136,7 +137,7 @@ class Order:
 
 
 @functools.lru_cache(maxsize=2)
-def _permutation(seed: int, epoch: int, count: int) -> Ints:
+def _permutation(seed: int, epoch: int, count: int) -> IntArray:
     return np.random.default_rng([seed, epoch]).permutation(count)
 
 

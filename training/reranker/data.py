@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from indexes.article_images import MAIN_ONLY, ImageUse
-from indexes.formats.fields import Names
 from retriever.maxsim import ScoreMode
+from training.knowledge_base import KnowledgeBase
 from training.questions import TrainingQuestion
 
 
@@ -34,27 +34,17 @@ class Serving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RerankerData:
-    """The data for training step 2.
+class RerankerData(KnowledgeBase):
+    """The data that step 2 is trained on: a knowledge base, questions about it and their negatives.
 
     Attributes:
-        kb: The knowledge base.
-        images: A folder or a ZIM file with its images; `None` if the knowledge base contains them.
-        questions: Questions with their evidence sections, or an error for each malformed row.
+        questions: Questions with their evidence sections, and an error for each row that is none.
         query_image_of: Finds the file of a question's image by its id; returns `None` if there is none.
         negatives: The file that `mine_negatives` wrote.
-        kb_format: See `indexes.formats`; guessed if `None`.
-        names: The names of an entity's fields in the knowledge base, if they differ from the usual ones.
-        drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
         serving: How the trained encoder will be used.
     """
 
-    kb: Path
-    images: Path | None
     questions: Sequence[TrainingQuestion | ValueError]
     query_image_of: Callable[[str], Path | None]
     negatives: Path
-    kb_format: str | None = None
-    names: Names | None = None
-    drop_sections: Sequence[str] | None = None
     serving: Serving = Serving()

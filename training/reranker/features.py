@@ -11,7 +11,7 @@ import random
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -152,10 +152,8 @@ def compute_features(
     store = FeatureStore(folder, views, (shape[0], shape[1]))
     key = {"tower": fusion.fingerprint, "images": _digest(images), "views": _digest(views.tolist()), "seed": seed}
 
-    def forward(views: Tensor) -> Tensor:
-        return _forward(fusion, views)
-
-    _complete(store, key, images, fusion.pixels, forward, seed, workers, processes, progress)
+    decoder = _Views(images, views, fusion.pixels, seed)
+    _complete(store, key, decoder, partial(_forward, fusion), workers, processes, progress)
     return store
 
 
@@ -171,17 +169,16 @@ def store_pixels(
     """Resizes all images to squares of `side` pixels, ignoring the aspect ratio; otherwise like `compute_features`."""
     store = FeatureStore(folder, np.ones(len(images.names), np.int64), (3, side, side))
     key = {"side": side, "images": _digest(images)}
-    _complete(store, key, images, PixelPreparation(side), lambda views: views, 0, workers, processes, progress)
+    decoder = _Views(images, store.views, PixelPreparation(side), seed=0)
+    _complete(store, key, decoder, lambda views: views, workers, processes, progress)
     return store
 
 
 def _complete(
     store: FeatureStore,
     key: dict[str, object],
-    images: ImageTable,
-    pixels: PixelPreparation,
+    decoder: _Views,
     forward: Forward,
-    seed: int,
     workers: int,
     processes: Processes,
     progress: bool,
@@ -194,8 +191,7 @@ def _complete(
     mine = [shard for shard in range(len(shards)) if shard % processes.count == processes.rank]
     waiting = [shard for shard in mine if not store.path(shard).is_file()]
     if waiting:
-        decoded = _Views(images, store.views, pixels, seed)
-        _compute(forward, decoded, store, waiting, workers, progress and processes.first)
+        _compute(forward, decoder, store, waiting, workers, progress and processes.first)
     processes.wait()
 
 
@@ -217,14 +213,14 @@ def _claim(store: FeatureStore, key: dict[str, object]) -> None:
 
 
 def _compute(
-    forward: Forward, views: _Views, store: FeatureStore, waiting: Sequence[int], workers: int, progress: bool
+    forward: Forward, decoder: _Views, store: FeatureStore, waiting: Sequence[int], workers: int, progress: bool
 ) -> None:
     shards = store.shards()
     batches = [
         list(shards[shard][start : start + BATCH]) for shard in waiting for start in range(0, len(shards[shard]), BATCH)
     ]
     loader: DataLoader[_Decoded] = DataLoader(
-        views,
+        decoder,
         batch_sampler=batches,
         num_workers=workers,
         collate_fn=list,
@@ -236,7 +232,7 @@ def _compute(
     for shard in waiting:
         problems: dict[int, str] = {}
         left = len(shards[shard])
-        with replacing(store.path(shard)) as partial, partial.open("wb") as file:
+        with replacing(store.path(shard)) as temporary, temporary.open("wb") as file:
             while left:
                 batch = next(decoded)
                 problems |= {item.row: item.problem for item in batch if item.problem is not None}

@@ -12,7 +12,7 @@ from PIL import Image
 
 from indexes.sources import ImageSource
 from retriever.borders import load_query_image
-from training.images import image_source
+from training.knowledge_base import image_source
 
 
 class ImageName(NamedTuple):

@@ -8,6 +8,7 @@ those of the other entities, fused without text as in an index.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,8 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from retriever.models.qformer import QFormerFusion
+from retriever.types import IntArray
 from training.augment import SLIGHT, resized, vary
-from training.reranker.batches import Ints, Texts, padded
+from training.reranker.batches import Order, Texts, padded
 from training.reranker.features import FeatureStore
 from training.reranker.rows import Rows
 from training.reranker.samples import SampleSet
@@ -76,13 +78,11 @@ class InBatchMaker:
         samples: The samples.
         texts: Token ids of all texts.
         store: Pixels of all images.
+        order: The samples to train on, the size of a batch and the seed; which of the samples are drawn follows from
+            their images.
+        rank: The number of this process.
         size: Side of the model's input in pixels.
         padding: Token id of padding.
-        batch_size: Questions per process and part of a step.
-        accumulate: Parts per step.
-        processes: Number of processes.
-        rank: The number of this process.
-        seed: Seed of the batches.
     """
 
     def __init__(
@@ -90,21 +90,17 @@ class InBatchMaker:
         samples: SampleSet,
         texts: Rows,
         store: FeatureStore,
+        order: Order,
+        rank: int,
         *,
         size: int,
         padding: int,
-        batch_size: int,
-        accumulate: int,
-        processes: int,
-        rank: int,
-        seed: int,
     ):
-        self.samples, self.texts, self.store, self.size = samples, texts, store, size
-        self.padding = padding
-        self.accumulate, self.processes, self.rank, self.seed = accumulate, processes, rank, seed
-        rows = samples.training
+        self.samples, self.texts, self.store = samples, texts, store
+        self.order, self.rank, self.size, self.padding = order, rank, size, padding
+        rows = order.samples
         self.images, first = np.unique(samples.query_image[rows], return_index=True)
-        self.batch_size = min(batch_size, len(self.images))
+        self.batch_size = min(order.batch_size, len(self.images))
         self.owners = samples.gold[rows][first]
         self._questions = _Groups(np.searchsorted(self.images, samples.query_image[rows]), len(self.images), rows)
         entities = len(samples.main_image)
@@ -115,11 +111,11 @@ class InBatchMaker:
     @property
     def steps_per_epoch(self) -> int:
         """Number of steps that draw as many images as there are."""
-        return -(-len(self.images) // (self.batch_size * self.accumulate * self.processes))
+        return math.ceil(len(self.images) / (self.batch_size * self.order.accumulate * self.order.processes))
 
     def __call__(self, number: int) -> InBatch:
         """Returns the batch with a number, counted over the parts of all steps."""
-        rng = np.random.default_rng([self.seed, number, self.rank])
+        rng = np.random.default_rng([self.order.seed, number, self.rank])
         chosen = self._draw(rng)
         samples = self.samples
         asked = [int(rng.choice(self._questions[image])) for image in chosen]
@@ -149,7 +145,7 @@ class InBatchMaker:
             self._texts([self.texts[section] for _, section in sections], [place[entity] for entity, _ in sections]),
             torch.tensor([labeled.index(entity) if entity in labeled else -1 for entity in owners]),
             torch.tensor([column.get(int(samples.evidence[sample]), -1) for sample in asked]),
-            1 / self.accumulate,
+            1 / self.order.accumulate,
         )
 
     def _draw(self, rng: np.random.Generator) -> list[int]:
@@ -197,7 +193,7 @@ class TowerFeatures:
         self.fusion, self.store, self.precision = fusion, store, precision
 
     @property
-    def views(self) -> Ints:
+    def views(self) -> IntArray:
         """Number of views per image, [I]."""
         return self.store.views
 
@@ -223,10 +219,10 @@ class _Groups:
 
     def __init__(self, group: NDArray[np.integer], groups: int, items: NDArray[np.integer]):
         order = np.argsort(group, kind="stable")
-        self._items: Ints = items[order].astype(np.int64)
-        self.counts: Ints = np.bincount(group, minlength=groups)
+        self._items: IntArray = items[order].astype(np.int64)
+        self.counts: IntArray = np.bincount(group, minlength=groups)
         self._first = np.concatenate([[0], np.cumsum(self.counts)])
 
-    def __getitem__(self, group: int) -> Ints:
+    def __getitem__(self, group: int) -> IntArray:
         """Returns the items of a group."""
         return self._items[self._first[group] : self._first[group + 1]]

@@ -14,17 +14,13 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from indexes.article_images import ImageUse, keys_with_tokens
-from indexes.formats import read_knowledge_base
-from indexes.further_images import choose_further
+from indexes.article_images import ImageUse, MainImage, choose_further, keys_with_tokens
 from indexes.progress import progress_bar
 from indexes.sources import ImageSource, find_main
-from indexes.stages import MainImage
 from indexes.wanted_ids import WantedIds
 from retriever.files import write_lines
 from retriever.texts import blip_caption, section_passage
 from retriever.types import Entity
-from training.images import image_source
 from training.negatives import MinedNegatives, read_negatives
 from training.questions import TrainingQuestion, is_held_out
 from training.reranker.data import RerankerData
@@ -92,7 +88,7 @@ def prepare(
     negatives = read_negatives(data.negatives)
     left_out = LeftOut()
     questions = list(_usable(data, negatives, left_out))
-    source = image_source(data.images, data.kb, data.kb_format)
+    source = data.image_source()
     golds = {key for question in questions for key in question.entity_ids}
     mined = chain.from_iterable(negatives[question.image_id].entities for question in questions)
     wanted = WantedIds(chain(golds, mined))
@@ -101,8 +97,7 @@ def prepare(
     shown = {key for question in validated for key in question.entity_ids}
     compared = shown.union(*(negatives[question.image_id].entities for question in validated))
     articles = _Articles(source, wanted, shown, compared, data.serving.use._replace(labeled=False))
-    read = read_knowledge_base(data.kb, data.kb_format, data.drop_sections, names=data.names)
-    entities = (entity for entity in read if wanted.meaning(entity))
+    entities = (entity for entity in data.articles() if wanted.meaning(entity))
     bar = progress_bar(entities, total=len(wanted), desc="articles", unit="article", shown=progress)
     texts = chain(articles.texts(bar), (blip_caption(question.question) for question in questions), [""])
     folder.mkdir(parents=True, exist_ok=True)

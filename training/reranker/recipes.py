@@ -7,6 +7,8 @@ from typing import Literal
 
 from training.schedule import ONE_CYCLE, WARMUP_COSINE, Schedule
 
+Negatives = Literal["spread", "pooled", "in_batch"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
@@ -39,7 +41,7 @@ class Recipe:
     decay_vectors: bool = False
     log_temperature: bool = True
     augment: bool = True
-    negatives: Literal["spread", "pooled", "in_batch"] = "spread"
+    negatives: Negatives = "spread"
     positive_image: Literal["main", "most_similar"] = "main"
 
 

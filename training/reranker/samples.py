@@ -7,21 +7,21 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retriever.files import replace_with
+from retriever.types import IntArray
+from training.reranker.recipes import Negatives
 
 CANDIDATES = 16
 """Candidates per question: the evidence and 15 hard negatives (the paper's appendix C.2)."""
 FROM_GOLD = 3
 """Most hard negatives from the gold article."""
 
-Negatives = Literal["spread", "pooled", "in_batch"]
-Ints = NDArray[np.int32]
-Offsets = NDArray[np.int64]
+Int32Array = NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,21 +51,21 @@ class SampleSet:
             compared.
     """
 
-    question: Ints
-    query_image: Ints
-    gold: Ints
-    evidence: Ints
-    positive_image: Ints
+    question: Int32Array
+    query_image: Int32Array
+    gold: Int32Array
+    evidence: Int32Array
+    positive_image: Int32Array
     held_out: NDArray[np.bool_]
-    first_found: Offsets
-    found: Ints
+    first_found: IntArray
+    found: Int32Array
     similarity: NDArray[np.float32]
     right: NDArray[np.bool_]
-    first_section: Offsets
-    published: Ints
-    main_image: Ints
-    image_owners: Ints
-    own_images: Ints
+    first_section: IntArray
+    published: Int32Array
+    main_image: Int32Array
+    image_owners: Int32Array
+    own_images: Int32Array
 
     def __len__(self) -> int:
         """Returns the number of samples."""
@@ -106,7 +106,7 @@ class SampleSet:
         """Returns the entity of each section."""
         return np.asarray(np.searchsorted(self.first_section, sections, side="right") - 1)
 
-    def others(self, sample: int) -> Ints:
+    def others(self, sample: int) -> Int32Array:
         """Returns the entities found by step 1 that are not gold and have an image."""
         part = self.found_by(sample)
         others = self.found[part][~self.right[part]]
@@ -180,6 +180,6 @@ class SampleSet:
             return cls(**{field.name: arrays[field.name] for field in dataclasses.fields(cls)})
 
 
-def offsets_of(lengths: list[int]) -> Offsets:
+def offsets_of(lengths: list[int]) -> IntArray:
     """Returns the offsets of rows with these lengths, int64 [rows + 1]."""
     return np.concatenate([[0], np.cumsum(np.array(lengths, dtype=np.int64))]).astype(np.int64)

@@ -248,18 +248,7 @@ def _parts(
     if tower is None:
         model = Reranker(start, recipe.log_temperature, precision).to(processes.device)
         return model, Feeder(make), validation, order.steps_per_epoch
-    batches = InBatchMaker(
-        samples,
-        texts,
-        store,
-        size=start.pixels.size,
-        padding=padding,
-        batch_size=recipe.batch_size,
-        accumulate=config.accumulate,
-        processes=processes.count,
-        rank=processes.rank,
-        seed=config.seed,
-    )
+    batches = InBatchMaker(samples, texts, store, order, processes.rank, size=start.pixels.size, padding=padding)
     model = InBatchReranker(start, precision).to(processes.device)
     return model, Feeder(batches), validation, batches.steps_per_epoch
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,12 +157,14 @@ def make_training_set(
             problem = error
     _agree(problem, processes)
     images: ImageTable = processes.broadcast(prepared.images if prepared else None)  # type: ignore[assignment]
-    used: dict[str, Any] = {"workers": _workers(workers, processes), "processes": processes, "progress": progress}
+    features, count = folder / _FEATURES_NAME, _workers(workers, processes)
     if side is None:
-        counts = [views.query if name.kind == "query" else views.main for name in images.names]
-        store = compute_features(fusion, images, np.array(counts), folder / _FEATURES_NAME, seed=seed, **used)
+        counts = np.array([views.query if name.kind == "query" else views.main for name in images.names])
+        store = compute_features(
+            fusion, images, counts, features, seed=seed, workers=count, processes=processes, progress=progress
+        )
     else:
-        store = store_pixels(images, side, folder / _FEATURES_NAME, **used)
+        store = store_pixels(images, side, features, workers=count, processes=processes, progress=progress)
     if prepared is not None:
         try:
             samples = _readable(prepared, store)

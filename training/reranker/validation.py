@@ -224,9 +224,34 @@ def recall_at_1(scored: Sequence[ScoredQuestion], alpha: float) -> float:
     return sum(question.rank(alpha) == 1 for question in scored) / len(scored)
 
 
-def section_recall(samples: SampleSet, scored: Sequence[ScoredQuestion], alpha: float) -> float:
-    """Returns the share of questions whose evidence is the best section, by step 2 alone, of the best entity."""
-    return _section_recall(samples, scored, alpha)
+def section_recall(
+    samples: SampleSet,
+    scored: Sequence[ScoredQuestion],
+    alpha: float,
+    beta: float = 1.0,
+    sim_t: Mapping[int, Sequence[float]] | None = None,
+) -> float:
+    """Returns the share of questions whose evidence comes first in the entity that comes first.
+
+    Args:
+        samples: The samples.
+        scored: Validated questions.
+        alpha: Weight of step 1.
+        beta: Weight of step 2 in step 3.
+        sim_t: Scores of step 3 by sample, one for each section of its gold entity; without them step 2 decides alone.
+    """
+    hits = 0
+    for question in scored:
+        best = next(iter(question.ranking(alpha)), None)
+        if best is None or best.row != samples.gold[question.sample] or not best.sections:
+            continue
+        sections = best.sections
+        if sim_t is not None:
+            sims = sim_t[question.sample]
+            sections = rescore_sections(sections, [sims[section.position] for section in sections], beta)
+        first = samples.sections_of(best.row)
+        hits += first[sections[0].position] == int(samples.evidence[question.sample])
+    return hits / len(scored)
 
 
 def best_beta(
@@ -251,27 +276,6 @@ def best_beta(
     golds = [int(samples.gold[question.sample]) for question in found]
     sims = reranker.score([question_of[question.sample] for question in found], [passages_of[gold] for gold in golds])
     sim_t = {question.sample: row.tolist() for question, row in zip(found, sims, strict=True)}
-    recall = {beta: _section_recall(samples, scored, alpha, beta, sim_t) for beta in GRID}
+    recall = {beta: section_recall(samples, scored, alpha, beta, sim_t) for beta in GRID}
     beta = choose_weight(recall, len(scored))
     return beta, recall[beta]
-
-
-def _section_recall(
-    samples: SampleSet,
-    scored: Sequence[ScoredQuestion],
-    alpha: float,
-    beta: float = 1.0,
-    sim_t: Mapping[int, Sequence[float]] | None = None,
-) -> float:
-    hits = 0
-    for question in scored:
-        best = next(iter(question.ranking(alpha)), None)
-        if best is None or best.row != samples.gold[question.sample] or not best.sections:
-            continue
-        sections = best.sections
-        if sim_t is not None:
-            sims = sim_t[question.sample]
-            sections = rescore_sections(sections, [sims[section.position] for section in sections], beta)
-        first = samples.sections_of(best.row)
-        hits += first[sections[0].position] == int(samples.evidence[question.sample])
-    return hits / len(scored)

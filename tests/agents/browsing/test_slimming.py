@@ -79,7 +79,7 @@ def test_a_slow_gradient_is_blank_and_no_page_grows() -> None:
     assert slim(page(1, 1)).size == (1, 1)
 
 
-def test_slices() -> None:
+def test_a_page_is_cut_into_slices_from_its_top() -> None:
     assert [part.size for part in slices(page(300, 1100))] == [(300, 512), (300, 512), (300, 76)]
     assert [part.size for part in slices(page(300, 512))] == [(300, 512)]
     assert len(slices(page(10, 9000))) == 10

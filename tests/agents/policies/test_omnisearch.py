@@ -139,7 +139,7 @@ def test_a_search_that_fails_is_no_end() -> None:
     assert "text_search: status 503" in last_text(planner.asked[1])
 
 
-def test_steps() -> None:
+def test_steps_are_read_by_their_tags() -> None:
     assert read_step("Final Answer: Paris") == ("", "", "", "Paris")
     assert read_step("so Final Answer: Paris") == ("", "", "", None)
     assert read_step("<thought>a</thought><end>b</end><search>c</search>") == ("a", "", "", "b")

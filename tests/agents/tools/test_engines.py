@@ -85,7 +85,7 @@ def searched(make: Callable[[httpx.AsyncClient], Callable[[Any], Awaitable[list[
     return asyncio.run(run())
 
 
-def test_serpapi() -> None:
+def test_results_of_serpapi_become_sources() -> None:
     with engine(json.dumps(GOOGLE)) as (url, asked):
         found = searched(lambda client: serpapi(url, client, "secret"), "capital of Niger")
     assert found == [

@@ -208,7 +208,9 @@ def save(folder: Path, rows: list[dict[str, Any]], *, splits: bool = False, with
     return folder
 
 
-def test_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_data_set_of_the_hub_is_exported_as_plain_questions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source, out = save(tmp_path / "saved", hub_rows(tmp_path)), tmp_path / "out"
     assert main(["dataset", "export", "--from", str(source), "--out", str(out)]) == 0
     assert capsys.readouterr().out.startswith("3 questions: --dataset plain --queries ")

@@ -31,7 +31,7 @@ def refused(dataset: str, path: Path) -> str:
     return str(caught.value)
 
 
-def test_evqa_row(tmp_path: Path) -> None:
+def test_a_row_of_evqa_becomes_a_question(tmp_path: Path) -> None:
     assert load("evqa", write_csv(tmp_path / "val.csv", EVQA)) == [
         Question(
             id="E-VQA_0",

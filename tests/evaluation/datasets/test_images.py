@@ -43,7 +43,7 @@ def test_flat_images_of_any_extension(tmp_path: Path) -> None:
         ("path", "tea.jpg", "tea.jpg"),
     ],
 )
-def test_layouts(tmp_path: Path, layout: str, file: str, image_id: str) -> None:
+def test_an_image_is_found_in_every_layout(tmp_path: Path, layout: str, file: str, image_id: str) -> None:
     touch(tmp_path, file)
     assert locate(tmp_path, image_id) == (layout, tmp_path / file)
 

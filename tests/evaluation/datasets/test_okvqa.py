@@ -12,7 +12,7 @@ from evaluation.datasets.okvqa import annotations_of
 from tests.fakes.question_files import okvqa, write_okvqa
 
 
-def test_row(tmp_path: Path) -> None:
+def test_a_row_of_okvqa_becomes_a_question(tmp_path: Path) -> None:
     assert load("okvqa", write_okvqa(tmp_path, *okvqa())) == [
         Question(
             id="2971475",

@@ -21,7 +21,7 @@ from evaluation.search.scores import answer_f1, final_score, requery_score, rera
         ("x", [], 0.0),
     ],
 )
-def test_answer_f1(answer: str, references: list[str], score: float) -> None:
+def test_answer_f1_equals_values_by_hand(answer: str, references: list[str], score: float) -> None:
     assert answer_f1(answer, references) == pytest.approx(score)
 
 

@@ -13,7 +13,7 @@ from tests.fakes.question_files import DYNVQA, write_jsonl
 from tests.fakes.search_sets import jpeg, mmsearch_rows, plus_rows, write_mmsearch, write_parquet
 
 
-def test_mmsearch(tmp_path: Path) -> None:
+def test_rows_of_mmsearch_become_tasks(tmp_path: Path) -> None:
     folder = write_mmsearch(tmp_path / "mmsearch", [jpeg("red"), None], ["Niamey", "2024-08-01"])
     first, second = read_tasks("mmsearch", folder, None)(True)
     assert (first.question.id, first.question.question) == ("s0", "Question 0?")
@@ -68,7 +68,7 @@ def test_a_wrong_canary_is_told(tmp_path: Path) -> None:
         list(read_tasks("mmsearch-plus", tmp_path, None, canary="another")(False))
 
 
-def test_dynvqa(tmp_path: Path) -> None:
+def test_rows_of_dynvqa_become_tasks(tmp_path: Path) -> None:
     (tmp_path / "image_336.jpeg").write_bytes(jpeg("red"))
     path = write_jsonl(
         tmp_path / "q.jsonl", DYNVQA | {"golden_query": "Of Slovenia?", "image_url": "https://h/image_336.jpeg"}

@@ -23,7 +23,7 @@ from evaluation.search.verdicts import agreement, judge_messages, read_verdict, 
         ("<think>correct", None),
     ],
 )
-def test_verdicts(reply: str, verdict: bool | None) -> None:
+def test_a_verdict_is_read_from_the_reply(reply: str, verdict: bool | None) -> None:
     assert read_verdict(reply) is verdict
 
 
@@ -42,7 +42,7 @@ def test_string_match() -> None:
     assert not string_match("anything", ["the"])  # nothing is left of it
 
 
-def test_agreement() -> None:
+def test_agreement_equals_values_by_hand() -> None:
     """Three of four agree; by chance (2 * 1 + 2 * 3) / 16 = 0.5; kappa (0.75 - 0.5) / 0.5."""
     assert agreement([True, True, False, False], [True, False, False, False]) == {
         "n": 4,

@@ -45,11 +45,33 @@ def read(question: str, text: str, title: str = "Subject") -> Generation:
 
 
 @pytest.mark.parametrize(("text", "question", "answer"), QUESTIONS)
-def test_answer(text: str, question: str, answer: str) -> None:
+def test_the_answer_is_a_span_of_the_text(text: str, question: str, answer: str) -> None:
     result = read(question, text)
     assert result.answer is not None and result.span is not None
     assert result.answer == answer == text[slice(*result.span)]
     assert result.confidence is not None and 0 < result.confidence < 1
+
+
+def test_a_museums_number_is_one_answer() -> None:
+    text = "accession number: 76.AO.82\nculture: Etruscan\nprovenance: Gift of the J. Paul Getty Museum"
+    assert read("What is the accession number?", text).answer == "76.AO.82"
+    assert read("Who gave it?", text).answer not in ("J", "Paul Getty")
+
+
+def test_chinese_questions_are_left_to_chat_models() -> None:
+    answer = read("花生米需要多少", "花生米需要多少: 250g\n盐: 5g")
+    assert answer == Generation(None, 0.0)
+
+
+def test_a_shade_belongs_to_its_color() -> None:
+    text = "In ambient light it is dark orange-red. In transmitted light the amber is bright red. Its light is red."
+    assert read("What color is it in ambient light?", text).answer == "dark orange-red"
+    assert read("What color is the amber in transmitted light?", text).answer == "bright red"
+
+
+def test_length_is_not_width() -> None:
+    assert read("How long is this pendant?", "Length: 120 mm\nWidth: 35 mm").answer == "120 mm"
+    assert read("How wide is this pendant?", "Length: 120 mm\nWidth: 35 mm").answer == "35 mm"
 
 
 def test_a_reason_is_no_figure() -> None:

@@ -194,6 +194,48 @@ def test_an_image_called_like_the_row_goes_before_another_of_a_common_name(tmp_p
     assert (found.named, found.found) == (6, 6)
 
 
+def test_an_image_named_without_its_extension(tmp_path: Path) -> None:
+    for name in ("stamps/poland-1935.jpg", "hard-cover.png"):
+        save_png(tmp_path / name)
+    rows = [
+        {"name": "Scouts", "image": "poland-1935"},
+        {"name": "Lost", "image": "poland-1954", "year": 1954},
+        {"name": "Book", "cover": "hard-cover"},  # what it is, not what shows it
+        {"name": "Post", "image": 17, "text": "An id."},
+    ]
+    source = open_images(tmp_path, tmp_path / "kb.json", "jsonl")
+    entities = list(read(written(tmp_path / "kb.json", rows)))
+    assert [one.image for one in entities] == ["poland-1935", "poland-1954", None, None]
+    assert source is not None
+    assert [find_main(source, one) for one in entities] == ["stamps/poland-1935.jpg", None, None, None]
+    assert entities[2].sections[0].text == "Cover: hard-cover"
+
+
+def test_parts_of_a_description_keep_their_names(tmp_path: Path) -> None:
+    rows = [
+        {"name": "Bolete", "description": {"cap": "<p>Whitish.</p>", "stem": "Red.", "notes": ""}},
+        {"name": "Cep", "description": {"fr": "Brun.", "en": "Brown."}},
+        {"name": "Elm", "description": {"type": "/type/text", "value": "A tree."}},
+    ]
+    bolete, cep, elm = read(written(tmp_path / "kb.json", rows))
+    assert [(one.title, one.text) for one in bolete.sections] == [
+        ("Facts", "Description, cap: Whitish.\nDescription, stem: Red.")
+    ]
+    assert cep.sections[0].text == "Brown." and elm.sections[0].text == "A tree."
+
+
+def test_a_long_value_that_all_rows_share_is_left_out(tmp_path: Path) -> None:
+    colors = {
+        name: {"usage": "background of every sign, as the regulation says " * 2} for name in ("red", "blue", "green")
+    }
+    rows = [{"name": f"Sign {number}", "colors": colors, "license": "NLOD"} for number in range(11)]
+    rows[10] = {"name": "Sign 10", "colors": {**colors, "red": {"usage": "border"}}}
+    signs = read(written(tmp_path / "kb.json", rows[:10]))
+    assert all(facts(sign) == ["License: NLOD"] and len(sign.sections) == 1 for sign in signs)  # short ones stay
+    assert len(read(written(tmp_path / "kb.json", rows))[10].sections) == 1  # one row has another value
+    assert all(len(sign.sections) == 2 for sign in read(written(tmp_path / "kb.json", rows[:9])))  # of few rows, chance
+
+
 def test_an_image_in_any_folder_if_no_other_has_its_name(tmp_path: Path) -> None:
     for name in ("images/flags/fr.png", "images/flags/de.png", "images/maps/de.png"):
         save_png(tmp_path / name)

@@ -75,6 +75,8 @@ def test_a_text_without_headings_is_cut_between_paragraphs() -> None:
     assert " ".join(text for _, text in parts).split() == " ".join(paragraphs).split()
     assert list(split_text("T", " \n")) == []
     assert list(split_text("T", "== A ==\nx\n==B==\n")) == [("A", "x")]
+    chinese = ["一" * 100, "二" * 150, "三。"]  # characters count, since no spaces do
+    assert list(split_text("T", "\n".join(chinese))) == [("T", "\n".join(chinese[:2])), ("T", chinese[2])]
 
 
 FOX = """---

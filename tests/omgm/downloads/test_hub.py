@@ -62,7 +62,7 @@ def download(name: str, weights: bool = True) -> Path:
     return fetch(make_plan(hub_model(name, "encoder.model", weights=weights)))
 
 
-def test_names() -> None:
+def test_a_name_may_have_a_revision() -> None:
     assert hub_model("org/name.v2-m3") == HubModel("model", "org/name.v2-m3")
     assert hub_model("org/name@refs/pr/1", "encoder.model") == HubModel("encoder.model", "org/name", "refs/pr/1")
     for wrong in ("", "name", "org/name@", "org/a/b", "org/na me"):

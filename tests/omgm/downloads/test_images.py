@@ -214,7 +214,7 @@ def test_bandwidth_is_kept_to(web: FakeWeb, tmp_path: Path) -> None:
     assert len(downloaded(tmp_path)) == 4
 
 
-def test_robots(web: FakeWeb, tmp_path: Path) -> None:
+def test_robots_txt_is_obeyed_unless_it_is_turned_off(web: FakeWeb, tmp_path: Path) -> None:
     web.robots = b"User-agent: *\nDisallow: /good/2\n\nUser-agent: other\nDisallow: /\n"
     fetch(web, tmp_path / "a", ["good/1.jpg", "good/2.jpg", "moved/2.jpg"])
     assert missing_reasons(tmp_path / "a") == {web.url("good/2.jpg"): "robots", web.url("moved/2.jpg"): "robots"}

@@ -311,6 +311,12 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
         convert_checkpoint(tmp_path / "other.pt", tmp_path / "model")
 
 
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "page.pt").write_text("<html>not found</html>")
+    with pytest.raises(ValueError, match=r"page\.pt: not readable as a checkpoint of tensors alone"):
+        convert_checkpoint(tmp_path / "page.pt", tmp_path / "model")
+
+
 def test_the_published_sizes_weigh_what_the_published_files_weigh() -> None:
     with torch.device("meta"):
         model = EvaCLIP(EVA_CLIP_8B)

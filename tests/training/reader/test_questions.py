@@ -20,7 +20,7 @@ from training.reader.questions import (
 )
 
 
-def test_squad(tmp_path: Path) -> None:
+def test_files_of_squad_become_questions(tmp_path: Path) -> None:
     answers = [{"text": "red", "answer_start": 6}, {"text": "red", "answer_start": 6}]
     rows = [{"question": "What color?", "answers": answers}, {"question": "Why?", "answers": [], "is_impossible": True}]
     data = [{"title": "Old_Tower", "paragraphs": [{"context": "It is red.", "qas": rows}]}]
@@ -35,7 +35,7 @@ def test_squad(tmp_path: Path) -> None:
         list(read_squad(path))
 
 
-def test_evqa(tmp_path: Path) -> None:
+def test_files_of_evqa_become_questions(tmp_path: Path) -> None:
     path = tmp_path / "questions.csv"
     path.write_text(
         "question,answer,evidence,wikipedia_title\nWhich?,A&&B&&C|D,A B C,T\nNo evidence?,x,,T\n", encoding="utf-8"
@@ -51,7 +51,7 @@ def write_tokens(folder: Path, span: str) -> Path:
     return folder / "val"
 
 
-def test_tokens(tmp_path: Path) -> None:
+def test_files_of_tokens_become_questions(tmp_path: Path) -> None:
     passage = 'It\'s red (or "so"), they say.'
     [question] = read_tokens(write_tokens(tmp_path, "3 7"))
     assert question == SpanQuestion("What's it?", passage, "", (SpanAnswer('(or "so"', passage.index("(")),))
@@ -66,7 +66,7 @@ def test_quotes_open_and_close() -> None:
     assert joined_tokens(["say", "``", "so", "''"]) == ('say "so"', [(0, 3), (4, 5), (5, 7), (7, 8)])
 
 
-def test_measures() -> None:
+def test_f1_equals_values_by_hand() -> None:
     assert normalize("The  U.S., an Answer") == "us answer"
     assert overlap("a b c", "b c d") == pytest.approx(2 * 2 / 6)
     assert overlap("a", "b") == 0

@@ -20,6 +20,7 @@ from tests.fakes.training_world import COLORS, TrainingWorld
 from training import checkpoint, loop
 from training.augment import ROOM
 from training.processes import Processes
+from training.reranker.batches import Order
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.data import RerankerData
 from training.reranker.in_batch import InBatch, InBatchMaker, TowerFeatures
@@ -69,9 +70,10 @@ def training_set(world: TrainingWorld, data: RerankerData, tmp_path_factory: pyt
     )
 
 
-def maker(made: TrainingSet, **given: int) -> InBatchMaker:
-    settings = {"size": 32, "padding": 0, "batch_size": 6, "accumulate": 1, "processes": 1, "rank": 0, "seed": 3}
-    return InBatchMaker(made.samples, made.texts(), made.store, **settings | given)
+def maker(made: TrainingSet, rank: int = 0, **given: int) -> InBatchMaker:
+    settings = {"batch_size": 6, "accumulate": 1, "processes": 1, "seed": 3}
+    order = Order(made.samples.training, **settings | given)
+    return InBatchMaker(made.samples, made.texts(), made.store, order, rank, size=32, padding=0)
 
 
 def tokens(batch: InBatch, kind: str) -> list[list[int]]:

@@ -1,0 +1,83 @@
+"""The MCP server as an application over HTTP: keys, hosts, and callers who leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+from mcp.server.mcpserver import MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serving.access import AccessMiddleware
+from serving.body import body_limit
+from serving.settings import ServingSettings
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
+
+
+def http_app(server: MCPServer, settings: ServingSettings, host: str = "127.0.0.1") -> Starlette:
+    """Returns the server as an application at `/mcp`, behind the keys and limits of the service.
+
+    Args:
+        server: The server.
+        settings: Its keys and limits.
+        host: The address it will listen on. On loopback, requests under another host name are refused, except those in
+            the setting `hosts`.
+    """
+    app = server.streamable_http_app(
+        stateless_http=True,
+        json_response=True,
+        max_request_body_size=body_limit(settings),
+        transport_security=_security(settings.hosts) if host in _LOOPBACK else None,
+        host=host,
+    )
+    app.add_middleware(_EndsWithCaller)
+    app.add_middleware(AccessMiddleware, settings=settings)
+    return app
+
+
+class _EndsWithCaller:
+    """Cancels a request whose client has disconnected: an agent would go on searching for nobody.
+
+    Without sessions, that is the only way to cancel a call.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        whole, left = anyio.Event(), anyio.Event()
+
+        async def read() -> Message:
+            if whole.is_set():  # `watch` reads on
+                await left.wait()
+                return {"type": "http.disconnect"}
+            message = await receive()
+            if not message.get("more_body"):
+                whole.set()
+            return message
+
+        async with anyio.create_task_group() as tasks:
+
+            async def watch() -> None:
+                await whole.wait()
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                left.set()
+                tasks.cancel_scope.cancel()
+
+            tasks.start_soon(watch)
+            await self._app(scope, read, send)
+            tasks.cancel_scope.cancel()
+
+
+def _security(names: Sequence[str]) -> TransportSecuritySettings:
+    """Returns which hosts and origins a server on loopback answers to, on any port."""
+    hosts = [f"{name}{port}" for name in (*_LOOPBACK, *names) for port in ("", ":*")]
+    origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
+    return TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins)

@@ -1,0 +1,37 @@
+"""The note of what a run was started with, in its folder: only a run with the same inputs resumes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from retriever.files import read_object, write_json
+
+
+def check_note(path: Path, inputs: Mapping[str, Any], *, write: bool = True) -> bool:
+    """Checks that a run was started with the same inputs; returns whether one was started at all.
+
+    Args:
+        path: The file that notes the inputs.
+        inputs: The inputs of this run; what is not JSON is noted as text.
+        write: Whether to note them if no run was started.
+
+    Raises:
+        ValueError: The inputs differ, or the note is damaged; the message names the differences.
+    """
+    now = json.loads(json.dumps(dict(inputs), default=str))
+    if not path.is_file():
+        if write:
+            write_json(path, now)
+        return False
+    fix = f"choose another --out or delete {path.parent}"
+    try:
+        before = read_object(path)
+    except ValueError as error:
+        raise ValueError(f"{path}: damaged ({error}); {fix}") from error
+    different = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+    if different:
+        raise ValueError(f"{path}: from a run with another {', '.join(different)}; {fix}")
+    return True

@@ -1,0 +1,143 @@
+"""The shape of OpenAI's Responses API: what goes over the wire at `/v1/responses`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from serving.chat_schemas import MODEL, ChatOptions
+from serving.schemas import AnswerOut, ResponseModel
+
+RESPONSES_IGNORED = frozenset(
+    {
+        "include",
+        "instructions",
+        "max_output_tokens",
+        "max_tool_calls",
+        "metadata",
+        "parallel_tool_calls",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "reasoning",
+        "safety_identifier",
+        "service_tier",
+        "store",
+        "stream_options",
+        "temperature",
+        "top_p",
+        "truncation",
+        "user",
+    }
+)
+"""Parameters that are accepted without effect, as in the chat API; nothing is ever stored."""
+
+RESPONSES_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "background": (None, False),
+    "conversation": (None,),
+    "moderation": (None,),
+    "previous_response_id": (None,),
+    "prompt": (None,),
+    "text": (None, {}, {"format": None}, {"format": {"type": "text"}}),
+    "tool_choice": (None, "none", "auto"),
+    "tools": (None, []),
+    "top_logprobs": (None, 0),
+}
+"""Parameters that ask for another kind of answer, with the values that do not."""
+
+
+class ResponsesFields(BaseModel):
+    """A request of the Responses API. Parameters that tune how a model writes are accepted without effect."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+    model: str = Field(examples=[MODEL])
+    """Always `omgm`."""
+    input: str | list[Any] = Field(
+        examples=[
+            [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "input_text", "text": "What is the capital of this country?"},
+                        {"type": "input_image", "image_url": "data:image/jpeg;base64,..."},
+                    ],
+                }
+            ]
+        ],
+    )
+    """The conversation. The text of the last user message is the question; its last image, or else the most recent one
+    before it, is the image: a data URI or a URL on an allowed host. Other items are not read."""
+    stream: bool | None = False
+    """Whether to answer with server-sent events."""
+    omgm: ChatOptions = ChatOptions()
+    """Options of the retrieval."""
+
+
+class OutputTextOut(ResponseModel):
+    """The text of the answer."""
+
+    type: Literal["output_text"] = "output_text"
+    text: str
+    """The answer, or a sentence that says that there is none."""
+    annotations: list[Any] = Field(default=[])
+    logprobs: list[Any] = Field(default=[])
+
+
+class OutputMessageOut(ResponseModel):
+    """The answer as a message."""
+
+    id: str
+    type: Literal["message"] = "message"
+    status: Literal["in_progress", "completed"]
+    role: Literal["assistant"] = "assistant"
+    content: list[OutputTextOut]
+
+
+class InputDetailsOut(ResponseModel):
+    """Details of the input's tokens."""
+
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+class OutputDetailsOut(ResponseModel):
+    """Details of the output's tokens."""
+
+    reasoning_tokens: int = 0
+
+
+class ResponsesUsageOut(ResponseModel):
+    """Always 0, because tokens are not counted: some clients cannot read a response without `usage`."""
+
+    input_tokens: int = 0
+    input_tokens_details: InputDetailsOut = InputDetailsOut()
+    output_tokens: int = 0
+    output_tokens_details: OutputDetailsOut = OutputDetailsOut()
+    total_tokens: int = 0
+
+
+class ResponsesOut(ResponseModel):
+    """A response with the evidence of its answer. What is null or empty is here because clients read it."""
+
+    id: str
+    object: Literal["response"] = "response"
+    created_at: int
+    status: Literal["in_progress", "completed"]
+    model: str = MODEL
+    output: list[OutputMessageOut]
+    error: None = None
+    incomplete_details: None = None
+    instructions: None = None
+    metadata: dict[str, str] = Field(default={})
+    parallel_tool_calls: bool = False
+    previous_response_id: None = None
+    store: bool = False
+    temperature: None = None
+    tool_choice: Literal["none"] = "none"
+    tools: list[Any] = Field(default=[])
+    top_p: None = None
+    usage: ResponsesUsageOut = ResponsesUsageOut()
+    omgm: AnswerOut | None
+    """What `POST /answer` returns; null while a stream is in progress."""

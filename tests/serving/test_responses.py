@@ -1,0 +1,167 @@
+"""OpenAI's Responses API, asked by OpenAI's own client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from openai import OpenAI
+from openai.types.responses import Response
+
+from serving.settings import ServingSettings
+from tests.fakes.asking import WHEN
+from tests.fakes.images import data_uri, image_bytes
+from tests.fakes.service import World, served
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with served(tmp_path_factory.mktemp("world"), ServingSettings(max_question_chars=100)) as world:
+        yield world
+
+
+@pytest.fixture
+def client(world: World) -> Iterator[OpenAI]:
+    with OpenAI(base_url=f"{world.url}/v1", api_key="none", max_retries=0, timeout=20) as client:
+        yield client
+
+
+def text_part(text: str = WHEN) -> dict[str, Any]:
+    return {"type": "input_text", "text": text}
+
+
+def image_part(color: str = "red") -> dict[str, Any]:
+    return {"type": "input_image", "image_url": data_uri(image_bytes(color)), "detail": "auto"}
+
+
+def user(*parts: Any) -> dict[str, Any]:
+    return {"role": "user", "content": list(parts)}
+
+
+def ask(client: OpenAI, *items: Any, **more: Any) -> Any:
+    return client.responses.create(model="omgm", input=list(items), **more)
+
+
+def test_answer(client: OpenAI) -> None:
+    found = ask(client, user(text_part(), image_part()))
+    assert (found.output_text, found.status, found.model, found.object) == ("1848", "completed", "omgm", "response")
+    [message] = found.output
+    assert (message.role, message.status, message.content[0].annotations) == ("assistant", "completed", [])
+    assert found.usage.output_tokens_details.reasoning_tokens == 0  # LlamaIndex reads it, whether it is there or not
+    about = found.omgm
+    assert (about["entity"]["title"], about["confidence"]) == ("Redland", 0.75)
+    assert (found.id, message.id) == (f"resp_{about['request_id']}", f"msg_{about['request_id']}")
+    Response.model_validate(found.model_dump())  # has every field that the client's own type requires
+
+
+def test_stream(client: OpenAI) -> None:
+    events = list(ask(client, user(text_part(), image_part("green")), stream=True))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert [event.type.removeprefix("response.") for event in events] == [
+        "created",
+        "in_progress",
+        "output_item.added",
+        "content_part.added",
+        *["output_text.delta"] * 4,
+        "output_text.done",
+        "content_part.done",
+        "output_item.done",
+        "completed",
+    ]
+    assert [event.delta for event in events[4:8]] == ["1", "8", "4", "8"] and events[8].text == "1848"
+    last = events[-1].response
+    assert (last.output_text, last.omgm["entity"]["title"], last.status) == ("1848", "Greenland", "completed")
+    assert {event.item_id for event in events[3:10]} == {last.output[0].id}
+    items: Any = [user(text_part(), image_part())]
+    with client.responses.stream(model="omgm", input=items) as stream:  # checks the order
+        stream.until_done()
+        assert stream.get_final_response().output_text == "1848"
+
+
+def test_no_answer_is_a_sentence(client: OpenAI) -> None:
+    message, sentence = (
+        user(text_part("What is the flag of one color?"), image_part()),
+        "No answer found in the evidence.",
+    )
+    found = ask(client, message)
+    assert (found.output_text, found.omgm["abstained"]) == (sentence, True)
+    assert list(ask(client, message, stream=True))[-1].response.output_text == sentence
+
+
+def test_a_conversation_goes_on(world: World, client: OpenAI) -> None:
+    """Its items may be those of an earlier response, or calls that another model made."""
+    first = ask(client, user(text_part("What is this?"), image_part("blue"), image_part("green")))
+    call = {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "1", "output": "x"}
+    system = {"role": "developer", "content": "You are a pirate."}
+    conversation = [system, user(text_part(), image_part("green")), *first.output, call, output]
+    found = ask(client, *conversation, {"role": "user", "content": WHEN, "type": "message"})
+    assert found.omgm["entity"]["title"] == "Greenland" and world.retriever.batches[-1] == [WHEN]
+
+
+def test_parameters(client: OpenAI) -> None:
+    message = user(text_part(), image_part())
+    tuned = {"temperature": 0, "top_p": 0.9, "max_output_tokens": 5, "store": True, "instructions": "Be brief."}
+    neutral = {"tools": [], "text": {"format": {"type": "text"}, "verbosity": "low"}, "reasoning": {"effort": "low"}}
+    assert ask(client, message, **tuned, **neutral, include=[], truncation="auto").output_text == "1848"
+    assert len(ask(client, message, extra_body={"omgm": {"k": 2}}).omgm["candidates"]) == 2
+    schema = {"format": {"type": "json_schema", "name": "a", "schema": {}}}
+    wrong: list[tuple[dict[str, Any], str, str, str]] = [
+        ({"previous_response_id": "resp_1"}, "unsupported_parameter", "previous_response_id", "whole conversation"),
+        ({"tools": [{"type": "web_search"}]}, "unsupported_parameter", "tools", "omgm mcp"),
+        ({"text": schema}, "unsupported_parameter", "text", "text.format"),
+        ({"background": True}, "unsupported_parameter", "background", "leave it out"),
+        ({"extra_body": {"top_k": 5}}, "unknown_option", "top_k", "known fields"),
+        ({"extra_body": {"omgm": {"k": 101}}}, "out_of_range", "omgm", "between 1 and 100"),
+    ]
+    for more, code, param, advice in wrong:
+        with pytest.raises(openai.BadRequestError, match=advice) as raised:
+            ask(client, message, **more)
+        assert (raised.value.status_code, raised.value.code, raised.value.param) == (400, code, param)
+
+
+def test_input_at_fault(client: OpenAI) -> None:
+    words, image = text_part(), image_part()
+    at = "input[0].content[1]"
+    cases: list[tuple[Any, str, str]] = [
+        ("Who is this?", "missing_image", "input"),
+        ([], "wrong_type", "input"),
+        ([user(words)], "missing_image", "input"),
+        ([user(image)], "empty_question", "input"),
+        ([user(text_part("x" * 101), image)], "question_too_long", "input"),
+        ([user(words, {"type": "input_file", "file_id": "f"})], "wrong_type", f"{at}.type"),
+        ([user(words, {"type": "input_image", "file_id": "f"})], "wrong_type", f"{at}.image_url"),
+        ([user(words, {"type": "input_image", "image_url": "flag.png"})], "bad_image_url", f"{at}.image_url"),
+        ([user(words, {"type": "input_image", "image_url": data_uri(b"hello")})], "not_an_image", "input"),
+    ]
+    for given, code, param in cases:
+        with pytest.raises(openai.BadRequestError) as raised:
+            client.responses.create(model="omgm", input=given)
+        assert (raised.value.code, raised.value.param) == (code, param)
+    with pytest.raises(openai.NotFoundError, match="this service has 'omgm'"):
+        client.responses.create(model="gpt-5", input=WHEN)
+    response = httpx.post(f"{client.base_url}responses", json={"model": "omgm"}, trust_env=False)
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "missing_input")
+
+
+def test_a_generator_that_fails(client: OpenAI) -> None:
+    message = user(text_part("When did the treaty break?"), image_part())
+    with pytest.raises(openai.InternalServerError) as raised:
+        ask(client, message)
+    assert raised.value.code == "internal_error" and "secret" not in str(raised.value)
+    with pytest.raises(openai.APIError) as broken:
+        list(ask(client, message, stream=True))
+    assert broken.value.code == "internal_error"
+    degraded = ask(client, message, extra_body={"omgm": {"on_generator_error": "degrade"}})
+    assert degraded.output_text.startswith("No answer: internal error")
+
+
+def test_document(tmp_path: Path) -> None:
+    document = World(tmp_path).app.openapi()
+    body = document["paths"]["/v1/responses"]["post"]["requestBody"]["content"]["application/json"]
+    assert body["schema"]["properties"]["omgm"]["properties"]["on_generator_error"]["default"] == "fail"
+    assert "$defs" not in str(document)

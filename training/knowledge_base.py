@@ -1,0 +1,55 @@
+"""The knowledge base that a model is trained for: its articles and its images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from indexes.formats import guess_format, read_knowledge_base
+from indexes.formats.fields import Names
+from indexes.sources import ImageSource, open_images
+from retriever.types import Entity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeBase:
+    """A knowledge base and how it is read.
+
+    Attributes:
+        kb: The knowledge base.
+        images: A folder or a ZIM file with its images; `None` if the knowledge base holds its own.
+        kb_format: See `indexes.formats`; guessed when `None`.
+        names: The names that the fields of an entity have in the knowledge base, where they are not the usual ones.
+        drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
+    """
+
+    kb: Path
+    images: Path | None
+    kb_format: str | None = None
+    names: Names | None = None
+    drop_sections: Sequence[str] | None = None
+
+    def articles(self) -> Iterator[Entity]:
+        """Yields the articles.
+
+        Raises:
+            ValueError: The file is malformed.
+        """
+        return read_knowledge_base(self.kb, self.kb_format, self.drop_sections, names=self.names)
+
+    def image_source(self) -> ImageSource:
+        """Returns the images; raises as `image_source`."""
+        return image_source(self.images, self.kb, self.kb_format)
+
+
+def image_source(images: Path | None, kb: Path, kb_format: str | None) -> ImageSource:
+    """Returns the images of a knowledge base.
+
+    Raises:
+        ValueError: It has none of its own, and no folder is given.
+    """
+    source = open_images(images, kb, kb_format or guess_format(kb))
+    if source is None:
+        raise ValueError(f"--images: name the folder with the images; {kb} itself has none")
+    return source
